@@ -1,0 +1,8 @@
+"""Vocabulary that every package shares; imports nothing of ours.
+
+ids.py       ids, offsets and epochs as distinct types; topic and partition names
+errors.py    Kafka's error codes as one table, and the families of exceptions
+limits.py    the bounds of the house and the relations between them, asserted
+seams.py     Clock and Rng, through which time and chance come in
+settings/    every Kafka setting, declared once
+"""

@@ -1,0 +1,50 @@
+"""The nouns of the log: distinct types for integers that must never be mixed up."""
+
+from typing import NamedTuple, NewType
+from uuid import UUID
+
+NodeId = NewType("NodeId", int)
+"""A broker's or a controller's id; the two sets never overlap in one cluster."""
+
+Offset = NewType("Offset", int)
+"""A logical position in a log: int64, +1 per record.  Ranges are half-open `[base, end)`."""
+
+Epoch = NewType("Epoch", int)
+"""A leadership number: int32, only ever grows; -1 where none is known."""
+
+ProducerId = NewType("ProducerId", int)
+"""An idempotent producer's identity: int64, -1 for none."""
+
+NO_NODE = NodeId(-1)
+NO_OFFSET = Offset(-1)
+NO_EPOCH = Epoch(-1)
+NO_PRODUCER_ID = ProducerId(-1)
+ZERO_UUID = UUID(int=0)
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC_ID = UUID(int=1)
+"""The reserved topic id of the metadata log (Kafka's `Uuid.METADATA_TOPIC_ID`)."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition by its topic's name, as files and old requests know it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """One partition by its topic's id, which survives delete-and-create of the same name."""
+
+    topic_id: UUID
+    partition: int
+
+
+class OffsetAndEpoch(NamedTuple):
+    """A log position with the leader epoch it belongs to: an end of log, or a snapshot's id."""
+
+    offset: Offset
+    epoch: Epoch

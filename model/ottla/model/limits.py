@@ -1,0 +1,54 @@
+"""Bounds of the house that are no settings, and the relations between them.
+
+A number that an operator may change is a setting (`settings/`); what stands here is fixed by a
+format or protects the process.  Relations are asserted at import.
+"""
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+INT16_MAX = (1 << 15) - 1
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+
+TOPIC_NAME_LENGTH_MAX = 249
+"""Longest topic name: with `-`, ten digits of partition and a suffix it is still a file name."""
+
+BATCH_HEADER_BYTES = 61
+"""Size of the v2 record batch header, from base offset to record count (KIP-98)."""
+
+FRAME_LENGTH_BYTES = 4
+"""Size of the length in front of every request and response."""
+
+FRAMES_PER_TURN_MAX = 32
+"""Requests of one connection served before the others get their turn.  Higher favours a busy
+client's throughput, lower its neighbours' latency."""
+
+REQUESTS_IN_FLIGHT_MAX = 64
+"""Requests of one connection that may wait for an answer; more are left unread in the socket."""
+
+WRITE_BACKLOG_BYTES_MAX = 8 * MIB
+"""Answer bytes one connection may have waiting before it is read no further."""
+
+DECOMPRESSED_BATCH_BYTES_MAX = 128 * MIB
+"""What one compressed batch may unpack to before it is refused as a bomb."""
+
+USER_OPERATION_RECORDS_MAX = 10_000
+"""Metadata records one user operation may write (KRaft's bound); more is POLICY_VIOLATION."""
+
+METADATA_BATCH_BYTES_MAX = 8 * MIB
+"""Largest batch of the metadata log; a gRPC message must hold one."""
+
+RPC_MESSAGE_BYTES_MAX = 64 * MIB
+"""Largest gRPC message between nodes, either way."""
+
+PRODUCER_ID_BLOCK_COUNT = 1_000
+"""Producer ids a broker gets from the controller at once (KIP-730)."""
+
+PRODUCER_BATCHES_KEPT = 5
+"""Batches remembered per producer for duplicates: a client may have this many in flight."""
+
+assert TOPIC_NAME_LENGTH_MAX + len("-2147483647") < 4096
+assert METADATA_BATCH_BYTES_MAX < RPC_MESSAGE_BYTES_MAX
+assert FRAMES_PER_TURN_MAX <= REQUESTS_IN_FLIGHT_MAX
