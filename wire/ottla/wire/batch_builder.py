@@ -1,0 +1,244 @@
+"""Builds v2 record batches, of data and of control records.
+
+A builder collects the records of one batch; `build` compresses them, puts the header in front and
+sets the CRC.  What it writes, `batch.py` and `records.py` read.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+from ottla.model.ids import NO_EPOCH, NO_PRODUCER_ID, Epoch, Offset, ProducerId
+from ottla.model.limits import BATCH_HEADER_BYTES
+from ottla.wire.batch import (
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER,
+    LENGTH_END,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+)
+from ottla.wire.compression import Codec, compress
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+_CONTROL_KEY = Struct(">hh")
+_END_TRANSACTION_VALUE = Struct(">hi")
+_AFTER_CRC = Struct(">hiqqqhii")
+_BEFORE_CRC = Struct(">qiib")
+
+CONTROL_KEY_VERSION = 0
+ABSENT = 1
+"""The varint of -1: a null key or value."""
+
+assert _BEFORE_CRC.size + 4 == CRC_START
+assert _BEFORE_CRC.size + 4 + _AFTER_CRC.size == HEADER.size == BATCH_HEADER_BYTES
+
+
+class ControlType(IntEnum):
+    """What a control record says; the second half of its key."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class RecordToBuild(NamedTuple):
+    """One record before it has an offset."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class BatchBuilder:
+    """Collects the records of one batch."""
+
+    __slots__ = ("_base_timestamp", "_body", "_count", "_last_offset_delta", "_max_timestamp")
+
+    def __init__(self) -> None:
+        self._body = bytearray()
+        self._count = 0
+        self._last_offset_delta = -1
+        self._base_timestamp = NO_TIMESTAMP
+        self._max_timestamp = NO_TIMESTAMP
+
+    @property
+    def record_count(self) -> int:
+        """Return how many records were appended."""
+        return self._count
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of the batch if it were built uncompressed now."""
+        return BATCH_HEADER_BYTES + len(self._body)
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        offset_delta: int | None = None,
+    ) -> None:
+        """Add one record; `offset_delta` skips offsets, as compaction does."""
+        delta = self._last_offset_delta + 1 if offset_delta is None else offset_delta
+        assert delta > self._last_offset_delta
+        if not self._count:
+            self._base_timestamp = timestamp_ms
+        record = bytearray(b"\x00")
+        append_varint(record, timestamp_ms - self._base_timestamp)
+        append_varint(record, delta)
+        _append_bytes(record, key)
+        _append_bytes(record, value)
+        append_varint(record, len(headers))
+        for name, content in headers:
+            _append_bytes(record, name.encode())
+            _append_bytes(record, content)
+        append_varint(self._body, len(record))
+        self._body += record
+        self._count += 1
+        self._last_offset_delta = delta
+        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
+
+    def build(
+        self,
+        *,
+        codec: Codec = Codec.NONE,
+        base_offset: Offset = Offset(0),  # noqa: B008 - a NewType's call is the value itself
+        leader_epoch: Epoch = NO_EPOCH,
+        producer_id: ProducerId = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        log_append_time_ms: int | None = None,
+    ) -> bytes:
+        """Return the finished batch; the builder may go on and be built again."""
+        assert self._count > 0
+        attributes = int(codec)
+        if is_transactional:
+            attributes |= TRANSACTIONAL_FLAG
+        if is_control:
+            attributes |= CONTROL_FLAG
+        max_timestamp = self._max_timestamp
+        if log_append_time_ms is not None:
+            attributes |= LOG_APPEND_TIME_FLAG
+            max_timestamp = log_append_time_ms
+        body = self._body if codec is Codec.NONE else compress(codec, self._body)
+        after_crc = _AFTER_CRC.pack(
+            attributes,
+            self._last_offset_delta,
+            self._base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self._count,
+        )
+        batch_length = BATCH_HEADER_BYTES - LENGTH_END + len(body)
+        before_crc = _BEFORE_CRC.pack(base_offset, batch_length, leader_epoch, MAGIC)
+        crc = crc32c(body, crc32c(after_crc))
+        return b"".join((before_crc, crc.to_bytes(4, "big"), after_crc, body))
+
+
+def build_batch(
+    records: Iterable[RecordToBuild | tuple[int, bytes | None, bytes | None]],
+    *,
+    codec: Codec = Codec.NONE,
+    base_offset: Offset = Offset(0),  # noqa: B008 - a NewType's call is the value itself
+    leader_epoch: Epoch = NO_EPOCH,
+    producer_id: ProducerId = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+) -> bytes:
+    """Return one data batch of `(timestamp_ms, key, value[, headers])` records."""
+    builder = BatchBuilder()
+    for record in records:
+        builder.append(*record)
+    return builder.build(
+        codec=codec,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+    )
+
+
+def build_control_batch(
+    records: Sequence[tuple[ControlType, bytes]],
+    *,
+    timestamp_ms: int,
+    base_offset: Offset = Offset(0),  # noqa: B008 - a NewType's call is the value itself
+    leader_epoch: Epoch = NO_EPOCH,
+    producer_id: ProducerId = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    is_transactional: bool = False,
+) -> bytes:
+    """Return one control batch of (type, encoded value) records; never compressed."""
+    builder = BatchBuilder()
+    for control_type, value in records:
+        builder.append(timestamp_ms, _CONTROL_KEY.pack(CONTROL_KEY_VERSION, control_type), value)
+    return builder.build(
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=is_transactional,
+        is_control=True,
+    )
+
+
+def build_end_transaction_marker(
+    control_type: ControlType,
+    *,
+    timestamp_ms: int,
+    producer_id: ProducerId,
+    producer_epoch: int,
+    coordinator_epoch: Epoch,
+    base_offset: Offset = Offset(0),  # noqa: B008 - a NewType's call is the value itself
+    leader_epoch: Epoch = NO_EPOCH,
+) -> bytes:
+    """Return the COMMIT or ABORT marker that ends a producer's transaction in one partition."""
+    assert control_type in (ControlType.ABORT, ControlType.COMMIT)
+    return build_control_batch(
+        [(control_type, _END_TRANSACTION_VALUE.pack(0, coordinator_epoch))],
+        timestamp_ms=timestamp_ms,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+    )
+
+
+def append_varint(target: bytearray, number: int) -> None:
+    """Append a zigzag varint (int32 and int64 alike)."""
+    rest = (number << 1) ^ (number >> 63)
+    while rest > 0x7F:
+        target.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    target.append(rest)
+
+
+def _append_bytes(target: bytearray, content: bytes | None) -> None:
+    if content is None:
+        target.append(ABSENT)
+        return
+    append_varint(target, len(content))
+    target += content

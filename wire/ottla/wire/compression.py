@@ -1,0 +1,196 @@
+"""The five codecs of record batches, with a bound on what they unpack to.
+
+A batch that claims more than `limit_bytes` is refused before that much memory is taken, so no
+batch is a bomb.  Everything that bytes can do wrong is CorruptDataError.  Snappy is written in
+xerial's framing as the Java client does, and read in that or as one raw block.  The libraries are
+imported at first use: a broker that only passes batches on never loads them.
+"""
+
+import zlib
+from enum import IntEnum
+from struct import Struct
+from typing import Any
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.limits import DECOMPRESSED_BATCH_BYTES_MAX, KIB
+
+Buffer = bytes | bytearray | memoryview
+
+CHUNK_BYTES = 64 * KIB
+"""Output taken at a time: smaller makes more calls, larger overshoots the limit by more."""
+XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+XERIAL_MAGIC = XERIAL_HEADER[:8]
+XERIAL_BLOCK_BYTES = 32 * KIB
+"""Uncompressed size of a xerial block, as in snappy-java."""
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+ZSTD_WINDOW_BYTES_MAX = 1 << 27
+"""Largest zstd window accepted: the memory a frame's header alone can claim."""
+GZIP_WBITS = 16 + zlib.MAX_WBITS
+
+_BLOCK_LENGTH = Struct(">i")
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed: bits 0 to 2 of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def codec_of(number: int) -> Codec:
+    """Return the codec of a batch's attribute bits; CorruptDataError when there is none."""
+    try:
+        return Codec(number)
+    except ValueError:
+        raise CorruptDataError(f"codec {number} does not exist") from None
+
+
+def compress(codec: Codec, data: Buffer) -> bytes:
+    """Return `data` in the codec's framing, at the library's usual level."""
+    if codec is Codec.NONE:
+        return bytes(data)
+    if codec is Codec.GZIP:
+        packer = zlib.compressobj(wbits=GZIP_WBITS)
+        return packer.compress(data) + packer.flush()
+    if codec is Codec.SNAPPY:
+        return _compress_xerial(data)
+    if codec is Codec.LZ4:
+        packed: bytes = _lz4_frame().compress(data, block_linked=False, store_size=False)
+        return packed
+    import zstandard
+
+    return zstandard.ZstdCompressor().compress(bytes(data))
+
+
+def decompress(
+    codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
+) -> bytes:
+    """Return what `data` holds; CorruptDataError when it is damaged or unpacks to too much."""
+    if codec is Codec.NONE:
+        if len(data) > limit_bytes:
+            raise _too_large(codec, limit_bytes)
+        return bytes(data)
+    if codec is Codec.GZIP:
+        return _decompress_gzip(data, limit_bytes)
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy(memoryview(data), limit_bytes)
+    if codec is Codec.LZ4:
+        return _decompress_lz4(data, limit_bytes)
+    return _decompress_zstd(data, limit_bytes)
+
+
+def _too_large(codec: Codec, limit_bytes: int) -> CorruptDataError:
+    return CorruptDataError(f"{codec.name.lower()} data unpacks to more than {limit_bytes} bytes")
+
+
+def _damaged(codec: Codec, why: object) -> CorruptDataError:
+    return CorruptDataError(f"{codec.name.lower()} data is damaged: {why}")
+
+
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    unpacked = bytearray()
+    rest = bytes(data)
+    while rest:
+        unpacker = zlib.decompressobj(wbits=GZIP_WBITS)
+        try:
+            unpacked += unpacker.decompress(rest, limit_bytes + 1 - len(unpacked))
+        except zlib.error as error:
+            raise _damaged(Codec.GZIP, error) from None
+        if len(unpacked) > limit_bytes:
+            raise _too_large(Codec.GZIP, limit_bytes)
+        if not unpacker.eof:
+            raise _damaged(Codec.GZIP, "it is cut off")
+        rest = unpacker.unused_data  # gzip allows several members; each costs input, so this ends
+    return bytes(unpacked)
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    import cramjam
+
+    view = memoryview(data)
+    pieces = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        pieces += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(pieces)
+
+
+def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
+    if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return _decompress_snappy_block(data, limit_bytes)
+    if len(data) < len(XERIAL_HEADER):
+        raise _damaged(Codec.SNAPPY, "its xerial header is cut off")
+    unpacked = bytearray()
+    at = len(XERIAL_HEADER)
+    while at < len(data):
+        if len(data) - at < _BLOCK_LENGTH.size:
+            raise _damaged(Codec.SNAPPY, "a block length is cut off")
+        (length,) = _BLOCK_LENGTH.unpack_from(data, at)
+        at += _BLOCK_LENGTH.size
+        if not 0 < length <= len(data) - at:
+            raise _damaged(Codec.SNAPPY, f"block length {length} of {len(data) - at} bytes left")
+        unpacked += _decompress_snappy_block(data[at : at + length], limit_bytes - len(unpacked))
+        at += length
+    return bytes(unpacked)
+
+
+def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
+    import cramjam
+
+    try:
+        claimed_bytes = cramjam.snappy.decompress_raw_len(block)
+        if claimed_bytes > limit_bytes:
+            raise _too_large(Codec.SNAPPY, limit_bytes)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _damaged(Codec.SNAPPY, error) from None
+
+
+def _lz4_frame() -> Any:
+    import lz4.frame  # type: ignore[import-untyped]  # the library ships no types
+
+    return lz4.frame
+
+
+def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
+    new_unpacker = _lz4_frame().LZ4FrameDecompressor
+    unpacked = bytearray()
+    rest: bytes | None = bytes(data)
+    while rest:
+        unpacker = new_unpacker()
+        piece = rest
+        try:
+            while not unpacker.eof:
+                room_bytes = limit_bytes + 1 - len(unpacked)
+                if room_bytes <= 0:
+                    raise _too_large(Codec.LZ4, limit_bytes)
+                taken = unpacker.decompress(piece, max_length=min(room_bytes, CHUNK_BYTES))
+                unpacked += taken
+                piece = b""
+                if not taken and not unpacker.eof and unpacker.needs_input:
+                    raise _damaged(Codec.LZ4, "it is cut off")
+        except (RuntimeError, EOFError, ValueError, MemoryError) as error:
+            raise _damaged(Codec.LZ4, error) from None
+        if len(unpacked) > limit_bytes:
+            raise _too_large(Codec.LZ4, limit_bytes)
+        rest = unpacker.unused_data
+    return bytes(unpacked)
+
+
+def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
+    import zstandard
+
+    unpacked = bytearray()
+    unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+    try:
+        with unpacker.stream_reader(bytes(data), read_across_frames=True) as reader:
+            while chunk := reader.read(CHUNK_BYTES):
+                unpacked += chunk
+                if len(unpacked) > limit_bytes:
+                    raise _too_large(Codec.ZSTD, limit_bytes)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise _damaged(Codec.ZSTD, error) from None
+    return bytes(unpacked)
