@@ -1,0 +1,10 @@
+"""Every Kafka setting, declared once: name, unit, Kafka key, default, check.
+
+declare.py     what a declaration is; reading texts into values; the sentence a bad value gets
+endpoints.py   listeners, voters: settings that are lists of addresses
+topic.py       settings of one topic, with the broker key that gives each its default
+quorum.py      how fast a quorum notices things, and when it writes snapshots
+broker.py      settings of one broker process
+controller.py  settings of one controller process
+dynamic.py     checks for settings that are changed while the cluster runs
+"""

@@ -1,0 +1,291 @@
+"""The settings of one broker process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla.model.errors import ConfigError
+from ottla.model.ids import NodeId
+from ottla.model.limits import INT32_MAX, MIB
+from ottla.model.settings.declare import Kind, setting, values_of
+from ottla.model.settings.endpoints import (
+    Endpoint,
+    Voter,
+    parse_bootstrap,
+    parse_listeners,
+    parse_voters,
+)
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What one broker is told at its start; `quorum` and `topic_defaults` are passed on whole."""
+
+    node_id: NodeId = setting(
+        NodeId(-1),
+        key="node.id",
+        kind=Kind.INT,
+        at_least=0,
+        text="",
+        doc="This broker's id, unique among brokers and controllers.",
+    )
+    log_dirs: tuple[str, ...] = setting(
+        ("/tmp/ottla-logs",),
+        key="log.dirs",
+        doc="The directories that hold the partitions, one per disk.",
+    )
+    metadata_log_dir: str | None = setting(
+        None,
+        key="metadata.log.dir",
+        kind=Kind.STRING,
+        doc="The directory of the metadata log; the first of log.dirs when not set.",
+    )
+    listeners: tuple[Endpoint, ...] = setting(
+        (Endpoint("PLAINTEXT", "", 9092),),
+        key="listeners",
+        parse=parse_listeners,
+        text="PLAINTEXT://:9092",
+        doc="The addresses this broker listens on for Kafka clients.",
+    )
+    advertised_listeners: tuple[Endpoint, ...] = setting(
+        (),
+        key="advertised.listeners",
+        parse=parse_listeners,
+        text="",
+        doc="The addresses clients are told; when not set, the one each client reached.",
+    )
+    controller_quorum_voters: tuple[Voter, ...] = setting(
+        (),
+        key="controller.quorum.voters",
+        parse=parse_voters,
+        text="",
+        doc="The controllers, id@host:port each.",
+    )
+    controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting(
+        (),
+        key="controller.quorum.bootstrap.servers",
+        parse=parse_bootstrap,
+        text="",
+        doc="Controllers to find the quorum by, host:port each; the voters when not set.",
+    )
+    rack: str | None = setting(
+        None, key="broker.rack", kind=Kind.STRING, doc="The rack or zone, for placement."
+    )
+    failure_domain_host: str | None = setting(
+        None,
+        key="ottla.failure.domain.host",
+        kind=Kind.STRING,
+        doc="Ottla's own: the machine this broker shares with others, for placement; the "
+        "machine's own id when not set.",
+    )
+    num_partitions: int = setting(
+        1,
+        key="num.partitions",
+        at_least=1,
+        doc="Partitions of a topic that is created without saying how many.",
+    )
+    default_replication_factor: int = setting(
+        1,
+        key="default.replication.factor",
+        at_least=1,
+        doc="Replicas of a topic that is created without saying how many.",
+    )
+    auto_create_topics_enable: bool = setting(
+        True,
+        key="auto.create.topics.enable",
+        doc="Whether a topic is created when a client first asks for it.",
+    )
+    offsets_topic_num_partitions: int = setting(
+        50,
+        key="offsets.topic.num.partitions",
+        at_least=1,
+        doc="Partitions of the topic that holds committed offsets.",
+    )
+    offsets_topic_replication_factor: int = setting(
+        3,
+        key="offsets.topic.replication.factor",
+        kind=Kind.SHORT,
+        at_least=1,
+        doc="Replicas of the topic that holds committed offsets.",
+    )
+    transaction_state_log_replication_factor: int = setting(
+        3,
+        key="transaction.state.log.replication.factor",
+        kind=Kind.SHORT,
+        at_least=1,
+        doc="Replicas of the topic that holds the state of transactions.",
+    )
+    transaction_state_log_min_isr: int = setting(
+        2,
+        key="transaction.state.log.min.isr",
+        at_least=1,
+        doc="Replicas of the transaction state that must be in sync.",
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        3_000,
+        key="group.initial.rebalance.delay.ms",
+        at_least=0,
+        doc="How long an empty group waits for more members before its first rebalance.",
+    )
+    socket_request_bytes_max: int = setting(
+        100 * MIB,
+        key="socket.request.max.bytes",
+        at_least=1,
+        doc="The largest request; a longer one ends its connection before memory is taken.",
+    )
+    socket_listen_backlog_size: int = setting(
+        50,
+        key="socket.listen.backlog.size",
+        at_least=1,
+        doc="Connections the kernel holds before they are accepted.",
+    )
+    queued_max_request_bytes: int = setting(
+        -1,
+        key="queued.max.request.bytes",
+        kind=Kind.LONG,
+        doc="Request bytes held at once by the whole process before reading pauses; -1 is a "
+        "quarter of a GiB.",
+    )
+    connections_max_idle_ms: int = setting(
+        600_000,
+        key="connections.max.idle.ms",
+        kind=Kind.LONG,
+        doc="How long a silent connection is kept.",
+    )
+    max_connections: int = setting(
+        INT32_MAX,
+        key="max.connections",
+        at_least=0,
+        is_dynamic=True,
+        doc="Connections this broker holds at once; more wait in the kernel.",
+    )
+    fetch_bytes_max: int = setting(
+        55 * MIB,
+        key="fetch.max.bytes",
+        at_least=1_024,
+        doc="The most record bytes of one fetch answer, whatever the client asks.",
+    )
+    fetch_session_count_max: int = setting(
+        1_000,
+        key="max.incremental.fetch.session.cache.slots",
+        at_least=0,
+        doc="Fetch sessions held at once.",
+    )
+    heartbeat_interval_ms: int = setting(
+        2_000,
+        key="broker.heartbeat.interval.ms",
+        at_least=1,
+        doc="How often the broker tells the controller that it lives.",
+    )
+    session_timeout_ms: int = setting(
+        9_000,
+        key="broker.session.timeout.ms",
+        at_least=1,
+        doc="How long the controller waits for a heartbeat before it fences the broker.",
+    )
+    initial_registration_timeout_ms: int = setting(
+        60_000,
+        key="initial.broker.registration.timeout.ms",
+        at_least=1,
+        doc="How long a starting broker tries to register before it gives up.",
+    )
+    request_timeout_ms: int = setting(
+        30_000,
+        key="request.timeout.ms",
+        at_least=1,
+        doc="How long a forwarded request may take.",
+    )
+    recovery_threads_per_dir: int = setting(
+        2,
+        key="num.recovery.threads.per.data.dir",
+        at_least=1,
+        doc="Logs recovered at the same time per directory.",
+    )
+    replica_lag_time_ms_max: int = setting(
+        30_000,
+        key="replica.lag.time.max.ms",
+        kind=Kind.LONG,
+        at_least=1,
+        doc="How long a follower may lag before it leaves the in-sync replicas.",
+    )
+    high_watermark_checkpoint_interval_ms: int = setting(
+        5_000,
+        key="replica.high.watermark.checkpoint.interval.ms",
+        kind=Kind.LONG,
+        at_least=1,
+        doc="How often high watermarks are written to their checkpoint.",
+    )
+    retention_check_interval_ms: int = setting(
+        300_000,
+        key="log.retention.check.interval.ms",
+        kind=Kind.LONG,
+        at_least=1,
+        doc="How often segments are checked against retention.",
+    )
+    recovery_point_checkpoint_interval_ms: int = setting(
+        60_000,
+        key="log.flush.offset.checkpoint.interval.ms",
+        at_least=0,
+        doc="How often recovery points are written to their checkpoint.",
+    )
+    log_start_checkpoint_interval_ms: int = setting(
+        60_000,
+        key="log.flush.start.offset.checkpoint.interval.ms",
+        at_least=0,
+        doc="How often log start offsets are written to their checkpoint.",
+    )
+    producer_id_expiration_ms: int = setting(
+        86_400_000,
+        key="producer.id.expiration.ms",
+        at_least=1,
+        is_dynamic=True,
+        doc="How long a silent producer's state is kept.",
+    )
+    delete_topic_enable: bool = setting(
+        True, key="delete.topic.enable", doc="Whether topics can be deleted."
+    )
+    quorum: QuorumConfig = field(default_factory=QuorumConfig)
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    """The topic settings this broker's own file sets, by topic key."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Every key as the file gave it, for DescribeConfigs."""
+
+    def __post_init__(self) -> None:
+        if self.session_timeout_ms <= self.heartbeat_interval_ms:
+            raise ConfigError(
+                "broker.session.timeout.ms",
+                f"is {self.session_timeout_ms}; it must be above "
+                f"broker.heartbeat.interval.ms, which is {self.heartbeat_interval_ms}",
+            )
+
+    @property
+    def metadata_directory(self) -> str:
+        """The directory that holds the metadata log."""
+        return self.metadata_log_dir or self.log_dirs[0]
+
+
+def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]]:
+    """Build a broker's settings from its file; return them with the keys nobody knows.
+
+    Raises ConfigError with the first bad or missing setting.
+    """
+    values, unknown = values_of(
+        BrokerConfig,
+        {"log.dirs": texts.get("log.dir", ""), **texts} if "log.dir" in texts else texts,
+    )
+    quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
+    if "node_id" not in values:
+        raise ConfigError("node.id", "is not set; give this broker a number of its own")
+    if not values.get("controller_quorum_voters"):
+        raise ConfigError(
+            "controller.quorum.voters", "is not set; name the controllers as id@host:port"
+        )
+    config = BrokerConfig(
+        **values,
+        quorum=QuorumConfig(**quorum),
+        topic_defaults=topic_defaults_of(texts),
+        texts=dict(texts),
+    )
+    known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", "controller.listener.names"}
+    return config, (unknown & unknown_to_quorum) - known

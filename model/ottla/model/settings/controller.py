@@ -1,0 +1,102 @@
+"""The settings of one controller process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ottla.model.errors import ConfigError
+from ottla.model.ids import NodeId
+from ottla.model.settings.declare import Kind, setting, values_of
+from ottla.model.settings.endpoints import Endpoint, Voter, parse_listeners, parse_voters
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """What one controller is told at its start."""
+
+    node_id: NodeId = setting(
+        NodeId(-1),
+        key="node.id",
+        kind=Kind.INT,
+        at_least=0,
+        text="",
+        doc="This controller's id, unique among brokers and controllers.",
+    )
+    metadata_log_dir: str = setting(
+        "/tmp/ottla-metadata",
+        key="metadata.log.dir",
+        doc="The directory of the metadata log.",
+    )
+    listeners: tuple[Endpoint, ...] = setting(
+        (Endpoint("CONTROLLER", "", 9093),),
+        key="listeners",
+        parse=parse_listeners,
+        text="CONTROLLER://:9093",
+        doc="The address this controller listens on (gRPC).",
+    )
+    controller_quorum_voters: tuple[Voter, ...] = setting(
+        (),
+        key="controller.quorum.voters",
+        parse=parse_voters,
+        text="",
+        doc="The controllers, id@host:port each, this one among them.",
+    )
+    session_timeout_ms: int = setting(
+        9_000,
+        key="broker.session.timeout.ms",
+        at_least=1,
+        doc="How long a broker may be silent before it is fenced.",
+    )
+    num_partitions: int = setting(
+        1,
+        key="num.partitions",
+        at_least=1,
+        doc="Partitions of a topic that is created without saying how many.",
+    )
+    default_replication_factor: int = setting(
+        1,
+        key="default.replication.factor",
+        at_least=1,
+        doc="Replicas of a topic that is created without saying how many.",
+    )
+    delete_topic_enable: bool = setting(
+        True, key="delete.topic.enable", doc="Whether topics can be deleted."
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        300,
+        key="leader.imbalance.check.interval.seconds",
+        kind=Kind.LONG,
+        at_least=1,
+        doc="How often leadership is given back to preferred replicas.",
+    )
+    quorum: QuorumConfig = field(default_factory=QuorumConfig)
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    """The topic settings this controller's own file sets, by topic key."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Every key as the file gave it."""
+
+
+def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, set[str]]:
+    """Build a controller's settings from its file; return them with the keys nobody knows.
+
+    Raises ConfigError with the first bad or missing setting.
+    """
+    values, unknown = values_of(ControllerConfig, texts)
+    quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
+    if "node_id" not in values:
+        raise ConfigError("node.id", "is not set; give this controller a number of its own")
+    voters = values.get("controller_quorum_voters", ())
+    if values["node_id"] not in {voter.id for voter in voters}:
+        raise ConfigError(
+            "controller.quorum.voters",
+            f"does not name this controller; add {values['node_id']}@host:port",
+        )
+    config = ControllerConfig(
+        **values,
+        quorum=QuorumConfig(**quorum),
+        topic_defaults=topic_defaults_of(texts),
+        texts=dict(texts),
+    )
+    known = {*BROKER_TO_TOPIC, "process.roles", "controller.listener.names"}
+    return config, (unknown & unknown_to_quorum) - known

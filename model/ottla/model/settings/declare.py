@@ -1,0 +1,206 @@
+"""A setting is a dataclass field that knows its Kafka key, its kind, its bounds and its meaning.
+
+Texts become values here and nowhere else, so that a bad value gets the same sentence from a file,
+from the command line and from a remote AlterConfigs: the key, the value, and what is allowed.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from ottla.model.errors import ConfigError
+
+C = TypeVar("C")
+
+
+class Kind(IntEnum):
+    """Kafka's config types, numbered as DescribeConfigs v3 sends them."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+BOUNDS = {
+    Kind.SHORT: (-(1 << 15), (1 << 15) - 1),
+    Kind.INT: (-(1 << 31), (1 << 31) - 1),
+    Kind.LONG: (-(1 << 63), (1 << 63) - 1),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One declared setting.  `default` is the text a user would write, None for "not set"."""
+
+    key: str
+    field_name: str
+    kind: Kind
+    default: str | None
+    doc: str
+    at_least: float | None = None
+    at_most: float | None = None
+    one_of: tuple[str, ...] = ()
+    parse: Callable[[str], Any] | None = None
+    broker_keys: tuple[str, ...] = ()
+    """For a topic's setting: the broker keys that give its default, first one set wins."""
+    is_dynamic: bool = False
+    """Whether a running broker takes a change of it (topic settings always do)."""
+
+    def value_of(self, text: str) -> Any:
+        """Return the value that a text stands for; raise ConfigError naming what is allowed."""
+        try:
+            value = self._parsed(text.strip())
+        except ValueError:
+            raise ConfigError(self.key, f"is {text!r}; it must be {self.allowed()}") from None
+        if not self._is_within_bounds(value):
+            raise ConfigError(self.key, f"is {text!r}; it must be {self.allowed()}")
+        return value
+
+    def allowed(self) -> str:
+        """Say in words which values are allowed."""
+        if self.one_of and self.kind is Kind.LIST:
+            return f"a list of any of {', '.join(self.one_of)}"
+        if self.one_of:
+            return f"one of {', '.join(self.one_of)}"
+        noun = {
+            Kind.BOOLEAN: "true or false",
+            Kind.INT: "an integer",
+            Kind.SHORT: "an integer",
+            Kind.LONG: "an integer",
+            Kind.DOUBLE: "a number",
+            Kind.LIST: "a comma-separated list",
+        }.get(self.kind, "a text")
+        if self.parse is not None:
+            noun = (self.parse.__doc__ or noun).splitlines()[0].removesuffix(".")
+        if self.at_least is not None:
+            noun += (
+                f" of at least {self.at_least:g}"
+                if self.at_least % 1
+                else (f" of at least {int(self.at_least)}")
+            )
+        if self.at_most is not None:
+            noun += f" and at most {self.at_most:g}"
+        return noun
+
+    def _parsed(self, text: str) -> Any:
+        if self.parse is not None:
+            return self.parse(text)
+        match self.kind:
+            case Kind.BOOLEAN:
+                return {"true": True, "false": False}.get(text.lower())
+            case Kind.INT | Kind.SHORT | Kind.LONG:
+                return int(text)
+            case Kind.DOUBLE:
+                return float(text)
+            case Kind.LIST:
+                return tuple(part.strip() for part in text.split(",") if part.strip())
+            case _:
+                return text
+
+    def _is_within_bounds(self, value: Any) -> bool:
+        if value is None:
+            return False
+        if self.one_of:
+            values = value if isinstance(value, tuple) else (value,)
+            return all(item in self.one_of for item in values)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            lowest, highest = BOUNDS.get(self.kind, (float("-inf"), float("inf")))
+            at_least = lowest if self.at_least is None else max(lowest, self.at_least)
+            at_most = highest if self.at_most is None else min(highest, self.at_most)
+            return at_least <= value <= at_most
+        return True
+
+
+def setting(
+    default: Any,
+    *,
+    key: str,
+    kind: Kind | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    one_of: tuple[str, ...] = (),
+    parse: Callable[[str], Any] | None = None,
+    text: str | None = None,
+    broker_keys: tuple[str, ...] = (),
+    is_dynamic: bool = False,
+    doc: str,
+) -> Any:
+    """Declare one setting as a dataclass field.
+
+    `default` is the value, `text` how a user would write it where that is not `str(default)`;
+    `kind` is inferred from the default where it can be (an int is INT).
+    """
+    if kind is None:
+        kind = _kind_of(default)
+    given = _text_of(default) if text is None else text
+    parts = {
+        "key": key,
+        "kind": kind,
+        "default": given,
+        "doc": doc,
+        "at_least": at_least,
+        "at_most": at_most,
+        "one_of": one_of,
+        "parse": parse,
+        "broker_keys": broker_keys,
+        "is_dynamic": is_dynamic,
+    }
+    return field(default=default, metadata={"setting": parts})
+
+
+def _kind_of(default: Any) -> Kind:
+    if isinstance(default, bool):
+        return Kind.BOOLEAN
+    if isinstance(default, int):
+        return Kind.INT
+    if isinstance(default, float):
+        return Kind.DOUBLE
+    return Kind.LIST if isinstance(default, tuple) else Kind.STRING
+
+
+def _text_of(default: Any) -> str | None:
+    if default is None:
+        return None
+    if isinstance(default, bool):
+        return "true" if default else "false"
+    if isinstance(default, tuple):
+        return ",".join(str(item) for item in default)
+    return str(default)
+
+
+@cache
+def definitions(config: type) -> Mapping[str, Definition]:
+    """Return the declared settings of a config class by Kafka key, in order of declaration."""
+    return {
+        part.metadata["setting"]["key"]: Definition(
+            field_name=part.name, **part.metadata["setting"]
+        )
+        for part in dataclasses.fields(config)
+        if "setting" in part.metadata
+    }
+
+
+def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], set[str]]:
+    """Return the values by field name that `texts` set, and the keys that `config` lacks."""
+    known = definitions(config)
+    values = {
+        known[key].field_name: known[key].value_of(text)
+        for key, text in texts.items()
+        if key in known
+    }
+    return values, set(texts) - set(known)
+
+
+def load(config: type[C], texts: Mapping[str, str]) -> tuple[C, set[str]]:
+    """Build a config from texts by Kafka key; return it with the keys it does not know."""
+    values, unknown = values_of(config, texts)
+    return cast("Any", config)(**values), unknown

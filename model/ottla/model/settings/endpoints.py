@@ -1,0 +1,87 @@
+"""Settings that are lists of addresses: listeners and the voters of the quorum."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.model.ids import NodeId
+
+PORT_MAX = 65_535
+
+
+class Endpoint(NamedTuple):
+    """One listener: `host` is empty where every interface is meant; `port` 0 asks for any."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        return f"{self.name}://{bracketed(self.host)}:{self.port}"
+
+
+class Voter(NamedTuple):
+    """One voter of the quorum and where its gRPC listens."""
+
+    id: NodeId
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.id}@{bracketed(self.host)}:{self.port}"
+
+
+def bracketed(host: str) -> str:
+    """Return a host as it stands before `:port`; an IPv6 address gets its brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Read `host:port` or `[v6]:port`; raise ValueError where it is neither."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > PORT_MAX:
+        raise ValueError(text)
+    if host.startswith("[") and host.endswith("]"):
+        return host[1:-1], int(port)
+    if ":" in host:
+        raise ValueError(text)
+    return host, int(port)
+
+
+def parse_listeners(text: str) -> tuple[Endpoint, ...]:
+    """a list of NAME://host:port, each name once."""
+    found = tuple(_listener(part) for part in _parts(text))
+    if not found or len({endpoint.name for endpoint in found}) != len(found):
+        raise ValueError(text)
+    return found
+
+
+def parse_voters(text: str) -> tuple[Voter, ...]:
+    """a list of id@host:port, each id once."""
+    voters = []
+    for part in _parts(text):
+        identity, at, address = part.partition("@")
+        host, port = parse_address(address)
+        if not at or not host or port == 0:
+            raise ValueError(text)
+        voters.append(Voter(NodeId(int(identity)), host, port))
+    if len({voter.id for voter in voters}) != len(voters):
+        raise ValueError(text)
+    return tuple(sorted(voters))
+
+
+def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
+    """a list of host:port."""
+    return tuple(parse_address(part) for part in _parts(text))
+
+
+def _listener(part: str) -> Endpoint:
+    name, scheme, address = part.partition("://")
+    if not scheme or not name:
+        raise ValueError(part)
+    host, port = parse_address(address)
+    return Endpoint(name.upper(), host, port)
+
+
+def _parts(text: str) -> Iterable[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

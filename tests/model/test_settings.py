@@ -1,0 +1,121 @@
+"""Settings read from texts: the same sentence for a bad value wherever it comes from."""
+
+import pytest
+
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.settings.broker import BrokerConfig, load_broker_config
+from ottla.model.settings.controller import load_controller_config
+from ottla.model.settings.declare import definitions
+from ottla.model.settings.dynamic import ResourceType, broker_definitions, check_texts
+from ottla.model.settings.endpoints import Endpoint, Voter, parse_address, parse_listeners
+from ottla.model.settings.topic import TOPIC_DEFINITIONS, TopicConfig, topic_defaults_of
+
+MINIMAL = {"node.id": "1", "controller.quorum.voters": "101@localhost:9093"}
+
+
+def test_every_default_text_reads_back_as_its_default_value() -> None:
+    for config in (TopicConfig, BrokerConfig):
+        for definition in definitions(config).values():
+            if definition.default:
+                value = definition.value_of(definition.default)
+                field = next(
+                    f
+                    for f in config.__dataclass_fields__.values()
+                    if f.name == definition.field_name
+                )
+                assert value == field.default, definition.key
+
+
+def test_a_broker_file_sets_what_it_names_and_reports_what_nobody_knows() -> None:
+    config, unknown = load_broker_config(
+        {
+            **MINIMAL,
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.retention.hours": "2",
+            "controller.quorum.fetch.timeout.ms": "300",
+            "num.io.threads": "8",
+        }
+    )
+    assert config.node_id == 1
+    assert config.controller_quorum_voters == (Voter(NodeId(101), "localhost", 9093),)
+    assert config.listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 0),)
+    assert config.topic_defaults == {"retention.ms": "7200000"}
+    assert config.quorum.fetch_timeout_ms == 300
+    assert unknown == {"num.io.threads"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("num.partitions", "0", "num.partitions: is '0'; it must be an integer of at least 1"),
+        ("num.partitions", "many", "is 'many'; it must be an integer of at least 1"),
+        ("auto.create.topics.enable", "yes", "it must be true or false"),
+        ("listeners", "PLAINTEXT:/x", "a list of NAME://host:port"),
+        ("controller.quorum.voters", "101:localhost", "a list of id@host:port"),
+        ("log.cleanup.policy", "shred", "a list of any of delete, compact"),
+        ("log.segment.bytes", "99999999999", "an integer of at least 1048576"),
+        ("broker.session.timeout.ms", "100", "must be above broker.heartbeat.interval.ms"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_key_and_what_is_allowed(
+    key: str, value: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_broker_config({**MINIMAL, key: value})
+    assert caught.value.setting == key
+    assert sentence in str(caught.value)
+
+
+def test_a_broker_without_id_or_controllers_is_told_what_to_set() -> None:
+    with pytest.raises(ConfigError, match=r"node\.id: is not set"):
+        load_broker_config({"controller.quorum.voters": "101@localhost:9093"})
+    with pytest.raises(ConfigError, match=r"controller\.quorum\.voters: is not set"):
+        load_broker_config({"node.id": "1"})
+
+
+def test_a_controller_must_stand_among_its_voters() -> None:
+    with pytest.raises(ConfigError, match=r"add 102@host:port"):
+        load_controller_config({**MINIMAL, "node.id": "102"})
+    config, unknown = load_controller_config({**MINIMAL, "node.id": "101"})
+    assert config.node_id == 101
+    assert unknown == set()
+
+
+def test_a_topic_takes_its_override_then_the_brokers_default_then_kafkas() -> None:
+    defaults = topic_defaults_of({"log.retention.ms": "5", "log.segment.bytes": "2097152"})
+    topic = TopicConfig.from_texts({"retention.ms": "7"}, defaults)
+    assert topic.retention_ms == 7
+    assert topic.segment_bytes == 2_097_152
+    assert topic.max_message_bytes == 1_048_588
+
+
+def test_the_finer_unit_wins_where_a_file_sets_both() -> None:
+    found = topic_defaults_of({"log.retention.ms": "-1", "log.retention.hours": "1"})
+    assert found == {"retention.ms": "-1"}
+
+
+def test_a_dynamic_change_is_refused_with_the_same_sentence() -> None:
+    with pytest.raises(RefusedError, match="an integer of at least 1048576") as caught:
+        check_texts(ResourceType.TOPIC, {"segment.bytes": "5"})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    with pytest.raises(RefusedError, match="Unknown topic config name: nonsense"):
+        check_texts(ResourceType.TOPIC, {"nonsense": "5"})
+    with pytest.raises(RefusedError, match=r"dynamically: node\.id"):
+        check_texts(ResourceType.BROKER, {"node.id": "5"})
+    check_texts(ResourceType.BROKER, {"log.retention.ms": "60000"})
+
+
+def test_addresses_are_read_with_ipv6_and_refused_when_halved() -> None:
+    assert parse_address("[::1]:9092") == ("::1", 9092)
+    assert parse_address(":9092") == ("", 9092)
+    for bad in ("host", "host:", "::1:9092", "host:70000", "host:-1"):
+        with pytest.raises(ValueError, match=r".*"):
+            parse_address(bad)
+    with pytest.raises(ValueError, match=r".*"):
+        parse_listeners("A://h:1,A://h:2")
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    for definition in [*TOPIC_DEFINITIONS.values(), *broker_definitions().values()]:
+        assert definition.doc.endswith("."), definition.key
