@@ -1,0 +1,137 @@
+"""Reads message sets of the formats v0 and v1, which Kafka 4 still shows but never writes.
+
+Only the dump tool and the log's refusals look here.  An entry is offset, size, then the message:
+crc32, magic, attributes, from v1 on a timestamp, key, value.  A compressed message wraps a message
+set; in v1 the wrapped offsets are relative and the wrapper carries the last one (KIP-31, KIP-32).
+LZ4 of v0 has a frame checksum of its own (KAFKA-3160) and is reported as damaged.
+"""
+
+import zlib
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Offset
+from ottla.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
+from ottla.wire.batch import MAGIC_AT, NO_TIMESTAMP, Buffer
+from ottla.wire.compression import Codec, codec_of, decompress
+
+ENTRY_HEADER_BYTES = 12
+MESSAGE_BYTES_MIN = {0: 14, 1: 22}
+"""Smallest message of each magic: null key, null value."""
+LOG_APPEND_TIME_FLAG = 0x08
+
+_ENTRY = Struct(">qi")
+_CRC_MAGIC_ATTRIBUTES = Struct(">Ibb")
+_TIMESTAMP = Struct(">q")
+_LENGTH = Struct(">i")
+
+
+class LegacyMessage(NamedTuple):
+    """One message; v0 knows no timestamp (-1)."""
+
+    offset: Offset
+    magic: int
+    codec: Codec
+    is_log_append_time: bool
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+def magic_at(data: Buffer, at: int = 0) -> int:
+    """Return the magic of the entry at `at`; it stands at the same place in every format."""
+    if len(data) - at <= MAGIC_AT:
+        raise CorruptDataError(f"entry at {at}: only {len(data) - at} bytes left")
+    return data[at + MAGIC_AT]
+
+
+def messages(
+    data: Buffer, limit_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
+) -> Iterator[LegacyMessage]:
+    """Yield every message of a v0 or v1 message set, compressed ones unpacked.
+
+    CorruptDataError where the bytes lie or when one wrapper unpacks to more than `limit_bytes`.
+    """
+    for message in shallow_messages(data):
+        if message.codec is Codec.NONE:
+            yield message
+        else:
+            yield from _wrapped(message, limit_bytes)
+
+
+def shallow_messages(data: Buffer) -> Iterator[LegacyMessage]:
+    """Yield the entries of a message set as they stand, wrappers unopened."""
+    view = memoryview(data)
+    at = 0
+    while at < len(view):
+        if len(view) - at < ENTRY_HEADER_BYTES:
+            raise CorruptDataError(f"message at {at}: its header is cut off")
+        offset, size = _ENTRY.unpack_from(view, at)
+        at += ENTRY_HEADER_BYTES
+        if not min(MESSAGE_BYTES_MIN.values()) <= size <= len(view) - at:
+            raise CorruptDataError(f"message at {at}: size {size} of {len(view) - at} bytes left")
+        yield _message(Offset(offset), view[at : at + size])
+        at += size
+
+
+def _message(offset: Offset, body: memoryview) -> LegacyMessage:
+    crc, magic, attributes = _CRC_MAGIC_ATTRIBUTES.unpack_from(body)
+    if magic not in MESSAGE_BYTES_MIN:
+        raise CorruptDataError(f"message {offset}: magic {magic} is not 0 or 1")
+    if len(body) < MESSAGE_BYTES_MIN[magic]:
+        raise CorruptDataError(f"message {offset}: {len(body)} bytes are too few")
+    if zlib.crc32(body[_LENGTH.size :]) != crc:
+        raise CorruptDataError(f"message {offset}: its CRC does not match")
+    at = _CRC_MAGIC_ATTRIBUTES.size
+    timestamp_ms = NO_TIMESTAMP
+    if magic == 1:
+        (timestamp_ms,) = _TIMESTAMP.unpack_from(body, at)
+        at += _TIMESTAMP.size
+    key, at = _bytes_at(body, at)
+    value, at = _bytes_at(body, at)
+    if at != len(body):
+        raise CorruptDataError(f"message {offset}: {len(body) - at} bytes follow its value")
+    return LegacyMessage(
+        offset=offset,
+        magic=magic,
+        codec=codec_of(attributes & 0x07),
+        is_log_append_time=magic == 1 and attributes & LOG_APPEND_TIME_FLAG != 0,
+        timestamp_ms=timestamp_ms,
+        key=key,
+        value=value,
+    )
+
+
+def _bytes_at(body: memoryview, at: int) -> tuple[bytes | None, int]:
+    if len(body) - at < _LENGTH.size:
+        raise CorruptDataError(f"length at {at}: it is cut off")
+    (length,) = _LENGTH.unpack_from(body, at)
+    at += _LENGTH.size
+    if length == -1:
+        return None, at
+    if not 0 <= length <= len(body) - at:
+        raise CorruptDataError(f"field at {at}: length {length} of {len(body) - at} bytes left")
+    return bytes(body[at : at + length]), at + length
+
+
+def _wrapped(wrapper: LegacyMessage, limit_bytes: int) -> list[LegacyMessage]:
+    if wrapper.value is None:
+        raise CorruptDataError(f"message {wrapper.offset}: it is compressed but has no value")
+    inner = list(shallow_messages(decompress(wrapper.codec, wrapper.value, limit_bytes)))
+    if any(message.codec is not Codec.NONE for message in inner):
+        raise CorruptDataError(f"message {wrapper.offset}: a wrapped message is compressed itself")
+    if wrapper.magic == 0 or not inner:
+        return inner
+    base_offset = wrapper.offset - inner[-1].offset
+    return [
+        message._replace(
+            offset=Offset(base_offset + message.offset),
+            is_log_append_time=wrapper.is_log_append_time,
+            timestamp_ms=wrapper.timestamp_ms
+            if wrapper.is_log_append_time
+            else message.timestamp_ms,
+        )
+        for message in inner
+    ]
