@@ -1,0 +1,1 @@
+"""Kafka's messages as classes, one module a message; written by `ottla.wire.generator`."""

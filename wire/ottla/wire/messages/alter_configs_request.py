@@ -1,0 +1,60 @@
+"""AlterConfigsRequest: generated from schemas/alter_configs.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class AlterableConfig(Struct):
+    __slots__ = (
+        "name",
+        "value",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        value: str | None = "",
+    ) -> None:
+        self.name = name
+        self.value = value
+
+
+class AlterConfigsResource(Struct):
+    __slots__ = (
+        "resource_type",
+        "resource_name",
+        "configs",
+    )
+
+    def __init__(
+        self,
+        *,
+        resource_type: int = 0,
+        resource_name: str = "",
+        configs: list[AlterableConfig] = EMPTY,
+    ) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.configs = fresh(configs)
+
+
+class AlterConfigsRequest(Message):
+    __slots__ = (
+        "resources",
+        "validate_only",
+    )
+    API_KEY = 33
+    VERSIONS = range(0, 3)
+    FLEXIBLE_FROM = 2
+    SCHEMA = "alter_configs"
+
+    def __init__(
+        self,
+        *,
+        resources: list[AlterConfigsResource] = EMPTY,
+        validate_only: bool = False,
+    ) -> None:
+        self.resources = fresh(resources)
+        self.validate_only = validate_only

@@ -1,0 +1,52 @@
+"""AlterReplicaLogDirsRequest: generated from schemas/alter_replica_log_dirs.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class AlterReplicaLogDirTopic(Struct):
+    __slots__ = (
+        "name",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: list[int] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.partitions = fresh(partitions)
+
+
+class AlterReplicaLogDir(Struct):
+    __slots__ = (
+        "path",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        *,
+        path: str = "",
+        topics: list[AlterReplicaLogDirTopic] = EMPTY,
+    ) -> None:
+        self.path = path
+        self.topics = fresh(topics)
+
+
+class AlterReplicaLogDirsRequest(Message):
+    __slots__ = ("dirs",)
+    API_KEY = 34
+    VERSIONS = range(1, 3)
+    FLEXIBLE_FROM = 2
+    SCHEMA = "alter_replica_log_dirs"
+
+    def __init__(
+        self,
+        *,
+        dirs: list[AlterReplicaLogDir] = EMPTY,
+    ) -> None:
+        self.dirs = fresh(dirs)

@@ -1,0 +1,97 @@
+"""ApiVersionsResponse: generated from schemas/api_versions.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class ApiVersion(Struct):
+    __slots__ = (
+        "api_key",
+        "min_version",
+        "max_version",
+    )
+
+    def __init__(
+        self,
+        *,
+        api_key: int = 0,
+        min_version: int = 0,
+        max_version: int = 0,
+    ) -> None:
+        self.api_key = api_key
+        self.min_version = min_version
+        self.max_version = max_version
+
+
+class SupportedFeatureKey(Struct):
+    __slots__ = (
+        "name",
+        "min_version",
+        "max_version",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        min_version: int = 0,
+        max_version: int = 0,
+    ) -> None:
+        self.name = name
+        self.min_version = min_version
+        self.max_version = max_version
+
+
+class FinalizedFeatureKey(Struct):
+    __slots__ = (
+        "name",
+        "max_version_level",
+        "min_version_level",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        max_version_level: int = 0,
+        min_version_level: int = 0,
+    ) -> None:
+        self.name = name
+        self.max_version_level = max_version_level
+        self.min_version_level = min_version_level
+
+
+class ApiVersionsResponse(Message):
+    __slots__ = (
+        "error_code",
+        "api_keys",
+        "throttle_time_ms",
+        "supported_features",
+        "finalized_features_epoch",
+        "finalized_features",
+        "zk_migration_ready",
+    )
+    API_KEY = 18
+    VERSIONS = range(0, 6)
+    FLEXIBLE_FROM = 3
+    SCHEMA = "api_versions"
+
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        api_keys: list[ApiVersion] = EMPTY,
+        throttle_time_ms: int = 0,
+        supported_features: list[SupportedFeatureKey] = EMPTY,
+        finalized_features_epoch: int = -1,
+        finalized_features: list[FinalizedFeatureKey] = EMPTY,
+        zk_migration_ready: bool = False,
+    ) -> None:
+        self.error_code = error_code
+        self.api_keys = fresh(api_keys)
+        self.throttle_time_ms = throttle_time_ms
+        self.supported_features = fresh(supported_features)
+        self.finalized_features_epoch = finalized_features_epoch
+        self.finalized_features = fresh(finalized_features)
+        self.zk_migration_ready = zk_migration_ready

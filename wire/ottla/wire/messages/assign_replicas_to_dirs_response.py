@@ -1,0 +1,78 @@
+"""AssignReplicasToDirsResponse: generated from schemas/assign_replicas_to_dirs.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from uuid import UUID
+
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+
+
+class PartitionData(Struct):
+    __slots__ = (
+        "partition_index",
+        "error_code",
+    )
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+
+
+class TopicData(Struct):
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic_id: UUID = ZERO_UUID,
+        partitions: list[PartitionData] = EMPTY,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = fresh(partitions)
+
+
+class DirectoryData(Struct):
+    __slots__ = (
+        "id",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        *,
+        id: UUID = ZERO_UUID,
+        topics: list[TopicData] = EMPTY,
+    ) -> None:
+        self.id = id
+        self.topics = fresh(topics)
+
+
+class AssignReplicasToDirsResponse(Message):
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "directories",
+    )
+    API_KEY = 73
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "assign_replicas_to_dirs"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        directories: list[DirectoryData] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.directories = fresh(directories)

@@ -1,0 +1,25 @@
+"""ConsumerGroupDescribeRequest: generated from schemas/consumer_group_describe.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, fresh
+
+
+class ConsumerGroupDescribeRequest(Message):
+    __slots__ = (
+        "group_ids",
+        "include_authorized_operations",
+    )
+    API_KEY = 69
+    VERSIONS = range(0, 2)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "consumer_group_describe"
+
+    def __init__(
+        self,
+        *,
+        group_ids: list[str] = EMPTY,
+        include_authorized_operations: bool = False,
+    ) -> None:
+        self.group_ids = fresh(group_ids)
+        self.include_authorized_operations = include_authorized_operations

@@ -1,0 +1,69 @@
+"""ConsumerGroupHeartbeatResponse: generated from schemas/consumer_group_heartbeat.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from uuid import UUID
+
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+
+
+class TopicPartitions(Struct):
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic_id: UUID = ZERO_UUID,
+        partitions: list[int] = EMPTY,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = fresh(partitions)
+
+
+class Assignment(Struct):
+    __slots__ = ("topic_partitions",)
+
+    def __init__(
+        self,
+        *,
+        topic_partitions: list[TopicPartitions] = EMPTY,
+    ) -> None:
+        self.topic_partitions = fresh(topic_partitions)
+
+
+class ConsumerGroupHeartbeatResponse(Message):
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "member_id",
+        "member_epoch",
+        "heartbeat_interval_ms",
+        "assignment",
+    )
+    API_KEY = 68
+    VERSIONS = range(0, 2)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "consumer_group_heartbeat"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        member_id: str | None = None,
+        member_epoch: int = 0,
+        heartbeat_interval_ms: int = 0,
+        assignment: Assignment | None = None,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.assignment = assignment

@@ -1,0 +1,58 @@
+"""CreatePartitionsRequest: generated from schemas/create_partitions.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class CreatePartitionsAssignment(Struct):
+    __slots__ = ("broker_ids",)
+
+    def __init__(
+        self,
+        *,
+        broker_ids: list[int] = EMPTY,
+    ) -> None:
+        self.broker_ids = fresh(broker_ids)
+
+
+class CreatePartitionsTopic(Struct):
+    __slots__ = (
+        "name",
+        "count",
+        "assignments",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        count: int = 0,
+        assignments: list[CreatePartitionsAssignment] | None = EMPTY,
+    ) -> None:
+        self.name = name
+        self.count = count
+        self.assignments = fresh(assignments)
+
+
+class CreatePartitionsRequest(Message):
+    __slots__ = (
+        "topics",
+        "timeout_ms",
+        "validate_only",
+    )
+    API_KEY = 37
+    VERSIONS = range(0, 4)
+    FLEXIBLE_FROM = 2
+    SCHEMA = "create_partitions"
+
+    def __init__(
+        self,
+        *,
+        topics: list[CreatePartitionsTopic] = EMPTY,
+        timeout_ms: int = 0,
+        validate_only: bool = False,
+    ) -> None:
+        self.topics = fresh(topics)
+        self.timeout_ms = timeout_ms
+        self.validate_only = validate_only

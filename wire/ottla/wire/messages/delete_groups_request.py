@@ -1,0 +1,20 @@
+"""DeleteGroupsRequest: generated from schemas/delete_groups.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, fresh
+
+
+class DeleteGroupsRequest(Message):
+    __slots__ = ("groups_names",)
+    API_KEY = 42
+    VERSIONS = range(0, 4)
+    FLEXIBLE_FROM = 2
+    SCHEMA = "delete_groups"
+
+    def __init__(
+        self,
+        *,
+        groups_names: list[str] = EMPTY,
+    ) -> None:
+        self.groups_names = fresh(groups_names)

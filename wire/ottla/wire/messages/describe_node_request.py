@@ -1,0 +1,13 @@
+"""DescribeNodeRequest: generated from schemas/describe_node.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import Message
+
+
+class DescribeNodeRequest(Message):
+    __slots__ = ()
+    API_KEY = 20000
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "describe_node"

@@ -1,0 +1,81 @@
+"""DescribeNodeResponse: generated from schemas/describe_node.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class RecoveringLogDir(Struct):
+    __slots__ = (
+        "log_dir",
+        "remaining_logs",
+        "remaining_segments",
+        "bytes_total",
+        "bytes_done",
+    )
+
+    def __init__(
+        self,
+        *,
+        log_dir: str = "",
+        remaining_logs: int = 0,
+        remaining_segments: int = 0,
+        bytes_total: int = 0,
+        bytes_done: int = 0,
+    ) -> None:
+        self.log_dir = log_dir
+        self.remaining_logs = remaining_logs
+        self.remaining_segments = remaining_segments
+        self.bytes_total = bytes_total
+        self.bytes_done = bytes_done
+
+
+class NodeMetric(Struct):
+    __slots__ = (
+        "name",
+        "value",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        value: float = 0.0,
+    ) -> None:
+        self.name = name
+        self.value = value
+
+
+class DescribeNodeResponse(Message):
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "node_id",
+        "state",
+        "recovery",
+        "metrics",
+    )
+    API_KEY = 20000
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "describe_node"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        node_id: int = -1,
+        state: str = "",
+        recovery: list[RecoveringLogDir] = EMPTY,
+        metrics: list[NodeMetric] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.node_id = node_id
+        self.state = state
+        self.recovery = fresh(recovery)
+        self.metrics = fresh(metrics)

@@ -1,0 +1,36 @@
+"""DescribeProducersRequest: generated from schemas/describe_producers.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class TopicRequest(Struct):
+    __slots__ = (
+        "name",
+        "partition_indexes",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partition_indexes: list[int] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.partition_indexes = fresh(partition_indexes)
+
+
+class DescribeProducersRequest(Message):
+    __slots__ = ("topics",)
+    API_KEY = 61
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "describe_producers"
+
+    def __init__(
+        self,
+        *,
+        topics: list[TopicRequest] = EMPTY,
+    ) -> None:
+        self.topics = fresh(topics)

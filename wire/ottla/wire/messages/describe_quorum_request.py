@@ -1,0 +1,47 @@
+"""DescribeQuorumRequest: generated from schemas/describe_quorum.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class PartitionData(Struct):
+    __slots__ = ("partition_index",)
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+
+
+class TopicData(Struct):
+    __slots__ = (
+        "topic_name",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partitions: list[PartitionData] = EMPTY,
+    ) -> None:
+        self.topic_name = topic_name
+        self.partitions = fresh(partitions)
+
+
+class DescribeQuorumRequest(Message):
+    __slots__ = ("topics",)
+    API_KEY = 55
+    VERSIONS = range(0, 3)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "describe_quorum"
+
+    def __init__(
+        self,
+        *,
+        topics: list[TopicData] = EMPTY,
+    ) -> None:
+        self.topics = fresh(topics)

@@ -1,0 +1,20 @@
+"""DescribeTransactionsRequest: generated from schemas/describe_transactions.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, fresh
+
+
+class DescribeTransactionsRequest(Message):
+    __slots__ = ("transactional_ids",)
+    API_KEY = 65
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "describe_transactions"
+
+    def __init__(
+        self,
+        *,
+        transactional_ids: list[str] = EMPTY,
+    ) -> None:
+        self.transactional_ids = fresh(transactional_ids)

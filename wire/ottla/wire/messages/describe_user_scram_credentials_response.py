@@ -1,0 +1,69 @@
+"""DescribeUserScramCredentialsResponse: generated from schemas/describe_user_scram_credentials.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class CredentialInfo(Struct):
+    __slots__ = (
+        "mechanism",
+        "iterations",
+    )
+
+    def __init__(
+        self,
+        *,
+        mechanism: int = 0,
+        iterations: int = 0,
+    ) -> None:
+        self.mechanism = mechanism
+        self.iterations = iterations
+
+
+class DescribeUserScramCredentialsResult(Struct):
+    __slots__ = (
+        "user",
+        "error_code",
+        "error_message",
+        "credential_infos",
+    )
+
+    def __init__(
+        self,
+        *,
+        user: str = "",
+        error_code: int = 0,
+        error_message: str | None = "",
+        credential_infos: list[CredentialInfo] = EMPTY,
+    ) -> None:
+        self.user = user
+        self.error_code = error_code
+        self.error_message = error_message
+        self.credential_infos = fresh(credential_infos)
+
+
+class DescribeUserScramCredentialsResponse(Message):
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "results",
+    )
+    API_KEY = 50
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "describe_user_scram_credentials"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+        results: list[DescribeUserScramCredentialsResult] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.results = fresh(results)

@@ -1,0 +1,22 @@
+"""GetTelemetrySubscriptionsRequest: generated from schemas/get_telemetry_subscriptions.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from uuid import UUID
+
+from ottla.wire.codec_types import ZERO_UUID, Message
+
+
+class GetTelemetrySubscriptionsRequest(Message):
+    __slots__ = ("client_instance_id",)
+    API_KEY = 71
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "get_telemetry_subscriptions"
+
+    def __init__(
+        self,
+        *,
+        client_instance_id: UUID = ZERO_UUID,
+    ) -> None:
+        self.client_instance_id = client_instance_id

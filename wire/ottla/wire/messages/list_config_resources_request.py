@@ -1,0 +1,20 @@
+"""ListConfigResourcesRequest: generated from schemas/list_config_resources.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, fresh
+
+
+class ListConfigResourcesRequest(Message):
+    __slots__ = ("resource_types",)
+    API_KEY = 74
+    VERSIONS = range(0, 2)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "list_config_resources"
+
+    def __init__(
+        self,
+        *,
+        resource_types: list[int] = EMPTY,
+    ) -> None:
+        self.resource_types = fresh(resource_types)

@@ -1,0 +1,25 @@
+"""ListGroupsRequest: generated from schemas/list_groups.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, fresh
+
+
+class ListGroupsRequest(Message):
+    __slots__ = (
+        "states_filter",
+        "types_filter",
+    )
+    API_KEY = 16
+    VERSIONS = range(0, 6)
+    FLEXIBLE_FROM = 3
+    SCHEMA = "list_groups"
+
+    def __init__(
+        self,
+        *,
+        states_filter: list[str] = EMPTY,
+        types_filter: list[str] = EMPTY,
+    ) -> None:
+        self.states_filter = fresh(states_filter)
+        self.types_filter = fresh(types_filter)

@@ -1,0 +1,41 @@
+"""ListPartitionReassignmentsRequest: generated from schemas/list_partition_reassignments.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class ListPartitionReassignmentsTopics(Struct):
+    __slots__ = (
+        "name",
+        "partition_indexes",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partition_indexes: list[int] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.partition_indexes = fresh(partition_indexes)
+
+
+class ListPartitionReassignmentsRequest(Message):
+    __slots__ = (
+        "timeout_ms",
+        "topics",
+    )
+    API_KEY = 46
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "list_partition_reassignments"
+
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = 60000,
+        topics: list[ListPartitionReassignmentsTopics] | None = None,
+    ) -> None:
+        self.timeout_ms = timeout_ms
+        self.topics = topics

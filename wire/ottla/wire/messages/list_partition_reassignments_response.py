@@ -1,0 +1,69 @@
+"""ListPartitionReassignmentsResponse: generated from schemas/list_partition_reassignments.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+
+
+class OngoingPartitionReassignment(Struct):
+    __slots__ = (
+        "partition_index",
+        "replicas",
+        "adding_replicas",
+        "removing_replicas",
+    )
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        replicas: list[int] = EMPTY,
+        adding_replicas: list[int] = EMPTY,
+        removing_replicas: list[int] = EMPTY,
+    ) -> None:
+        self.partition_index = partition_index
+        self.replicas = fresh(replicas)
+        self.adding_replicas = fresh(adding_replicas)
+        self.removing_replicas = fresh(removing_replicas)
+
+
+class OngoingTopicReassignment(Struct):
+    __slots__ = (
+        "name",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: list[OngoingPartitionReassignment] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.partitions = fresh(partitions)
+
+
+class ListPartitionReassignmentsResponse(Message):
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "error_message",
+        "topics",
+    )
+    API_KEY = 46
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "list_partition_reassignments"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+        topics: list[OngoingTopicReassignment] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.topics = fresh(topics)

@@ -1,0 +1,62 @@
+"""OffsetCommitResponse: generated from schemas/offset_commit.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from uuid import UUID
+
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+
+
+class OffsetCommitResponsePartition(Struct):
+    __slots__ = (
+        "partition_index",
+        "error_code",
+    )
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+
+
+class OffsetCommitResponseTopic(Struct):
+    __slots__ = (
+        "name",
+        "topic_id",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        topic_id: UUID = ZERO_UUID,
+        partitions: list[OffsetCommitResponsePartition] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = fresh(partitions)
+
+
+class OffsetCommitResponse(Message):
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
+    API_KEY = 8
+    VERSIONS = range(2, 11)
+    FLEXIBLE_FROM = 8
+    SCHEMA = "offset_commit"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[OffsetCommitResponseTopic] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = fresh(topics)

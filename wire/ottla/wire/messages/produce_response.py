@@ -1,0 +1,137 @@
+"""ProduceResponse: generated from schemas/produce.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from uuid import UUID
+
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+
+
+class BatchIndexAndErrorMessage(Struct):
+    __slots__ = (
+        "batch_index",
+        "batch_index_error_message",
+    )
+
+    def __init__(
+        self,
+        *,
+        batch_index: int = 0,
+        batch_index_error_message: str | None = None,
+    ) -> None:
+        self.batch_index = batch_index
+        self.batch_index_error_message = batch_index_error_message
+
+
+class LeaderIdAndEpoch(Struct):
+    __slots__ = (
+        "leader_id",
+        "leader_epoch",
+    )
+
+    def __init__(
+        self,
+        *,
+        leader_id: int = -1,
+        leader_epoch: int = -1,
+    ) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+
+
+class PartitionProduceResponse(Struct):
+    __slots__ = (
+        "index",
+        "error_code",
+        "base_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "record_errors",
+        "error_message",
+        "current_leader",
+    )
+
+    def __init__(
+        self,
+        *,
+        index: int = 0,
+        error_code: int = 0,
+        base_offset: int = 0,
+        log_append_time_ms: int = -1,
+        log_start_offset: int = -1,
+        record_errors: list[BatchIndexAndErrorMessage] = EMPTY,
+        error_message: str | None = None,
+        current_leader: LeaderIdAndEpoch | None = None,
+    ) -> None:
+        self.index = index
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = fresh(record_errors)
+        self.error_message = error_message
+        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
+
+
+class TopicProduceResponse(Struct):
+    __slots__ = (
+        "name",
+        "topic_id",
+        "partition_responses",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        topic_id: UUID = ZERO_UUID,
+        partition_responses: list[PartitionProduceResponse] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_responses = fresh(partition_responses)
+
+
+class NodeEndpoint(Struct):
+    __slots__ = (
+        "node_id",
+        "host",
+        "port",
+        "rack",
+    )
+
+    def __init__(
+        self,
+        *,
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        rack: str | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
+
+
+class ProduceResponse(Message):
+    __slots__ = (
+        "responses",
+        "throttle_time_ms",
+        "node_endpoints",
+    )
+    API_KEY = 0
+    VERSIONS = range(3, 14)
+    FLEXIBLE_FROM = 9
+    SCHEMA = "produce"
+
+    def __init__(
+        self,
+        *,
+        responses: list[TopicProduceResponse] = EMPTY,
+        throttle_time_ms: int = 0,
+        node_endpoints: list[NodeEndpoint] = EMPTY,
+    ) -> None:
+        self.responses = fresh(responses)
+        self.throttle_time_ms = throttle_time_ms
+        self.node_endpoints = fresh(node_endpoints)

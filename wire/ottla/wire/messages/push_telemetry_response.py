@@ -1,0 +1,25 @@
+"""PushTelemetryResponse: generated from schemas/push_telemetry.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import Message
+
+
+class PushTelemetryResponse(Message):
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+    )
+    API_KEY = 72
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "push_telemetry"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code

@@ -1,0 +1,20 @@
+"""ResponseHeader: generated from schemas/headers.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import Message
+
+
+class ResponseHeader(Message):
+    __slots__ = ("correlation_id",)
+    API_KEY = -1
+    VERSIONS = range(0, 2)
+    FLEXIBLE_FROM = 1
+    SCHEMA = "headers"
+
+    def __init__(
+        self,
+        *,
+        correlation_id: int = 0,
+    ) -> None:
+        self.correlation_id = correlation_id

@@ -1,0 +1,20 @@
+"""SaslAuthenticateRequest: generated from schemas/sasl_authenticate.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import Message
+
+
+class SaslAuthenticateRequest(Message):
+    __slots__ = ("auth_bytes",)
+    API_KEY = 36
+    VERSIONS = range(0, 3)
+    FLEXIBLE_FROM = 2
+    SCHEMA = "sasl_authenticate"
+
+    def __init__(
+        self,
+        *,
+        auth_bytes: bytes = b"",
+    ) -> None:
+        self.auth_bytes = auth_bytes

@@ -1,0 +1,20 @@
+"""SaslHandshakeRequest: generated from schemas/sasl_handshake.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import Message
+
+
+class SaslHandshakeRequest(Message):
+    __slots__ = ("mechanism",)
+    API_KEY = 17
+    VERSIONS = range(0, 2)
+    FLEXIBLE_FROM = None
+    SCHEMA = "sasl_handshake"
+
+    def __init__(
+        self,
+        *,
+        mechanism: str = "",
+    ) -> None:
+        self.mechanism = mechanism

@@ -1,0 +1,25 @@
+"""SaslHandshakeResponse: generated from schemas/sasl_handshake.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, fresh
+
+
+class SaslHandshakeResponse(Message):
+    __slots__ = (
+        "error_code",
+        "mechanisms",
+    )
+    API_KEY = 17
+    VERSIONS = range(0, 2)
+    FLEXIBLE_FROM = None
+    SCHEMA = "sasl_handshake"
+
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        mechanisms: list[str] = EMPTY,
+    ) -> None:
+        self.error_code = error_code
+        self.mechanisms = fresh(mechanisms)

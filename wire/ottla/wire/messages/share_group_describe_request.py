@@ -1,0 +1,25 @@
+"""ShareGroupDescribeRequest: generated from schemas/share_group_describe.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, fresh
+
+
+class ShareGroupDescribeRequest(Message):
+    __slots__ = (
+        "group_ids",
+        "include_authorized_operations",
+    )
+    API_KEY = 77
+    VERSIONS = range(1, 2)
+    FLEXIBLE_FROM = 1
+    SCHEMA = "share_group_describe"
+
+    def __init__(
+        self,
+        *,
+        group_ids: list[str] = EMPTY,
+        include_authorized_operations: bool = False,
+    ) -> None:
+        self.group_ids = fresh(group_ids)
+        self.include_authorized_operations = include_authorized_operations

@@ -1,0 +1,20 @@
+"""SnapshotFooterRecord: generated from schemas/raft_records.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import Message
+
+
+class SnapshotFooterRecord(Message):
+    __slots__ = ("version",)
+    API_KEY = -1
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "raft_records"
+
+    def __init__(
+        self,
+        *,
+        version: int = 0,
+    ) -> None:
+        self.version = version

@@ -1,0 +1,28 @@
+"""StreamsGroupDescribeRequest: generated from schemas/streams_group_describe.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import EMPTY, Message, fresh
+
+
+class StreamsGroupDescribeRequest(Message):
+    __slots__ = (
+        "group_ids",
+        "include_authorized_operations",
+        "include_topology_description",
+    )
+    API_KEY = 89
+    VERSIONS = range(0, 2)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "streams_group_describe"
+
+    def __init__(
+        self,
+        *,
+        group_ids: list[str] = EMPTY,
+        include_authorized_operations: bool = False,
+        include_topology_description: bool = False,
+    ) -> None:
+        self.group_ids = fresh(group_ids)
+        self.include_authorized_operations = include_authorized_operations
+        self.include_topology_description = include_topology_description

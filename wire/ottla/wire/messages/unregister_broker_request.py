@@ -1,0 +1,20 @@
+"""UnregisterBrokerRequest: generated from schemas/unregister_broker.schema, not edited by hand."""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from ottla.wire.codec_types import Message
+
+
+class UnregisterBrokerRequest(Message):
+    __slots__ = ("broker_id",)
+    API_KEY = 64
+    VERSIONS = range(0, 1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "unregister_broker"
+
+    def __init__(
+        self,
+        *,
+        broker_id: int = 0,
+    ) -> None:
+        self.broker_id = broker_id
