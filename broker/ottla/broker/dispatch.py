@@ -1,0 +1,130 @@
+"""Finds the handler of a request: (api key, version) → decoded body → handler → answer.
+
+Pure.  A handler is called inline and returns one of three things:
+
+* a response message: the answer leaves now;
+* None: the handler has completed `context.slot`, or keeps it and completes it later (purgatory);
+* a coroutine: it runs in the server's nursery and ends with either of the above; nothing more of
+  the connection is taken up until the request is answered.
+
+Take-up goes on past an unanswered request only when it is a Produce whose handler (or whose
+coroutine) has returned None: its append is done, only the wait for the high watermark is open.
+The records of a request are views into the connection's buffer: they are valid until the handler
+returns, and for a coroutine until it ends.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import CoroutineType
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.broker.response_queue import ResponseSlot
+from ottla.model.errors import ProtocolError
+from ottla.wire.apis import API, request_class
+from ottla.wire.codec import decode
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import RequestHeader
+
+API_KEY_PRODUCE = 0
+API_KEY_API_VERSIONS = 18
+
+HandlerResult: TypeAlias = Message | None | CoroutineType[Any, Any, Message | None]
+"""What the handler has for its caller: see the top of the file."""
+
+Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
+"""Serves one API: `handler(context, request) -> response | None | coroutine`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Who is at the other end of a connection, and by which of our doors it came in."""
+
+    connection_id: int
+    listener_name: str
+    peer_host: str
+    peer_port: int
+    local_host: str
+    local_port: int
+
+
+class RequestContext:
+    """What a handler knows of a request besides its body.
+
+    `arrived_ms` is on the monotonic clock.  `slot` takes the answer when the handler does not
+    return it.
+    """
+
+    __slots__ = ("arrived_ms", "header", "peer", "slot")
+
+    def __init__(
+        self, header: RequestHeader, peer: Peer, slot: ResponseSlot, arrived_ms: int
+    ) -> None:
+        self.header = header
+        self.peer = peer
+        self.slot = slot
+        self.arrived_ms = arrived_ms
+
+    @property
+    def api_version(self) -> int:
+        """The version of the request, in which the answer is encoded too."""
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str | None:
+        """The client's name for itself."""
+        return self.header.client_id
+
+    def close_connection(self) -> None:
+        """Close once the answers before this one have left: how acks=0 is told of an error."""
+        self.slot.complete_and_close()
+
+
+class Route(NamedTuple):
+    """One API this broker serves: the versions it reads, and who answers."""
+
+    handler: Handler
+    lowest: int
+    highest: int
+
+
+class Dispatcher:
+    """The table of handlers.
+
+    Handlers may be registered late (the listener opens before recovery): an API without one is
+    unknown, and its connection is closed.  `on_unsupported_api_versions` answers an ApiVersions
+    request of a version we do not know, which is the one request that may be of such.
+    """
+
+    def __init__(self, handlers: Mapping[int, Handler] | None = None) -> None:
+        self._routes: dict[int, Route] = {}
+        self.on_unsupported_api_versions: Handler | None = None
+        for api_key, handler in (handlers or {}).items():
+            self.register(api_key, handler)
+
+    def register(self, api_key: int, handler: Handler) -> None:
+        """Serve an API, in every version of its table row, with `handler`."""
+        api = API[api_key]
+        self._routes[api_key] = Route(handler, api.lowest, api.highest)
+
+    @property
+    def api_keys(self) -> frozenset[int]:
+        """The APIs served now."""
+        return frozenset(self._routes)
+
+    def dispatch(self, context: RequestContext, frame: memoryview) -> HandlerResult:
+        """Decode the request of `frame` and call its handler.
+
+        Raises ProtocolError for an unknown API, a version out of range, or a malformed body.
+        """
+        header = context.header
+        api_key = header.api_key
+        route = self._routes.get(api_key)
+        if route is None:
+            raise ProtocolError(f"api key {api_key}")
+        version = header.api_version
+        if not route.lowest <= version <= route.highest:
+            if api_key == API_KEY_API_VERSIONS and self.on_unsupported_api_versions is not None:
+                return self.on_unsupported_api_versions(context, None)
+            raise ProtocolError(f"version {version} of api key {api_key}")
+        request = decode(request_class(api_key), version, frame, header.body_at)
+        return route.handler(context, request)

@@ -1,0 +1,146 @@
+"""Requests that wait: watched by key, woken by the event itself, ended by a deadline.
+
+Pure: it never reads a clock; whoever drives it calls `expire(now_ms)` when `next_deadline_ms` has
+come.  Nothing is polled: an append or a high watermark that moves wakes exactly the entries under
+its partition's key.  Invariant CompletedOnce: an entry ends once, by `try_complete` returning
+true, by `on_expire`, or by `cancel`.
+"""
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable
+
+DEAD_TIMERS_KEPT = 256
+"""Timers of finished entries left in the heap before it is rebuilt.  Lower rebuilds often, higher
+keeps more finished requests in memory."""
+
+
+class WaitingEntry(ABC):
+    """One waiting request; subclass it and say when it is complete."""
+
+    __slots__ = ("_has_waited", "_is_waiting", "_keys")
+
+    def __init__(self) -> None:
+        self._is_waiting = False
+        self._has_waited = False
+        self._keys: tuple[Hashable, ...] = ()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Say whether a purgatory still holds the entry."""
+        return self._is_waiting
+
+    @abstractmethod
+    def try_complete(self) -> bool:
+        """Answer the request if it can be answered now, and say whether it was."""
+
+    @abstractmethod
+    def on_expire(self) -> None:
+        """Answer the request with what there is: its deadline has come."""
+
+
+class Purgatory:
+    """Holds waiting entries under their keys, and one heap of their deadlines.
+
+    `on_earlier_deadline` is called when an entry is due before every other, so that the driver
+    can set its alarm anew.
+    """
+
+    __slots__ = ("_dead_timer_count", "_sequence", "_timers", "_watchers", "on_earlier_deadline")
+
+    def __init__(self) -> None:
+        self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
+        self._timers: list[tuple[int, int, WaitingEntry]] = []
+        self._sequence = 0
+        self._dead_timer_count = 0
+        self.on_earlier_deadline: Callable[[], None] | None = None
+
+    def watch(self, keys: Iterable[Hashable], entry: WaitingEntry, deadline_ms: int) -> None:
+        """Hold an entry that is not complete yet until a key wakes it or its deadline comes."""
+        assert not entry._has_waited, "an entry waits once: its timer may still lie in the heap"
+        entry._is_waiting = entry._has_waited = True
+        entry._keys = tuple(keys)
+        assert entry._keys
+        watchers = self._watchers
+        for key in entry._keys:
+            entries = watchers.get(key)
+            if entries is None:
+                watchers[key] = {entry: None}
+            else:
+                entries[entry] = None
+        self._sequence += 1
+        timer = (deadline_ms, self._sequence, entry)
+        heapq.heappush(self._timers, timer)
+        if self._timers[0] is timer and self.on_earlier_deadline is not None:
+            self.on_earlier_deadline()
+
+    def wake(self, key: Hashable) -> int:
+        """Let every entry under `key` try to complete, oldest first; return how many did."""
+        entries = self._watchers.get(key)
+        if entries is None:
+            return 0
+        completed_count = 0
+        for entry in tuple(entries):
+            # An entry completed earlier in this round may have woken and ended this one.
+            if not entry._is_waiting:
+                continue
+            # It counts as ended while it tries: what it wakes in turn must not try it again.
+            entry._is_waiting = False
+            if entry.try_complete():
+                self._forget(entry)
+                completed_count += 1
+            else:
+                entry._is_waiting = True
+        return completed_count
+
+    def cancel(self, entry: WaitingEntry) -> None:
+        """Drop an entry whose answer nobody wants any more; one that has ended is left alone."""
+        if entry._is_waiting:
+            entry._is_waiting = False
+            self._forget(entry)
+
+    def expire(self, now_ms: int) -> int:
+        """End every entry whose deadline has come, earliest first; return how many."""
+        timers = self._timers
+        expired_count = 0
+        while timers and timers[0][0] <= now_ms:
+            entry = heapq.heappop(timers)[2]
+            if not entry._is_waiting:
+                self._dead_timer_count -= 1
+                continue
+            entry._is_waiting = False
+            self._unwatch(entry)
+            entry.on_expire()
+            expired_count += 1
+        return expired_count
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """The earliest instant at which `expire` may have work, or None with nothing waiting."""
+        return self._timers[0][0] if self._timers else None
+
+    @property
+    def waiting_count(self) -> int:
+        """How many entries wait."""
+        return len(self._timers) - self._dead_timer_count
+
+    def _forget(self, entry: WaitingEntry) -> None:
+        """Drop an ended entry from its keys; its timer stays behind as dead."""
+        self._unwatch(entry)
+        self._dead_timer_count += 1
+        if self._dead_timer_count > DEAD_TIMERS_KEPT and 2 * self._dead_timer_count > len(
+            self._timers
+        ):
+            # In place: `expire` may be walking this very list.
+            self._timers[:] = [timer for timer in self._timers if timer[2]._keys]
+            heapq.heapify(self._timers)
+            self._dead_timer_count = 0
+
+    def _unwatch(self, entry: WaitingEntry) -> None:
+        watchers = self._watchers
+        for key in entry._keys:
+            entries = watchers[key]
+            entries.pop(entry, None)
+            if not entries:
+                del watchers[key]
+        entry._keys = ()

@@ -1,0 +1,128 @@
+"""The answers of one connection, sent in the order of its requests.
+
+Pure.  Every request taken up gets a `ResponseSlot` at the tail; it may be completed at any time
+and by anyone who holds it; its bytes move to the output when every slot before it is done.
+Invariant AnswersKeepRequestOrder.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.wire.codec import encode_chunks
+from ottla.wire.codec_types import Chunk, Message
+from ottla.wire.frames import frame
+from ottla.wire.headers import RequestHeader, encode_response_header
+
+
+class SlotOwner(Protocol):
+    """Whoever must hear that a slot was completed: the connection."""
+
+    def on_slot_completed(self, slot: "ResponseSlot") -> None:
+        """Move on: answers may leave and take-up may resume."""
+        ...
+
+
+class ResponseSlot:
+    """The place of one answer in its connection's order.
+
+    Completed exactly once, by one of the `complete…` methods; completing a slot whose connection
+    has closed does nothing.  `on_abandoned` is called once if the connection closes first: whoever
+    waits on behalf of this slot drops its entry there.
+    """
+
+    __slots__ = ("_owner", "chunks", "closes_connection", "header", "is_done", "on_abandoned")
+
+    def __init__(self, owner: SlotOwner, header: RequestHeader) -> None:
+        self._owner: SlotOwner | None = owner
+        self.header = header
+        self.chunks: list[Chunk] = []
+        self.is_done = False
+        self.closes_connection = False
+        self.on_abandoned: Callable[[], None] | None = None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Say whether the connection closed before the answer: nobody waits for it."""
+        return self._owner is None
+
+    def complete(self, response: Message) -> None:
+        """Answer with a message of the request's API, encoded now in the request's version."""
+        self.complete_as(response, self.header.api_version)
+
+    def complete_as(self, response: Message, version: int) -> None:
+        """Answer in another version than asked: only ApiVersions does, when it knows no such."""
+        if self._owner is None:
+            return
+        header = self.header
+        chunks = encode_chunks(response, version)
+        chunks.insert(0, encode_response_header(header.api_key, version, header.correlation_id))
+        self._finish(frame(chunks))
+
+    def complete_silently(self) -> None:
+        """Finish without an answer: a Produce of acks=0 that went well."""
+        self._finish([])
+
+    def complete_and_close(self) -> None:
+        """Close the connection once the answers before this one have left.
+
+        The only way to tell an acks=0 producer of an error.
+        """
+        self.closes_connection = True
+        self._finish([])
+
+    def abandon(self) -> None:
+        """Part from the connection, which has closed."""
+        self._owner = None
+        if self.on_abandoned is not None and not self.is_done:
+            on_abandoned, self.on_abandoned = self.on_abandoned, None
+            on_abandoned()
+
+    def _finish(self, chunks: list[Chunk]) -> None:
+        owner = self._owner
+        if owner is None:
+            return
+        assert not self.is_done, f"answered twice: {self.header}"
+        self.chunks = chunks
+        self.is_done = True
+        self.on_abandoned = None
+        owner.on_slot_completed(self)
+
+
+class ResponseQueue:
+    """Slots in request order, and the chunks that may leave already."""
+
+    __slots__ = ("_slots", "is_closing")
+
+    def __init__(self) -> None:
+        self._slots: deque[ResponseSlot] = deque()
+        self.is_closing = False
+
+    def __len__(self) -> int:
+        """Return how many requests still wait for their answer's turn."""
+        return len(self._slots)
+
+    def append(self, slot: ResponseSlot) -> None:
+        """Give a new request its place."""
+        self._slots.append(slot)
+
+    def take_ready(self, output: "deque[Chunk]") -> int:
+        """Move the bytes of every answer whose turn has come to `output`; return their sum.
+
+        Stops for good behind an answer that closes the connection.
+        """
+        slots = self._slots
+        byte_count = 0
+        while slots and slots[0].is_done and not self.is_closing:
+            slot = slots.popleft()
+            for chunk in slot.chunks:
+                output.append(chunk)
+                byte_count += len(chunk)
+            self.is_closing = slot.closes_connection
+        return byte_count
+
+    def abandon(self) -> None:
+        """Part every open slot from the closed connection."""
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            slot.abandon()
