@@ -1,0 +1,80 @@
+"""What a replica must never forget of elections: Kafka's `quorum-state` file, as a value.
+
+Losing it would let a voter vote twice in one epoch (OneLeaderPerEpoch).  The driver writes it
+atomically, and before any answer that rests on it leaves.
+"""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import ZERO_UUID, Epoch, NodeId
+from ottla.raft.voters import ReplicaKey
+
+QUORUM_STATE_FILE = "quorum-state"
+"""The file's name inside the metadata log's directory."""
+
+_NONE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionState:
+    """The latest epoch seen, its leader if known, and the vote given in it if any."""
+
+    epoch: Epoch = Epoch(0)
+    leader_id: NodeId | None = None
+    voted: ReplicaKey | None = None
+
+
+def encode(state: ElectionState) -> bytes:
+    """Return the bytes of a `quorum-state` file, data version 1 (KIP-853)."""
+    voted = state.voted
+    fields = {
+        "leaderId": _NONE if state.leader_id is None else int(state.leader_id),
+        "leaderEpoch": int(state.epoch),
+        "votedId": _NONE if voted is None else int(voted.id),
+        "votedDirectoryId": _uuid_text(ZERO_UUID if voted is None else voted.directory_id),
+        "data_version": 1,
+    }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> ElectionState:
+    """Return the state in a `quorum-state` file of data version 0 or 1; CorruptDataError else."""
+    try:
+        fields: Any = json.loads(data)
+    except ValueError as error:
+        raise CorruptDataError(f"{QUORUM_STATE_FILE}: not JSON") from error
+    if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):
+        raise CorruptDataError(f"{QUORUM_STATE_FILE}: data_version is neither 0 nor 1")
+    leader_id = _integer(fields, "leaderId")
+    voted_id = _integer(fields, "votedId")
+    directory_id = _uuid(fields.get("votedDirectoryId", _uuid_text(ZERO_UUID)))
+    return ElectionState(
+        epoch=Epoch(_integer(fields, "leaderEpoch")),
+        leader_id=None if leader_id == _NONE else NodeId(leader_id),
+        voted=None if voted_id == _NONE else ReplicaKey(NodeId(voted_id), directory_id),
+    )
+
+
+def _integer(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name, _NONE)
+    if not isinstance(value, int) or isinstance(value, bool) or value < _NONE:
+        raise CorruptDataError(f"{QUORUM_STATE_FILE}: {name} is {value!r}")
+    return value
+
+
+def _uuid_text(value: UUID) -> str:
+    """Kafka writes ids as URL-safe base64 without its padding."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def _uuid(text: Any) -> UUID:
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))
+    except (binascii.Error, ValueError) as error:
+        raise CorruptDataError(f"{QUORUM_STATE_FILE}: votedDirectoryId is {text!r}") from error
