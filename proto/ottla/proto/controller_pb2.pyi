@@ -27,7 +27,7 @@ class RegisterRequest(_message.Message):
     host: str
     log_dirs: _containers.RepeatedScalarFieldContainer[bytes]
     previous_broker_epoch: int
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., listeners: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping[str, object]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping[str, object]]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., listeners: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping[str, object]]]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ...) -> None: ...
 
 class RegisterResponse(_message.Message):
     __slots__ = ("error_code", "error_message", "broker_epoch")
@@ -77,7 +77,7 @@ class AlterPartitionRequest(_message.Message):
     broker_id: int
     broker_epoch: int
     topics: _containers.RepeatedCompositeFieldContainer[AlterPartitionTopic]
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[AlterPartitionTopic, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[AlterPartitionTopic, _Mapping[str, object]]]] = ...) -> None: ...
 
 class AlterPartitionTopic(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -85,7 +85,7 @@ class AlterPartitionTopic(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionProposal]
-    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionProposal, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionProposal, _Mapping[str, object]]]] = ...) -> None: ...
 
 class AlterPartitionProposal(_message.Message):
     __slots__ = ("partition_id", "leader_epoch", "partition_epoch", "new_isr", "leader_recovery_state")
@@ -99,7 +99,7 @@ class AlterPartitionProposal(_message.Message):
     partition_epoch: int
     new_isr: _containers.RepeatedCompositeFieldContainer[BrokerState]
     leader_recovery_state: _metadata_pb2.LeaderRecoveryState
-    def __init__(self, partition_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., new_isr: _Optional[_Iterable[_Union[BrokerState, _Mapping[str, object]]] = ..., leader_recovery_state: _Optional[_Union[_metadata_pb2.LeaderRecoveryState, str]] = ...) -> None: ...
+    def __init__(self, partition_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., new_isr: _Optional[_Iterable[_Union[BrokerState, _Mapping[str, object]]]] = ..., leader_recovery_state: _Optional[_Union[_metadata_pb2.LeaderRecoveryState, str]] = ...) -> None: ...
 
 class BrokerState(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")
@@ -117,7 +117,7 @@ class AlterPartitionResponse(_message.Message):
     error_code: int
     error_message: str
     topics: _containers.RepeatedCompositeFieldContainer[AlterPartitionTopicResult]
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[AlterPartitionTopicResult, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[AlterPartitionTopicResult, _Mapping[str, object]]]] = ...) -> None: ...
 
 class AlterPartitionTopicResult(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -125,7 +125,7 @@ class AlterPartitionTopicResult(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionResult]
-    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionResult, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionResult, _Mapping[str, object]]]] = ...) -> None: ...
 
 class AlterPartitionResult(_message.Message):
     __slots__ = ("partition_id", "error_code", "leader_id", "leader_epoch", "isr", "leader_recovery_state", "partition_epoch")
@@ -173,7 +173,7 @@ class AssignReplicasToDirsRequest(_message.Message):
     broker_id: int
     broker_epoch: int
     directories: _containers.RepeatedCompositeFieldContainer[DirectoryAssignment]
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[DirectoryAssignment, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[DirectoryAssignment, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DirectoryAssignment(_message.Message):
     __slots__ = ("directory_id", "topics")
@@ -181,7 +181,7 @@ class DirectoryAssignment(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     directory_id: bytes
     topics: _containers.RepeatedCompositeFieldContainer[DirectoryTopic]
-    def __init__(self, directory_id: _Optional[bytes] = ..., topics: _Optional[_Iterable[_Union[DirectoryTopic, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, directory_id: _Optional[bytes] = ..., topics: _Optional[_Iterable[_Union[DirectoryTopic, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DirectoryTopic(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -199,7 +199,7 @@ class AssignReplicasToDirsResponse(_message.Message):
     error_code: int
     error_message: str
     directories: _containers.RepeatedCompositeFieldContainer[DirectoryResult]
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., directories: _Optional[_Iterable[_Union[DirectoryResult, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., directories: _Optional[_Iterable[_Union[DirectoryResult, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DirectoryResult(_message.Message):
     __slots__ = ("directory_id", "topics")
@@ -207,7 +207,7 @@ class DirectoryResult(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     directory_id: bytes
     topics: _containers.RepeatedCompositeFieldContainer[DirectoryTopicResult]
-    def __init__(self, directory_id: _Optional[bytes] = ..., topics: _Optional[_Iterable[_Union[DirectoryTopicResult, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, directory_id: _Optional[bytes] = ..., topics: _Optional[_Iterable[_Union[DirectoryTopicResult, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DirectoryTopicResult(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -215,7 +215,7 @@ class DirectoryTopicResult(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partitions: _containers.RepeatedCompositeFieldContainer[DirectoryPartitionResult]
-    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[DirectoryPartitionResult, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[DirectoryPartitionResult, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DirectoryPartitionResult(_message.Message):
     __slots__ = ("partition_id", "error_code")

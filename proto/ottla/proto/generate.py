@@ -22,7 +22,7 @@ def generate(out: Path) -> None:
     run(f"--python_out={out}", f"--pyi_out={out}")
     for stub in sorted(out.glob("ottla/proto/*_pb2.pyi")):
         # protoc leaves the mapping bare, which mypy --strict refuses.
-        text = stub.read_text().replace("_Mapping]", "_Mapping[str, object]")
+        text = stub.read_text().replace("_Mapping]", "_Mapping[str, object]]")
         stub.write_text(text)
 
 

@@ -42,7 +42,7 @@ class MetadataRecord(_message.Message):
     broker_registration_change: BrokerRegistrationChange
     no_op: NoOp
     clear_elr: ClearElr
-    def __init__(self, register_broker: _Optional[_Union[RegisterBroker, _Mapping[str, object]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping[str, object]] = ..., topic: _Optional[_Union[Topic, _Mapping[str, object]] = ..., partition: _Optional[_Union[Partition, _Mapping[str, object]] = ..., config: _Optional[_Union[Config, _Mapping[str, object]] = ..., partition_change: _Optional[_Union[PartitionChange, _Mapping[str, object]] = ..., remove_topic: _Optional[_Union[RemoveTopic, _Mapping[str, object]] = ..., feature_level: _Optional[_Union[FeatureLevel, _Mapping[str, object]] = ..., client_quota: _Optional[_Union[ClientQuota, _Mapping[str, object]] = ..., producer_ids: _Optional[_Union[ProducerIds, _Mapping[str, object]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChange, _Mapping[str, object]] = ..., no_op: _Optional[_Union[NoOp, _Mapping[str, object]] = ..., clear_elr: _Optional[_Union[ClearElr, _Mapping[str, object]] = ...) -> None: ...
+    def __init__(self, register_broker: _Optional[_Union[RegisterBroker, _Mapping[str, object]]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping[str, object]]] = ..., topic: _Optional[_Union[Topic, _Mapping[str, object]]] = ..., partition: _Optional[_Union[Partition, _Mapping[str, object]]] = ..., config: _Optional[_Union[Config, _Mapping[str, object]]] = ..., partition_change: _Optional[_Union[PartitionChange, _Mapping[str, object]]] = ..., remove_topic: _Optional[_Union[RemoveTopic, _Mapping[str, object]]] = ..., feature_level: _Optional[_Union[FeatureLevel, _Mapping[str, object]]] = ..., client_quota: _Optional[_Union[ClientQuota, _Mapping[str, object]]] = ..., producer_ids: _Optional[_Union[ProducerIds, _Mapping[str, object]]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChange, _Mapping[str, object]]] = ..., no_op: _Optional[_Union[NoOp, _Mapping[str, object]]] = ..., clear_elr: _Optional[_Union[ClearElr, _Mapping[str, object]]] = ...) -> None: ...
 
 class Endpoint(_message.Message):
     __slots__ = ("name", "host", "port", "security_protocol")
@@ -88,7 +88,7 @@ class RegisterBroker(_message.Message):
     is_fenced: bool
     in_controlled_shutdown: bool
     log_dirs: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping[str, object]]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ..., is_fenced: bool = ..., in_controlled_shutdown: bool = ..., log_dirs: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping[str, object]]]] = ..., rack: _Optional[str] = ..., host: _Optional[str] = ..., is_fenced: bool = ..., in_controlled_shutdown: bool = ..., log_dirs: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class UnregisterBroker(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")
@@ -110,7 +110,7 @@ class BrokerRegistrationChange(_message.Message):
     is_fenced: bool
     in_controlled_shutdown: bool
     log_dirs: Uuids
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., is_fenced: bool = ..., in_controlled_shutdown: bool = ..., log_dirs: _Optional[_Union[Uuids, _Mapping[str, object]] = ...) -> None: ...
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., is_fenced: bool = ..., in_controlled_shutdown: bool = ..., log_dirs: _Optional[_Union[Uuids, _Mapping[str, object]]] = ...) -> None: ...
 
 class Topic(_message.Message):
     __slots__ = ("name", "topic_id")
@@ -174,7 +174,7 @@ class PartitionChange(_message.Message):
     eligible_leader_replicas: NodeIds
     last_known_elr: NodeIds
     directories: Uuids
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., isr: _Optional[_Union[NodeIds, _Mapping[str, object]] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Union[NodeIds, _Mapping[str, object]] = ..., removing_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]] = ..., adding_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., eligible_leader_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]] = ..., last_known_elr: _Optional[_Union[NodeIds, _Mapping[str, object]] = ..., directories: _Optional[_Union[Uuids, _Mapping[str, object]] = ...) -> None: ...
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., isr: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., removing_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., adding_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., eligible_leader_replicas: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., last_known_elr: _Optional[_Union[NodeIds, _Mapping[str, object]]] = ..., directories: _Optional[_Union[Uuids, _Mapping[str, object]]] = ...) -> None: ...
 
 class NodeIds(_message.Message):
     __slots__ = ("ids",)
@@ -222,7 +222,7 @@ class ClientQuota(_message.Message):
     entity: _containers.RepeatedCompositeFieldContainer[QuotaEntity]
     key: str
     value: float
-    def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntity, _Mapping[str, object]]] = ..., key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntity, _Mapping[str, object]]]] = ..., key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
 class QuotaEntity(_message.Message):
     __slots__ = ("entity_type", "entity_name")

@@ -58,7 +58,7 @@ class VoteResponse(_message.Message):
     leader_epoch: int
     leader_endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
     vote_granted: bool
-    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]] = ..., vote_granted: bool = ...) -> None: ...
+    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., vote_granted: bool = ...) -> None: ...
 
 class BeginQuorumEpochRequest(_message.Message):
     __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "leader_id", "leader_epoch", "leader_endpoints")
@@ -74,7 +74,7 @@ class BeginQuorumEpochRequest(_message.Message):
     leader_id: int
     leader_epoch: int
     leader_endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
-    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ...) -> None: ...
 
 class BeginQuorumEpochResponse(_message.Message):
     __slots__ = ("error_code", "leader_id", "leader_epoch", "leader_endpoints")
@@ -86,7 +86,7 @@ class BeginQuorumEpochResponse(_message.Message):
     leader_id: int
     leader_epoch: int
     leader_endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
-    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ...) -> None: ...
 
 class EndQuorumEpochRequest(_message.Message):
     __slots__ = ("cluster_id", "leader_id", "leader_epoch", "preferred_candidates", "leader_endpoints")
@@ -100,7 +100,7 @@ class EndQuorumEpochRequest(_message.Message):
     leader_epoch: int
     preferred_candidates: _containers.RepeatedCompositeFieldContainer[ReplicaKey]
     leader_endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
-    def __init__(self, cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., preferred_candidates: _Optional[_Iterable[_Union[ReplicaKey, _Mapping[str, object]]] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., preferred_candidates: _Optional[_Iterable[_Union[ReplicaKey, _Mapping[str, object]]]] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ReplicaKey(_message.Message):
     __slots__ = ("id", "directory_id")
@@ -120,7 +120,7 @@ class EndQuorumEpochResponse(_message.Message):
     leader_id: int
     leader_epoch: int
     leader_endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
-    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
     __slots__ = ("cluster_id", "replica_id", "replica_directory_id", "current_leader_epoch", "fetch_offset", "last_fetched_epoch", "high_watermark", "bytes_max", "wait_ms_max")
@@ -164,7 +164,7 @@ class FetchResponse(_message.Message):
     diverging_epoch: OffsetAndEpoch
     snapshot_id: OffsetAndEpoch
     records: bytes
-    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., diverging_epoch: _Optional[_Union[OffsetAndEpoch, _Mapping[str, object]] = ..., snapshot_id: _Optional[_Union[OffsetAndEpoch, _Mapping[str, object]] = ..., records: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., diverging_epoch: _Optional[_Union[OffsetAndEpoch, _Mapping[str, object]]] = ..., snapshot_id: _Optional[_Union[OffsetAndEpoch, _Mapping[str, object]]] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
     __slots__ = ("cluster_id", "replica_id", "replica_directory_id", "current_leader_epoch", "snapshot_id", "position", "bytes_max")
@@ -182,7 +182,7 @@ class FetchSnapshotRequest(_message.Message):
     snapshot_id: OffsetAndEpoch
     position: int
     bytes_max: int
-    def __init__(self, cluster_id: _Optional[str] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., current_leader_epoch: _Optional[int] = ..., snapshot_id: _Optional[_Union[OffsetAndEpoch, _Mapping[str, object]] = ..., position: _Optional[int] = ..., bytes_max: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., replica_id: _Optional[int] = ..., replica_directory_id: _Optional[bytes] = ..., current_leader_epoch: _Optional[int] = ..., snapshot_id: _Optional[_Union[OffsetAndEpoch, _Mapping[str, object]]] = ..., position: _Optional[int] = ..., bytes_max: _Optional[int] = ...) -> None: ...
 
 class FetchSnapshotResponse(_message.Message):
     __slots__ = ("error_code", "leader_id", "leader_epoch", "leader_endpoints", "snapshot_id", "size_bytes", "position", "unaligned_records")
@@ -202,4 +202,4 @@ class FetchSnapshotResponse(_message.Message):
     size_bytes: int
     position: int
     unaligned_records: bytes
-    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]] = ..., snapshot_id: _Optional[_Union[OffsetAndEpoch, _Mapping[str, object]] = ..., size_bytes: _Optional[int] = ..., position: _Optional[int] = ..., unaligned_records: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error_code: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping[str, object]]]] = ..., snapshot_id: _Optional[_Union[OffsetAndEpoch, _Mapping[str, object]]] = ..., size_bytes: _Optional[int] = ..., position: _Optional[int] = ..., unaligned_records: _Optional[bytes] = ...) -> None: ...
