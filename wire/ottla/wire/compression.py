@@ -1,7 +1,8 @@
 """The five codecs of record batches, with a bound on what they unpack to.
 
 A batch that claims more than `limit_bytes` is refused before that much memory is taken, so no
-batch is a bomb.  Everything that bytes can do wrong is CorruptDataError.  Snappy is written in
+batch is a bomb.  Everything that bytes can do wrong is CorruptDataError (but a cut
+zstd frame may give a prefix: the batch's CRC and record count notice it).  Snappy is written in
 xerial's framing as the Java client does, and read in that or as one raw block.  The libraries are
 imported at first use: a broker that only passes batches on never loads them.
 """
@@ -150,7 +151,7 @@ def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
 
 
 def _lz4_frame() -> Any:
-    import lz4.frame  # type: ignore[import-untyped]  # the library ships no types
+    import lz4.frame
 
     return lz4.frame
 
