@@ -1,0 +1,133 @@
+"""The bridge between trio and the one asyncio loop that gRPC needs.
+
+Trio tasks await coroutines of the asyncio loop (`run`), and callbacks of the asyncio loop are
+posted back to trio (`post_to_trio`).  Nothing waits in a thread: a thousand long polls cost a
+thousand small objects.  Cancelling the trio task cancels the coroutine; its late result is dropped.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Generic, TypeVar
+
+import outcome
+import trio
+
+T = TypeVar("T")
+
+
+class AsyncioThread:
+    """One asyncio loop on one thread, for the trio loop that opened it."""
+
+    def __init__(self, token: trio.lowlevel.TrioToken) -> None:
+        self._token = token
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._main, name="ottla-grpc", daemon=True)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the asyncio loop, for code that already runs on it."""
+        return self._loop
+
+    async def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine on the asyncio loop and return what it returns."""
+        visit = Visit(self, start, trio.lowlevel.current_task())
+        self.post_to_asyncio(visit.begin)
+
+        def abandon(_raise_cancel: Callable[[], Any]) -> trio.lowlevel.Abort:
+            visit.is_abandoned = True
+            self.post_to_asyncio(visit.cancel)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        result: T = await trio.lowlevel.wait_task_rescheduled(abandon)
+        return result
+
+    def post_to_asyncio(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Call a function on the asyncio loop soon; nothing happens once the loop is closed."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def post_to_trio(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Call a function on the trio loop soon; nothing happens once trio has ended."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(callback, *arguments)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the loop and wait for the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await trio.to_thread.run_sync(self._thread.join)
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._drain())
+        finally:
+            self._loop.close()
+
+    async def _drain(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+class Visit(Generic[T]):
+    """One coroutine that a trio task has running on the asyncio loop."""
+
+    __slots__ = ("_start", "_task", "_thread", "_waiter", "is_abandoned")
+
+    def __init__(
+        self,
+        thread: AsyncioThread,
+        start: Callable[[], Coroutine[Any, Any, T]],
+        waiter: trio.lowlevel.Task,
+    ) -> None:
+        self._thread = thread
+        self._start = start
+        self._waiter = waiter
+        self._task: asyncio.Task[T] | None = None
+        self.is_abandoned = False
+
+    def begin(self) -> None:
+        """Start the coroutine (on the asyncio loop)."""
+        if self.is_abandoned:
+            return
+        self._task = self._thread.loop.create_task(self._start())
+        self._task.add_done_callback(self._on_done)
+
+    def cancel(self) -> None:
+        """Cancel the coroutine (on the asyncio loop)."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _on_done(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            result: outcome.Outcome[T] = outcome.Error(
+                ConnectionAbortedError("the asyncio loop ended")
+            )
+        else:
+            error = task.exception()
+            result = outcome.Value(task.result()) if error is None else outcome.Error(error)
+        self._thread.post_to_trio(self._deliver, result)
+
+    def _deliver(self, result: outcome.Outcome[T]) -> None:
+        if not self.is_abandoned:
+            trio.lowlevel.reschedule(self._waiter, result)
+
+
+@asynccontextmanager
+async def open_asyncio_thread() -> AsyncIterator[AsyncioThread]:
+    """Run an asyncio loop on a thread of its own for the length of the `with`."""
+    thread = AsyncioThread(trio.lowlevel.current_trio_token())
+    thread.start()
+    try:
+        yield thread
+    finally:
+        with trio.CancelScope(shield=True):
+            await thread.stop()

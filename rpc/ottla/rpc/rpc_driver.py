@@ -1,0 +1,255 @@
+"""gRPC for trio: servers whose handlers are trio functions, channels whose calls are awaited.
+
+grpc.aio runs on one dedicated asyncio thread; this is the one place where it meets trio.  Every
+call has a deadline, every message a size limit; a caller that goes away cancels its handler, and
+the other way round.  A lost peer is dialled again with back-off by the channel itself.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import grpc
+import grpc.aio
+import trio
+
+from ottla.model.errors import ConfigError, ErrorCode, ProtocolError, RefusedError
+from ottla.model.limits import RPC_MESSAGE_BYTES_MAX
+from ottla.rpc.asyncio_thread_driver import AsyncioThread, open_asyncio_thread
+from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
+from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
+
+RECONNECT_BACKOFF_MS_FIRST = 20
+RECONNECT_BACKOFF_MS_MAX = 300
+"""A restarted peer is found within this; lower dials a dead one too often."""
+
+CONNECT_TIMEOUT_MS = 2_000
+"""How long one attempt to connect may take; lower never reaches a far peer."""
+
+KEEPALIVE_MS = 10_000
+"""How often an idle connection is probed, so that a peer lost without a FIN is noticed."""
+
+BASE_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", RPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", RPC_MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS // 2),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+CHANNEL_OPTIONS = (
+    *BASE_OPTIONS,
+    ("grpc.initial_reconnect_backoff_ms", RECONNECT_BACKOFF_MS_FIRST),
+    ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MS_MAX),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+SERVER_OPTIONS = (
+    *BASE_OPTIONS,
+    ("grpc.so_reuseport", 0),  # a taken port must fail, not share its calls with a stranger
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
+class RpcChannel:
+    """Calls to one address; it dials when first used, and again whenever the peer is lost."""
+
+    def __init__(self, thread: AsyncioThread, channel: grpc.aio.Channel, address: str) -> None:
+        self.address = address
+        self._thread = thread
+        self._channel = channel
+        self._callables: dict[str, Any] = {}
+
+    async def call(
+        self,
+        method: RpcMethod[Request, Response],
+        request: Request,
+        *,
+        deadline_ms: int,
+    ) -> Response:
+        """Call the peer; RefusedError with its code, NETWORK_EXCEPTION or REQUEST_TIMED_OUT."""
+        path, data = method.path, request.SerializeToString()
+        try:
+            answer = await self._thread.run(partial(self._call, path, data, deadline_ms / 1000))
+        except ConnectionAbortedError as error:
+            raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "the runtime is closing") from error
+        except grpc.aio.AioRpcError as error:
+            raise _refusal(error) from None
+        return method.decode_response(answer)
+
+    async def close(self) -> None:
+        """Hang up; calls under way fail."""
+        await self._thread.run(partial(self._channel.close, None))
+
+    async def _call(self, path: str, data: bytes, timeout_s: float) -> bytes:
+        callable_ = self._callables.get(path)
+        if callable_ is None:
+            callable_ = self._callables[path] = self._channel.unary_unary(path)
+        answer: bytes = await callable_(data, timeout=timeout_s)
+        return answer
+
+
+class RpcRuntime:
+    """The process's gRPC: its servers and its channels, all on one asyncio thread."""
+
+    def __init__(self, thread: AsyncioThread, nursery: trio.Nursery) -> None:
+        self._thread = thread
+        self._nursery = nursery
+        self._is_closing = False
+        self._servers: list[grpc.aio.Server] = []
+        self._channels: dict[str, RpcChannel] = {}
+
+    async def serve(self, host: str, port: int, handlers: Iterable[MethodHandler[Any, Any]]) -> int:
+        """Listen on an address and answer the methods; return the port (useful when given 0)."""
+        try:
+            return await self._thread.run(
+                partial(self._start_server, join_address(host, port), tuple(handlers))
+            )
+        except RuntimeError as error:
+            raise ConfigError("listeners", f"cannot listen on {host}:{port}: {error}") from error
+
+    async def channel(self, address: str) -> RpcChannel:
+        """Return the channel to an address (`host:port` or `unix:/path`), made when new."""
+        known = self._channels.get(address)
+        if known is None:
+            made = await self._thread.run(partial(_make_channel, address))
+            known = self._channels.setdefault(address, RpcChannel(self._thread, made, address))
+        return known
+
+    async def close(self) -> None:
+        """Stop answering and listening, and hang up everywhere."""
+        self._is_closing = True
+        self._nursery.cancel_scope.cancel()
+        await self._thread.run(self._close)
+
+    async def _start_server(
+        self, address: str, handlers: tuple[MethodHandler[Any, Any], ...]
+    ) -> int:
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        port = server.add_insecure_port(address)
+        server.add_generic_rpc_handlers((_GenericHandler(self, handlers),))
+        await server.start()
+        self._servers.append(server)
+        return port
+
+    async def _serve_call(
+        self,
+        handler: MethodHandler[Any, Any],
+        data: bytes,
+        context: grpc.aio.ServicerContext[bytes, bytes],
+    ) -> bytes:
+        incoming = _Incoming(self._thread, handler, data)
+        self._thread.post_to_trio(self._take_up, incoming)
+        try:
+            result = await incoming.result
+        except asyncio.CancelledError:
+            self._thread.post_to_trio(incoming.cancel)
+            raise
+        if isinstance(result, RefusedError):
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                result.message,
+                ((ERROR_CODE_KEY, str(int(result.code))),),
+            )
+        return result
+
+    def _take_up(self, incoming: "_Incoming") -> None:
+        if self._is_closing:
+            self._thread.post_to_asyncio(incoming.resolve, CLOSING)
+        else:
+            self._nursery.start_soon(incoming.answer)
+
+    async def _close(self) -> None:
+        await asyncio.gather(*(server.stop(None) for server in self._servers))
+        await asyncio.gather(*(channel._channel.close(None) for channel in self._channels.values()))
+
+
+class _GenericHandler(grpc.GenericRpcHandler):
+    """Finds the handler of a path."""
+
+    def __init__(self, runtime: RpcRuntime, handlers: tuple[MethodHandler[Any, Any], ...]) -> None:
+        self._rows: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            handler.method.path: grpc.unary_unary_rpc_method_handler(
+                partial(runtime._serve_call, handler)
+            )
+            for handler in handlers
+        }
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        """Return the row of a path; gRPC answers UNIMPLEMENTED when there is none."""
+        return self._rows.get(handler_call_details.method)
+
+
+class _Incoming:
+    """One call being answered by a trio task; the asyncio side waits on its `result`."""
+
+    __slots__ = ("_data", "_handler", "_scope", "_thread", "result")
+
+    def __init__(
+        self, thread: AsyncioThread, handler: MethodHandler[Any, Any], data: bytes
+    ) -> None:
+        self._thread = thread
+        self._handler = handler
+        self._data = data
+        self._scope = trio.CancelScope()
+        self.result: asyncio.Future[bytes | RefusedError] = thread.loop.create_future()
+
+    async def answer(self) -> None:
+        """Answer the call (on the trio loop)."""
+        result: bytes | RefusedError = CLOSING
+        try:
+            with self._scope:
+                result = await self._handler.answer_bytes(self._data)
+        except RefusedError as refusal:
+            result = refusal
+        except ProtocolError as error:
+            result = RefusedError(ErrorCode.INVALID_REQUEST, error.where)
+        finally:
+            self._thread.post_to_asyncio(self.resolve, result)
+
+    def cancel(self) -> None:
+        """Stop answering: the caller is gone (on the trio loop)."""
+        self._scope.cancel()
+
+    def resolve(self, result: bytes | RefusedError) -> None:
+        """Hand the result over (on the asyncio loop)."""
+        if not self.result.done():
+            self.result.set_result(result)
+
+
+CLOSING = RefusedError(ErrorCode.NETWORK_EXCEPTION, "the server is closing")
+
+
+async def _make_channel(address: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+def _refusal(error: grpc.aio.AioRpcError) -> RefusedError:
+    trailing = error.trailing_metadata()
+    value = trailing.get(ERROR_CODE_KEY) if trailing is not None else None
+    return refusal_of(error.code().name, error.details(), None if value is None else str(value))
+
+
+def join_address(host: str, port: int) -> str:
+    """Return gRPC's form of an address; `unix:/path` stands for itself."""
+    if host.startswith("unix:"):
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"
+
+
+@asynccontextmanager
+async def open_rpc_runtime() -> AsyncIterator[RpcRuntime]:
+    """Run gRPC for the length of the `with`."""
+    async with open_asyncio_thread() as thread, trio.open_nursery() as nursery:
+        runtime = RpcRuntime(thread, nursery)
+        try:
+            yield runtime
+        finally:
+            with trio.CancelScope(shield=True):
+                await runtime.close()

@@ -1,0 +1,34 @@
+"""How a refusal travels through gRPC, and what its absence means.
+
+Pure.  A handler's `RefusedError` crosses the wire as status FAILED_PRECONDITION with Kafka's error
+code in the trailing metadata, and is raised again at the caller.  A peer that is not there is
+NETWORK_EXCEPTION, one that is late REQUEST_TIMED_OUT: the caller meets `RefusedError` only.
+"""
+
+from ottla.model.errors import ErrorCode, RefusedError
+
+ERROR_CODE_KEY = "ottla-error-code"
+"""The trailing metadata's key of Kafka's error code."""
+
+CODE_OF_STATUS = {
+    "UNAVAILABLE": ErrorCode.NETWORK_EXCEPTION,
+    "CANCELLED": ErrorCode.NETWORK_EXCEPTION,
+    "DEADLINE_EXCEEDED": ErrorCode.REQUEST_TIMED_OUT,
+    "INVALID_ARGUMENT": ErrorCode.INVALID_REQUEST,
+    "RESOURCE_EXHAUSTED": ErrorCode.MESSAGE_TOO_LARGE,
+    "UNIMPLEMENTED": ErrorCode.UNSUPPORTED_VERSION,
+}
+"""gRPC's own statuses in Kafka's words; any other is UNKNOWN_SERVER_ERROR."""
+
+
+def refusal_of(status: str, details: str | None, error_code: str | None) -> RefusedError:
+    """Return the refusal that a failed call means."""
+    if error_code is not None and error_code.lstrip("-").isdigit():
+        number = int(error_code)
+        if number in KNOWN_CODES:
+            return RefusedError(ErrorCode(number), details)
+    code = CODE_OF_STATUS.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return RefusedError(code, f"{status}: {details}")
+
+
+KNOWN_CODES = frozenset(int(code) for code in ErrorCode)

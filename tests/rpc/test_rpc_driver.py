@@ -1,0 +1,175 @@
+"""gRPC under trio, over real loopback sockets."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from google.protobuf.wrappers_pb2 import BytesValue, StringValue
+
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.rpc.method import MethodHandler, RpcMethod
+from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+
+ECHO = RpcMethod("/ottla.Test/Echo", StringValue, StringValue)
+RAW_ECHO = RpcMethod("/ottla.Test/Echo", BytesValue, StringValue)
+
+Answer = Callable[[StringValue], Awaitable[StringValue]]
+
+
+async def echo(request: StringValue) -> StringValue:
+    return StringValue(value=request.value)
+
+
+async def serve(runtime: RpcRuntime, answer: Answer, port: int = 0) -> int:
+    return await runtime.serve("127.0.0.1", port, [MethodHandler(ECHO, answer)])
+
+
+async def test_a_call_goes_there_and_back() -> None:
+    async with open_rpc_runtime() as runtime:
+        channel = await runtime.channel(f"127.0.0.1:{await serve(runtime, echo)}")
+        answer = await channel.call(ECHO, StringValue(value="otter"), deadline_ms=5_000)
+    assert answer.value == "otter"
+
+
+async def test_a_unix_socket_serves_as_well(tmp_path: object) -> None:
+    async with open_rpc_runtime() as runtime:
+        address = f"unix:{tmp_path}/rpc.sock"
+        await runtime.serve(address, 0, [MethodHandler(ECHO, echo)])
+        channel = await runtime.channel(address)
+        answer = await channel.call(ECHO, StringValue(value="otter"), deadline_ms=5_000)
+    assert answer.value == "otter"
+
+
+async def test_a_thousand_calls_wait_without_a_thread_each() -> None:
+    gate = trio.Event()
+    arrived = 0
+
+    async def answer_late(request: StringValue) -> StringValue:
+        nonlocal arrived
+        arrived += 1
+        if arrived == 1000:
+            gate.set()
+        await gate.wait()
+        return request
+
+    async with open_rpc_runtime() as runtime:
+        channel = await runtime.channel(f"127.0.0.1:{await serve(runtime, answer_late)}")
+        answers = []
+
+        async def call(number: int) -> None:
+            request = StringValue(value=str(number))
+            answers.append((await channel.call(ECHO, request, deadline_ms=20_000)).value)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1000):
+                nursery.start_soon(call, number)
+    assert sorted(answers, key=int) == [str(number) for number in range(1000)]
+
+
+async def test_a_refusal_arrives_with_its_code_and_sentence() -> None:
+    async def refuse(_request: StringValue) -> StringValue:
+        raise RefusedError(ErrorCode.STALE_BROKER_EPOCH, "epoch 3 is past")
+
+    async with open_rpc_runtime() as runtime:
+        channel = await runtime.channel(f"127.0.0.1:{await serve(runtime, refuse)}")
+        refusal = await refusal_of_call(channel.call(ECHO, StringValue(), deadline_ms=5_000))
+    assert refusal.code is ErrorCode.STALE_BROKER_EPOCH
+    assert refusal.message == "epoch 3 is past"
+
+
+async def test_bytes_that_are_no_request_are_refused_and_the_server_lives() -> None:
+    async with open_rpc_runtime() as runtime:
+        channel = await runtime.channel(f"127.0.0.1:{await serve(runtime, echo)}")
+        request = BytesValue(value=b"\xff\xfe")
+        refusal = await refusal_of_call(channel.call(RAW_ECHO, request, deadline_ms=5_000))
+        answer = await channel.call(ECHO, StringValue(value="alive"), deadline_ms=5_000)
+    assert refusal.code is ErrorCode.INVALID_REQUEST
+    assert answer.value == "alive"
+
+
+async def test_a_deadline_that_passes_is_a_timeout_and_cancels_the_handler() -> None:
+    cancelled = trio.Event()
+
+    async def never(_request: StringValue) -> StringValue:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with open_rpc_runtime() as runtime:
+        channel = await runtime.channel(f"127.0.0.1:{await serve(runtime, never)}")
+        refusal = await refusal_of_call(channel.call(ECHO, StringValue(), deadline_ms=50))
+        with trio.fail_after(5):
+            await cancelled.wait()
+    assert refusal.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_caller_that_is_cancelled_cancels_the_handler() -> None:
+    started, cancelled = trio.Event(), trio.Event()
+
+    async def never(_request: StringValue) -> StringValue:
+        started.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with open_rpc_runtime() as runtime:
+        channel = await runtime.channel(f"127.0.0.1:{await serve(runtime, never)}")
+        async with trio.open_nursery() as nursery:
+
+            async def call() -> None:
+                await channel.call(ECHO, StringValue(), deadline_ms=60_000)
+
+            nursery.start_soon(call)
+            await started.wait()
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(5):
+            await cancelled.wait()
+
+
+async def test_a_dead_peer_is_found_again_once_it_is_back() -> None:
+    async with open_rpc_runtime() as runtime:
+        async with open_rpc_runtime() as first:
+            port = await serve(first, echo)
+            channel = await runtime.channel(f"127.0.0.1:{port}")
+            await channel.call(ECHO, StringValue(value="1"), deadline_ms=5_000)
+        refusal = await refusal_of_call(channel.call(ECHO, StringValue(), deadline_ms=1_000))
+        async with open_rpc_runtime() as second:
+            await serve(second, echo, port)
+            with trio.fail_after(5):
+                answer = await call_until_answered(channel.call)
+    assert refusal.code is ErrorCode.NETWORK_EXCEPTION
+    assert answer.value == "back"
+
+
+async def test_a_taken_port_is_a_bad_setting() -> None:
+    async with open_rpc_runtime() as runtime:
+        port = await serve(runtime, echo)
+        with pytest.raises(ConfigError, match=str(port)):
+            await serve(runtime, echo, port)
+
+
+async def test_a_message_above_the_limit_is_refused_alone() -> None:
+    async with open_rpc_runtime() as runtime:
+        channel = await runtime.channel(f"127.0.0.1:{await serve(runtime, echo)}")
+        big = StringValue(value="x" * (65 << 20))
+        refusal = await refusal_of_call(channel.call(ECHO, big, deadline_ms=20_000))
+        answer = await channel.call(ECHO, StringValue(value="alive"), deadline_ms=5_000)
+    assert refusal.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert answer.value == "alive"
+
+
+async def refusal_of_call(call: Awaitable[StringValue]) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        await call
+    return caught.value
+
+
+async def call_until_answered(call: Callable[..., Awaitable[StringValue]]) -> StringValue:
+    while True:
+        try:
+            return await call(ECHO, StringValue(value="back"), deadline_ms=1_000)
+        except RefusedError as refusal:
+            assert refusal.is_retriable
+            await trio.lowlevel.checkpoint()
