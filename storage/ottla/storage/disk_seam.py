@@ -1,0 +1,130 @@
+"""The seam through which files and directories come in.
+
+What may run on the loop is a plain call: writing, reading what is cached, opening.  What may hold
+a thread (fsync, unlink, truncate, rename, scans) is awaited and runs on a worker of its directory.
+Exactly two implementations exist: `RealDisk` (disk.py) and the deterministic world's.  Every
+failure is an `OSError` with its errno; nothing else is raised.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+Chunk = bytes | bytearray | memoryview
+"""Bytes to be written: taken by reference, never kept after the call."""
+
+
+class DiskFile(Protocol):
+    """One open file, written at positions its owner keeps; there is no cursor."""
+
+    @property
+    def path(self) -> str:
+        """Return the path the file was opened under (a rename does not change it)."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of the file now."""
+        ...
+
+    def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
+        """Write all chunks from `position` on, in order; after an OSError part may be there."""
+        ...
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def set_size(self, size: int) -> None:
+        """Cut the file, or extend it by a hole, at once.
+
+        Only for what costs nothing: taking back a torn append, a hole for an index file.  What
+        may free many blocks is `Disk.truncate`.
+        """
+        ...
+
+    def fileno(self) -> int:
+        """Return the descriptor for sendfile; the world's files raise OSError (they have none)."""
+        ...
+
+    def pin(self) -> None:
+        """Keep the descriptor open until the matching `unpin`, even if the owner closes."""
+        ...
+
+    def unpin(self) -> None:
+        """Take back one `pin`; the last one after `close` closes the descriptor."""
+        ...
+
+    def close(self) -> None:
+        """Give the file up; the descriptor closes when nothing pins it.  Twice is once."""
+        ...
+
+
+class Disk(Protocol):
+    """Files and directories by absolute path."""
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        """Open a file for reading and writing; with `create`, make it when it is not there."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Say whether a file or directory of that name is there."""
+        ...
+
+    def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
+        """Say whether the range (its first and last byte) can be read without waiting."""
+        ...
+
+    async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
+        """Bring a range into the page cache."""
+        ...
+
+    async def read(self, file: DiskFile, position: int, size: int) -> bytes:
+        """Do what `pread` does, on the worker: for what may be cold or large."""
+        ...
+
+    async def fsync(self, file: DiskFile) -> None:
+        """Make durable what was written before the call.  Calls that overlap share one fsync.
+
+        After one failure every later call fails too: the kernel forgets what it could not write.
+        """
+        ...
+
+    async def truncate(self, file: DiskFile, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        ...
+
+    async def read_file(self, path: str) -> bytes:
+        """Return the whole file; FileNotFoundError when there is none."""
+        ...
+
+    async def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace the file durably: a crash leaves the old bytes or the new, never a mix."""
+        ...
+
+    async def unlink(self, path: str) -> None:
+        """Remove a file; FileNotFoundError when there is none."""
+        ...
+
+    async def rename(self, source: str, target: str) -> None:
+        """Rename a file or directory, replacing a file of the target's name; not yet durable."""
+        ...
+
+    async def fsync_directory(self, path: str) -> None:
+        """Make creations, renames and removals in a directory durable."""
+        ...
+
+    async def listdir(self, path: str) -> list[str]:
+        """Return the sorted names in a directory."""
+        ...
+
+    async def is_directory(self, path: str) -> bool:
+        """Say whether the path is a directory."""
+        ...
+
+    async def makedirs(self, path: str) -> None:
+        """Make a directory and its parents; one that is there is fine."""
+        ...
+
+    async def remove_tree(self, path: str) -> None:
+        """Remove a directory and all it holds; one that is not there is fine."""
+        ...

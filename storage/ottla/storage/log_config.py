@@ -1,0 +1,77 @@
+"""What one log needs to know of its topic's settings; the metadata log makes its own."""
+
+from dataclasses import dataclass
+
+from ottla.model.limits import GIB, INT32_MAX, INT64_MAX, MIB
+from ottla.model.settings.topic import DAY_MS, HOUR_MS, TopicConfig
+from ottla.wire.compression import Codec
+
+CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """How one log rolls, checks, keeps and flushes; the defaults are Kafka's."""
+
+    segment_bytes: int = GIB
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * MIB
+    index_interval_bytes: int = 4096
+    preallocate: bool = False
+    max_message_bytes: int = MIB + 12
+    is_log_append_time: bool = False
+    message_timestamp_before_max_ms: int = INT64_MAX
+    message_timestamp_after_max_ms: int = HOUR_MS
+    codec: Codec | None = None
+    """The codec to store batches in; None keeps what the producer chose."""
+    is_compacted: bool = False
+    is_every_record_checked: bool = False
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    is_deleted_by_retention: bool = True
+    producer_id_expiration_ms: int = DAY_MS
+
+    def __post_init__(self) -> None:
+        """Hold the relation the file formats rely on."""
+        assert 0 < self.segment_bytes <= INT32_MAX, "an index entry's position is an int32"
+
+    @classmethod
+    def of_topic(
+        cls, topic: TopicConfig, *, producer_id_expiration_ms: int = DAY_MS
+    ) -> "LogConfig":
+        """Take a topic's settings over."""
+        return cls(
+            segment_bytes=topic.segment_bytes,
+            segment_ms=topic.segment_ms,
+            segment_jitter_ms=topic.segment_jitter_ms,
+            segment_index_bytes=topic.segment_index_bytes,
+            index_interval_bytes=topic.index_interval_bytes,
+            preallocate=topic.preallocate,
+            max_message_bytes=topic.max_message_bytes,
+            is_log_append_time=topic.message_timestamp_type == "LogAppendTime",
+            message_timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
+            message_timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
+            codec=CODECS.get(topic.compression_type),
+            is_compacted=topic.is_compacted,
+            is_every_record_checked=topic.record_validation == "full",
+            flush_messages=topic.flush_messages,
+            flush_ms=topic.flush_ms,
+            retention_ms=topic.retention_ms,
+            retention_bytes=topic.retention_bytes,
+            is_deleted_by_retention="delete" in topic.cleanup_policy,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+
+    @property
+    def is_full_validation(self) -> bool:
+        """Say whether every record is looked at, not only the batch's header."""
+        return self.is_every_record_checked or self.is_compacted

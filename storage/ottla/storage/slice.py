@@ -1,0 +1,38 @@
+"""A range of a file that is passed on instead of its bytes, so that sendfile can serve it."""
+
+from ottla.model.errors import CorruptDataError
+from ottla.storage.disk_seam import DiskFile
+
+
+class FileSlice:
+    """`length` bytes of `file` from `position`; holds the descriptor open as long as it lives."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: DiskFile, position: int, length: int) -> None:
+        assert position >= 0
+        assert length >= 0
+        self.file = file
+        self.position = position
+        self.length = length
+        file.pin()
+
+    def __del__(self) -> None:
+        self.file.unpin()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"FileSlice({self.file.path!r}, {self.position}, {self.length})"
+
+    def read(self) -> bytes:
+        """Return the bytes; CorruptDataError when the file was cut below the slice's end."""
+        data = self.file.pread(self.position, self.length)
+        if len(data) < self.length:
+            raise CorruptDataError(f"{self.file.path} ends within {self!r}")
+        return data
+
+    def fileno(self) -> int:
+        """Return the descriptor, for sendfile."""
+        return self.file.fileno()
