@@ -49,7 +49,7 @@ def module_text(file: str, schema: MessageSchema) -> str:
     classes = [_class_text(struct, None) for struct in ordered[:-1]]
     classes.append(_class_text(schema.root, _constants(file, schema)))
     body = "\n\n\n".join(classes)
-    title = f'"""{schema.root.name}: generated from schemas/{file}.schema, not edited by hand."""'
+    title = f'"""{schema.root.name}.\n\nGenerated from schemas/{file}.schema; never edited.\n"""'
     order = "# ruff: noqa: RUF023  # slots stand in the order of the wire"
     return f"{title}\n\n{order}\n\n{_imports(body)}\n\n{body}\n"
 
@@ -69,9 +69,11 @@ def _innermost_first(struct: StructSchema) -> Iterator[StructSchema]:
 
 
 def _constants(file: str, schema: MessageSchema) -> list[str]:
+    versions = schema.versions
+    bounds = f"{versions.start}, {versions.stop}" if versions.start else f"{versions.stop}"
     return [
         f"API_KEY = {schema.key}",
-        f"VERSIONS = {schema.versions!r}",
+        f"VERSIONS = range({bounds})",
         f"FLEXIBLE_FROM = {schema.flexible_from}",
         f'SCHEMA = "{file}"',
     ]

@@ -1,4 +1,7 @@
-"""AbortedTxn: generated from schemas/transaction_records.schema, not edited by hand."""
+"""AbortedTxn.
+
+Generated from schemas/transaction_records.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -13,7 +16,7 @@ class AbortedTxn(Message):
         "last_stable_offset",
     )
     API_KEY = -1
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = None
     SCHEMA = "transaction_records"
 

@@ -1,4 +1,7 @@
-"""AddOffsetsToTxnRequest: generated from schemas/add_offsets_to_txn.schema, not edited by hand."""
+"""AddOffsetsToTxnRequest.
+
+Generated from schemas/add_offsets_to_txn.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -13,7 +16,7 @@ class AddOffsetsToTxnRequest(Message):
         "group_id",
     )
     API_KEY = 25
-    VERSIONS = range(0, 5)
+    VERSIONS = range(5)
     FLEXIBLE_FROM = 3
     SCHEMA = "add_offsets_to_txn"
 

@@ -1,4 +1,7 @@
-"""AddOffsetsToTxnResponse: generated from schemas/add_offsets_to_txn.schema, not edited by hand."""
+"""AddOffsetsToTxnResponse.
+
+Generated from schemas/add_offsets_to_txn.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class AddOffsetsToTxnResponse(Message):
         "error_code",
     )
     API_KEY = 25
-    VERSIONS = range(0, 5)
+    VERSIONS = range(5)
     FLEXIBLE_FROM = 3
     SCHEMA = "add_offsets_to_txn"
 

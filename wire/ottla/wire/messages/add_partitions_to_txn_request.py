@@ -1,4 +1,7 @@
-"""AddPartitionsToTxnRequest: generated from schemas/add_partitions_to_txn.schema, not edited by hand."""
+"""AddPartitionsToTxnRequest.
+
+Generated from schemas/add_partitions_to_txn.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -55,7 +58,7 @@ class AddPartitionsToTxnRequest(Message):
         "v3_and_below_topics",
     )
     API_KEY = 24
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 3
     SCHEMA = "add_partitions_to_txn"
 

@@ -1,4 +1,7 @@
-"""AddPartitionsToTxnResponse: generated from schemas/add_partitions_to_txn.schema, not edited by hand."""
+"""AddPartitionsToTxnResponse.
+
+Generated from schemas/add_partitions_to_txn.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -61,7 +64,7 @@ class AddPartitionsToTxnResponse(Message):
         "results_by_topic_v3_and_below",
     )
     API_KEY = 24
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 3
     SCHEMA = "add_partitions_to_txn"
 

@@ -1,4 +1,7 @@
-"""AddRaftVoterRequest: generated from schemas/add_raft_voter.schema, not edited by hand."""
+"""AddRaftVoterRequest.
+
+Generated from schemas/add_raft_voter.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -36,7 +39,7 @@ class AddRaftVoterRequest(Message):
         "ack_when_committed",
     )
     API_KEY = 80
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "add_raft_voter"
 

@@ -1,4 +1,7 @@
-"""AddRaftVoterResponse: generated from schemas/add_raft_voter.schema, not edited by hand."""
+"""AddRaftVoterResponse.
+
+Generated from schemas/add_raft_voter.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class AddRaftVoterResponse(Message):
         "error_message",
     )
     API_KEY = 80
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "add_raft_voter"
 

@@ -1,4 +1,7 @@
-"""AllocateProducerIdsRequest: generated from schemas/allocate_producer_ids.schema, not edited by hand."""
+"""AllocateProducerIdsRequest.
+
+Generated from schemas/allocate_producer_ids.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class AllocateProducerIdsRequest(Message):
         "broker_epoch",
     )
     API_KEY = 67
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "allocate_producer_ids"
 

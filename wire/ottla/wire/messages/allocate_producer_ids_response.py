@@ -1,4 +1,7 @@
-"""AllocateProducerIdsResponse: generated from schemas/allocate_producer_ids.schema, not edited by hand."""
+"""AllocateProducerIdsResponse.
+
+Generated from schemas/allocate_producer_ids.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -13,7 +16,7 @@ class AllocateProducerIdsResponse(Message):
         "producer_id_len",
     )
     API_KEY = 67
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "allocate_producer_ids"
 

@@ -1,4 +1,7 @@
-"""AlterClientQuotasRequest: generated from schemas/alter_client_quotas.schema, not edited by hand."""
+"""AlterClientQuotasRequest.
+
+Generated from schemas/alter_client_quotas.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -62,7 +65,7 @@ class AlterClientQuotasRequest(Message):
         "validate_only",
     )
     API_KEY = 49
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 1
     SCHEMA = "alter_client_quotas"
 

@@ -1,4 +1,7 @@
-"""AlterClientQuotasResponse: generated from schemas/alter_client_quotas.schema, not edited by hand."""
+"""AlterClientQuotasResponse.
+
+Generated from schemas/alter_client_quotas.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -46,7 +49,7 @@ class AlterClientQuotasResponse(Message):
         "entries",
     )
     API_KEY = 49
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 1
     SCHEMA = "alter_client_quotas"
 

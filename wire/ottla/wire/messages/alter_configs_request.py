@@ -1,4 +1,7 @@
-"""AlterConfigsRequest: generated from schemas/alter_configs.schema, not edited by hand."""
+"""AlterConfigsRequest.
+
+Generated from schemas/alter_configs.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -46,7 +49,7 @@ class AlterConfigsRequest(Message):
         "validate_only",
     )
     API_KEY = 33
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 2
     SCHEMA = "alter_configs"
 

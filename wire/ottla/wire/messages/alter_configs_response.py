@@ -1,4 +1,7 @@
-"""AlterConfigsResponse: generated from schemas/alter_configs.schema, not edited by hand."""
+"""AlterConfigsResponse.
+
+Generated from schemas/alter_configs.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -33,7 +36,7 @@ class AlterConfigsResponse(Message):
         "responses",
     )
     API_KEY = 33
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 2
     SCHEMA = "alter_configs"
 

@@ -1,4 +1,7 @@
-"""AlterPartitionReassignmentsRequest: generated from schemas/alter_partition_reassignments.schema, not edited by hand."""
+"""AlterPartitionReassignmentsRequest.
+
+Generated from schemas/alter_partition_reassignments.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -44,7 +47,7 @@ class AlterPartitionReassignmentsRequest(Message):
         "topics",
     )
     API_KEY = 45
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "alter_partition_reassignments"
 

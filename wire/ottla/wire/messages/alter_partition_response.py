@@ -1,4 +1,7 @@
-"""AlterPartitionResponse: generated from schemas/alter_partition.schema, not edited by hand."""
+"""AlterPartitionResponse.
+
+Generated from schemas/alter_partition.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

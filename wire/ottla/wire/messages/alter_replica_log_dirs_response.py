@@ -1,4 +1,7 @@
-"""AlterReplicaLogDirsResponse: generated from schemas/alter_replica_log_dirs.schema, not edited by hand."""
+"""AlterReplicaLogDirsResponse.
+
+Generated from schemas/alter_replica_log_dirs.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

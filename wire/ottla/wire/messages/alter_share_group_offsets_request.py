@@ -1,4 +1,7 @@
-"""AlterShareGroupOffsetsRequest: generated from schemas/alter_share_group_offsets.schema, not edited by hand."""
+"""AlterShareGroupOffsetsRequest.
+
+Generated from schemas/alter_share_group_offsets.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -43,7 +46,7 @@ class AlterShareGroupOffsetsRequest(Message):
         "topics",
     )
     API_KEY = 91
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "alter_share_group_offsets"
 

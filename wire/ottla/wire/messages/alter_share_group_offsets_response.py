@@ -1,4 +1,7 @@
-"""AlterShareGroupOffsetsResponse: generated from schemas/alter_share_group_offsets.schema, not edited by hand."""
+"""AlterShareGroupOffsetsResponse.
+
+Generated from schemas/alter_share_group_offsets.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -53,7 +56,7 @@ class AlterShareGroupOffsetsResponse(Message):
         "responses",
     )
     API_KEY = 91
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "alter_share_group_offsets"
 

@@ -1,4 +1,7 @@
-"""AlterUserScramCredentialsRequest: generated from schemas/alter_user_scram_credentials.schema, not edited by hand."""
+"""AlterUserScramCredentialsRequest.
+
+Generated from schemas/alter_user_scram_credentials.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -52,7 +55,7 @@ class AlterUserScramCredentialsRequest(Message):
         "upsertions",
     )
     API_KEY = 51
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "alter_user_scram_credentials"
 

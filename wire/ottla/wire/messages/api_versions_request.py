@@ -1,4 +1,7 @@
-"""ApiVersionsRequest: generated from schemas/api_versions.schema, not edited by hand."""
+"""ApiVersionsRequest.
+
+Generated from schemas/api_versions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -13,7 +16,7 @@ class ApiVersionsRequest(Message):
         "node_id",
     )
     API_KEY = 18
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 3
     SCHEMA = "api_versions"
 

@@ -1,4 +1,7 @@
-"""ApiVersionsResponse: generated from schemas/api_versions.schema, not edited by hand."""
+"""ApiVersionsResponse.
+
+Generated from schemas/api_versions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -73,7 +76,7 @@ class ApiVersionsResponse(Message):
         "zk_migration_ready",
     )
     API_KEY = 18
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 3
     SCHEMA = "api_versions"
 

@@ -1,4 +1,7 @@
-"""AssignReplicasToDirsRequest: generated from schemas/assign_replicas_to_dirs.schema, not edited by hand."""
+"""AssignReplicasToDirsRequest.
+
+Generated from schemas/assign_replicas_to_dirs.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -57,7 +60,7 @@ class AssignReplicasToDirsRequest(Message):
         "directories",
     )
     API_KEY = 73
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "assign_replicas_to_dirs"
 

@@ -1,4 +1,7 @@
-"""BeginQuorumEpochRequest: generated from schemas/begin_quorum_epoch.schema, not edited by hand."""
+"""BeginQuorumEpochRequest.
+
+Generated from schemas/begin_quorum_epoch.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -72,7 +75,7 @@ class BeginQuorumEpochRequest(Message):
         "leader_endpoints",
     )
     API_KEY = 53
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 1
     SCHEMA = "begin_quorum_epoch"
 

@@ -1,4 +1,7 @@
-"""BrokerHeartbeatRequest: generated from schemas/broker_heartbeat.schema, not edited by hand."""
+"""BrokerHeartbeatRequest.
+
+Generated from schemas/broker_heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -18,7 +21,7 @@ class BrokerHeartbeatRequest(Message):
         "cordoned_log_dirs",
     )
     API_KEY = 63
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "broker_heartbeat"
 

@@ -1,4 +1,7 @@
-"""BrokerHeartbeatResponse: generated from schemas/broker_heartbeat.schema, not edited by hand."""
+"""BrokerHeartbeatResponse.
+
+Generated from schemas/broker_heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -14,7 +17,7 @@ class BrokerHeartbeatResponse(Message):
         "should_shut_down",
     )
     API_KEY = 63
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "broker_heartbeat"
 

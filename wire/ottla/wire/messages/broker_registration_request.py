@@ -1,4 +1,7 @@
-"""BrokerRegistrationRequest: generated from schemas/broker_registration.schema, not edited by hand."""
+"""BrokerRegistrationRequest.
+
+Generated from schemas/broker_registration.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -61,7 +64,7 @@ class BrokerRegistrationRequest(Message):
         "previous_broker_epoch",
     )
     API_KEY = 62
-    VERSIONS = range(0, 5)
+    VERSIONS = range(5)
     FLEXIBLE_FROM = 0
     SCHEMA = "broker_registration"
 

@@ -1,4 +1,7 @@
-"""ConsumerGroupDescribeRequest: generated from schemas/consumer_group_describe.schema, not edited by hand."""
+"""ConsumerGroupDescribeRequest.
+
+Generated from schemas/consumer_group_describe.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class ConsumerGroupDescribeRequest(Message):
         "include_authorized_operations",
     )
     API_KEY = 69
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "consumer_group_describe"
 

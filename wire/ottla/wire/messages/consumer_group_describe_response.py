@@ -1,4 +1,7 @@
-"""ConsumerGroupDescribeResponse: generated from schemas/consumer_group_describe.schema, not edited by hand."""
+"""ConsumerGroupDescribeResponse.
+
+Generated from schemas/consumer_group_describe.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -123,7 +126,7 @@ class ConsumerGroupDescribeResponse(Message):
         "groups",
     )
     API_KEY = 69
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "consumer_group_describe"
 

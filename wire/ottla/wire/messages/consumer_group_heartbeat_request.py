@@ -1,4 +1,7 @@
-"""ConsumerGroupHeartbeatRequest: generated from schemas/consumer_group_heartbeat.schema, not edited by hand."""
+"""ConsumerGroupHeartbeatRequest.
+
+Generated from schemas/consumer_group_heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -37,7 +40,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         "topic_partitions",
     )
     API_KEY = 68
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "consumer_group_heartbeat"
 

@@ -1,4 +1,7 @@
-"""ConsumerGroupHeartbeatResponse: generated from schemas/consumer_group_heartbeat.schema, not edited by hand."""
+"""ConsumerGroupHeartbeatResponse.
+
+Generated from schemas/consumer_group_heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -45,7 +48,7 @@ class ConsumerGroupHeartbeatResponse(Message):
         "assignment",
     )
     API_KEY = 68
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "consumer_group_heartbeat"
 

@@ -1,4 +1,7 @@
-"""ConsumerProtocolAssignment: generated from schemas/consumer_protocol.schema, not edited by hand."""
+"""ConsumerProtocolAssignment.
+
+Generated from schemas/consumer_protocol.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -27,7 +30,7 @@ class ConsumerProtocolAssignment(Message):
         "user_data",
     )
     API_KEY = -1
-    VERSIONS = range(0, 4)
+    VERSIONS = range(4)
     FLEXIBLE_FROM = None
     SCHEMA = "consumer_protocol"
 

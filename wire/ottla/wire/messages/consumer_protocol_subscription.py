@@ -1,4 +1,7 @@
-"""ConsumerProtocolSubscription: generated from schemas/consumer_protocol.schema, not edited by hand."""
+"""ConsumerProtocolSubscription.
+
+Generated from schemas/consumer_protocol.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -30,7 +33,7 @@ class ConsumerProtocolSubscription(Message):
         "rack_id",
     )
     API_KEY = -1
-    VERSIONS = range(0, 4)
+    VERSIONS = range(4)
     FLEXIBLE_FROM = None
     SCHEMA = "consumer_protocol"
 

@@ -1,4 +1,7 @@
-"""ControllerRegistrationRequest: generated from schemas/controller_registration.schema, not edited by hand."""
+"""ControllerRegistrationRequest.
+
+Generated from schemas/controller_registration.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -57,7 +60,7 @@ class ControllerRegistrationRequest(Message):
         "features",
     )
     API_KEY = 70
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "controller_registration"
 

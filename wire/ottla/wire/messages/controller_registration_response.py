@@ -1,4 +1,7 @@
-"""ControllerRegistrationResponse: generated from schemas/controller_registration.schema, not edited by hand."""
+"""ControllerRegistrationResponse.
+
+Generated from schemas/controller_registration.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class ControllerRegistrationResponse(Message):
         "error_message",
     )
     API_KEY = 70
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "controller_registration"
 

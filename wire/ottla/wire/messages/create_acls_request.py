@@ -1,4 +1,7 @@
-"""CreateAclsRequest: generated from schemas/create_acls.schema, not edited by hand."""
+"""CreateAclsRequest.
+
+Generated from schemas/create_acls.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""CreateAclsResponse: generated from schemas/create_acls.schema, not edited by hand."""
+"""CreateAclsResponse.
+
+Generated from schemas/create_acls.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""CreateDelegationTokenResponse: generated from schemas/create_delegation_token.schema, not edited by hand."""
+"""CreateDelegationTokenResponse.
+
+Generated from schemas/create_delegation_token.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""CreatePartitionsRequest: generated from schemas/create_partitions.schema, not edited by hand."""
+"""CreatePartitionsRequest.
+
+Generated from schemas/create_partitions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -42,7 +45,7 @@ class CreatePartitionsRequest(Message):
         "validate_only",
     )
     API_KEY = 37
-    VERSIONS = range(0, 4)
+    VERSIONS = range(4)
     FLEXIBLE_FROM = 2
     SCHEMA = "create_partitions"
 

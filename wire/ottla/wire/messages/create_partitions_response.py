@@ -1,4 +1,7 @@
-"""CreatePartitionsResponse: generated from schemas/create_partitions.schema, not edited by hand."""
+"""CreatePartitionsResponse.
+
+Generated from schemas/create_partitions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -30,7 +33,7 @@ class CreatePartitionsResponse(Message):
         "results",
     )
     API_KEY = 37
-    VERSIONS = range(0, 4)
+    VERSIONS = range(4)
     FLEXIBLE_FROM = 2
     SCHEMA = "create_partitions"
 

@@ -1,4 +1,7 @@
-"""CreateTopicsRequest: generated from schemas/create_topics.schema, not edited by hand."""
+"""CreateTopicsRequest.
+
+Generated from schemas/create_topics.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

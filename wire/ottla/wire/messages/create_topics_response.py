@@ -1,4 +1,7 @@
-"""CreateTopicsResponse: generated from schemas/create_topics.schema, not edited by hand."""
+"""CreateTopicsResponse.
+
+Generated from schemas/create_topics.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

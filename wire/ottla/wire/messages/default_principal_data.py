@@ -1,4 +1,7 @@
-"""DefaultPrincipalData: generated from schemas/envelope.schema, not edited by hand."""
+"""DefaultPrincipalData.
+
+Generated from schemas/envelope.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class DefaultPrincipalData(Message):
         "token_authenticated",
     )
     API_KEY = -1
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "envelope"
 

@@ -1,4 +1,7 @@
-"""DeleteAclsRequest: generated from schemas/delete_acls.schema, not edited by hand."""
+"""DeleteAclsRequest.
+
+Generated from schemas/delete_acls.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

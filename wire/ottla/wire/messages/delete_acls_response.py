@@ -1,4 +1,7 @@
-"""DeleteAclsResponse: generated from schemas/delete_acls.schema, not edited by hand."""
+"""DeleteAclsResponse.
+
+Generated from schemas/delete_acls.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""DeleteGroupsRequest: generated from schemas/delete_groups.schema, not edited by hand."""
+"""DeleteGroupsRequest.
+
+Generated from schemas/delete_groups.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -8,7 +11,7 @@ from ottla.wire.codec_types import EMPTY, Message, fresh
 class DeleteGroupsRequest(Message):
     __slots__ = ("groups_names",)
     API_KEY = 42
-    VERSIONS = range(0, 4)
+    VERSIONS = range(4)
     FLEXIBLE_FROM = 2
     SCHEMA = "delete_groups"
 

@@ -1,4 +1,7 @@
-"""DeleteGroupsResponse: generated from schemas/delete_groups.schema, not edited by hand."""
+"""DeleteGroupsResponse.
+
+Generated from schemas/delete_groups.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -30,7 +33,7 @@ class DeleteGroupsResponse(Message):
         "results",
     )
     API_KEY = 42
-    VERSIONS = range(0, 4)
+    VERSIONS = range(4)
     FLEXIBLE_FROM = 2
     SCHEMA = "delete_groups"
 

@@ -1,4 +1,7 @@
-"""DeleteRecordsRequest: generated from schemas/delete_records.schema, not edited by hand."""
+"""DeleteRecordsRequest.
+
+Generated from schemas/delete_records.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -43,7 +46,7 @@ class DeleteRecordsRequest(Message):
         "timeout_ms",
     )
     API_KEY = 21
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 2
     SCHEMA = "delete_records"
 

@@ -1,4 +1,7 @@
-"""DeleteRecordsResponse: generated from schemas/delete_records.schema, not edited by hand."""
+"""DeleteRecordsResponse.
+
+Generated from schemas/delete_records.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -46,7 +49,7 @@ class DeleteRecordsResponse(Message):
         "topics",
     )
     API_KEY = 21
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 2
     SCHEMA = "delete_records"
 

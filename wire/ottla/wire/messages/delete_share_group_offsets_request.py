@@ -1,4 +1,7 @@
-"""DeleteShareGroupOffsetsRequest: generated from schemas/delete_share_group_offsets.schema, not edited by hand."""
+"""DeleteShareGroupOffsetsRequest.
+
+Generated from schemas/delete_share_group_offsets.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -22,7 +25,7 @@ class DeleteShareGroupOffsetsRequest(Message):
         "topics",
     )
     API_KEY = 92
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "delete_share_group_offsets"
 

@@ -1,4 +1,7 @@
-"""DeleteShareGroupStateRequest: generated from schemas/delete_share_group_state.schema, not edited by hand."""
+"""DeleteShareGroupStateRequest.
+
+Generated from schemas/delete_share_group_state.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -40,7 +43,7 @@ class DeleteShareGroupStateRequest(Message):
         "topics",
     )
     API_KEY = 86
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "delete_share_group_state"
 

@@ -1,4 +1,7 @@
-"""DeleteShareGroupStateResponse: generated from schemas/delete_share_group_state.schema, not edited by hand."""
+"""DeleteShareGroupStateResponse.
+
+Generated from schemas/delete_share_group_state.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -45,7 +48,7 @@ class DeleteStateResult(Struct):
 class DeleteShareGroupStateResponse(Message):
     __slots__ = ("results",)
     API_KEY = 86
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "delete_share_group_state"
 

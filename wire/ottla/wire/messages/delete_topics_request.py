@@ -1,4 +1,7 @@
-"""DeleteTopicsRequest: generated from schemas/delete_topics.schema, not edited by hand."""
+"""DeleteTopicsRequest.
+
+Generated from schemas/delete_topics.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""DeleteTopicsResponse: generated from schemas/delete_topics.schema, not edited by hand."""
+"""DeleteTopicsResponse.
+
+Generated from schemas/delete_topics.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

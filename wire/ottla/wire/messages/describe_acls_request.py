@@ -1,4 +1,7 @@
-"""DescribeAclsRequest: generated from schemas/describe_acls.schema, not edited by hand."""
+"""DescribeAclsRequest.
+
+Generated from schemas/describe_acls.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""DescribeClientQuotasRequest: generated from schemas/describe_client_quotas.schema, not edited by hand."""
+"""DescribeClientQuotasRequest.
+
+Generated from schemas/describe_client_quotas.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -30,7 +33,7 @@ class DescribeClientQuotasRequest(Message):
         "strict",
     )
     API_KEY = 48
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 1
     SCHEMA = "describe_client_quotas"
 

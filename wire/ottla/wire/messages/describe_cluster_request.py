@@ -1,4 +1,7 @@
-"""DescribeClusterRequest: generated from schemas/describe_cluster.schema, not edited by hand."""
+"""DescribeClusterRequest.
+
+Generated from schemas/describe_cluster.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class DescribeClusterRequest(Message):
         "include_fenced_brokers",
     )
     API_KEY = 60
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_cluster"
 

@@ -1,4 +1,7 @@
-"""DescribeClusterResponse: generated from schemas/describe_cluster.schema, not edited by hand."""
+"""DescribeClusterResponse.
+
+Generated from schemas/describe_cluster.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -42,7 +45,7 @@ class DescribeClusterResponse(Message):
         "cluster_authorized_operations",
     )
     API_KEY = 60
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_cluster"
 

@@ -1,4 +1,7 @@
-"""DescribeConfigsRequest: generated from schemas/describe_configs.schema, not edited by hand."""
+"""DescribeConfigsRequest.
+
+Generated from schemas/describe_configs.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

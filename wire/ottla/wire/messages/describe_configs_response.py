@@ -1,4 +1,7 @@
-"""DescribeConfigsResponse: generated from schemas/describe_configs.schema, not edited by hand."""
+"""DescribeConfigsResponse.
+
+Generated from schemas/describe_configs.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""DescribeDelegationTokenRequest: generated from schemas/describe_delegation_token.schema, not edited by hand."""
+"""DescribeDelegationTokenRequest.
+
+Generated from schemas/describe_delegation_token.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

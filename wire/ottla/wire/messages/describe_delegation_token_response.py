@@ -1,4 +1,7 @@
-"""DescribeDelegationTokenResponse: generated from schemas/describe_delegation_token.schema, not edited by hand."""
+"""DescribeDelegationTokenResponse.
+
+Generated from schemas/describe_delegation_token.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""DescribeGroupsRequest: generated from schemas/describe_groups.schema, not edited by hand."""
+"""DescribeGroupsRequest.
+
+Generated from schemas/describe_groups.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class DescribeGroupsRequest(Message):
         "include_authorized_operations",
     )
     API_KEY = 15
-    VERSIONS = range(0, 7)
+    VERSIONS = range(7)
     FLEXIBLE_FROM = 5
     SCHEMA = "describe_groups"
 

@@ -1,4 +1,7 @@
-"""DescribeGroupsResponse: generated from schemas/describe_groups.schema, not edited by hand."""
+"""DescribeGroupsResponse.
+
+Generated from schemas/describe_groups.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -73,7 +76,7 @@ class DescribeGroupsResponse(Message):
         "groups",
     )
     API_KEY = 15
-    VERSIONS = range(0, 7)
+    VERSIONS = range(7)
     FLEXIBLE_FROM = 5
     SCHEMA = "describe_groups"
 

@@ -1,4 +1,7 @@
-"""DescribeLogDirsRequest: generated from schemas/describe_log_dirs.schema, not edited by hand."""
+"""DescribeLogDirsRequest.
+
+Generated from schemas/describe_log_dirs.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""DescribeNodeResponse: generated from schemas/describe_node.schema, not edited by hand."""
+"""DescribeNodeResponse.
+
+Generated from schemas/describe_node.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -57,7 +60,7 @@ class DescribeNodeResponse(Message):
         "metrics",
     )
     API_KEY = 20000
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_node"
 

@@ -1,4 +1,7 @@
-"""DescribeProducersRequest: generated from schemas/describe_producers.schema, not edited by hand."""
+"""DescribeProducersRequest.
+
+Generated from schemas/describe_producers.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -24,7 +27,7 @@ class TopicRequest(Struct):
 class DescribeProducersRequest(Message):
     __slots__ = ("topics",)
     API_KEY = 61
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_producers"
 

@@ -1,4 +1,7 @@
-"""DescribeProducersResponse: generated from schemas/describe_producers.schema, not edited by hand."""
+"""DescribeProducersResponse.
+
+Generated from schemas/describe_producers.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -77,7 +80,7 @@ class DescribeProducersResponse(Message):
         "topics",
     )
     API_KEY = 61
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_producers"
 

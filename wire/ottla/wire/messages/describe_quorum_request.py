@@ -1,4 +1,7 @@
-"""DescribeQuorumRequest: generated from schemas/describe_quorum.schema, not edited by hand."""
+"""DescribeQuorumRequest.
+
+Generated from schemas/describe_quorum.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -35,7 +38,7 @@ class TopicData(Struct):
 class DescribeQuorumRequest(Message):
     __slots__ = ("topics",)
     API_KEY = 55
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_quorum"
 

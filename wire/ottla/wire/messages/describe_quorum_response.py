@@ -1,4 +1,7 @@
-"""DescribeQuorumResponse: generated from schemas/describe_quorum.schema, not edited by hand."""
+"""DescribeQuorumResponse.
+
+Generated from schemas/describe_quorum.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -125,7 +128,7 @@ class DescribeQuorumResponse(Message):
         "nodes",
     )
     API_KEY = 55
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_quorum"
 

@@ -1,4 +1,7 @@
-"""DescribeShareGroupOffsetsRequest: generated from schemas/describe_share_group_offsets.schema, not edited by hand."""
+"""DescribeShareGroupOffsetsRequest.
+
+Generated from schemas/describe_share_group_offsets.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -40,7 +43,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 class DescribeShareGroupOffsetsRequest(Message):
     __slots__ = ("groups",)
     API_KEY = 90
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_share_group_offsets"
 

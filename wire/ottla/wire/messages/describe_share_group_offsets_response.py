@@ -1,4 +1,7 @@
-"""DescribeShareGroupOffsetsResponse: generated from schemas/describe_share_group_offsets.schema, not edited by hand."""
+"""DescribeShareGroupOffsetsResponse.
+
+Generated from schemas/describe_share_group_offsets.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -82,7 +85,7 @@ class DescribeShareGroupOffsetsResponse(Message):
         "groups",
     )
     API_KEY = 90
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_share_group_offsets"
 

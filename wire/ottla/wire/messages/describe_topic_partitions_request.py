@@ -1,4 +1,7 @@
-"""DescribeTopicPartitionsRequest: generated from schemas/describe_topic_partitions.schema, not edited by hand."""
+"""DescribeTopicPartitionsRequest.
+
+Generated from schemas/describe_topic_partitions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -39,7 +42,7 @@ class DescribeTopicPartitionsRequest(Message):
         "cursor",
     )
     API_KEY = 75
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_topic_partitions"
 

@@ -1,4 +1,7 @@
-"""DescribeTransactionsRequest: generated from schemas/describe_transactions.schema, not edited by hand."""
+"""DescribeTransactionsRequest.
+
+Generated from schemas/describe_transactions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -8,7 +11,7 @@ from ottla.wire.codec_types import EMPTY, Message, fresh
 class DescribeTransactionsRequest(Message):
     __slots__ = ("transactional_ids",)
     API_KEY = 65
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_transactions"
 

@@ -1,4 +1,7 @@
-"""DescribeTransactionsResponse: generated from schemas/describe_transactions.schema, not edited by hand."""
+"""DescribeTransactionsResponse.
+
+Generated from schemas/describe_transactions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -61,7 +64,7 @@ class DescribeTransactionsResponse(Message):
         "transaction_states",
     )
     API_KEY = 65
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_transactions"
 

@@ -1,4 +1,7 @@
-"""DescribeUserScramCredentialsRequest: generated from schemas/describe_user_scram_credentials.schema, not edited by hand."""
+"""DescribeUserScramCredentialsRequest.
+
+Generated from schemas/describe_user_scram_credentials.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -19,7 +22,7 @@ class UserName(Struct):
 class DescribeUserScramCredentialsRequest(Message):
     __slots__ = ("users",)
     API_KEY = 50
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_user_scram_credentials"
 

@@ -1,4 +1,7 @@
-"""DescribeUserScramCredentialsResponse: generated from schemas/describe_user_scram_credentials.schema, not edited by hand."""
+"""DescribeUserScramCredentialsResponse.
+
+Generated from schemas/describe_user_scram_credentials.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -51,7 +54,7 @@ class DescribeUserScramCredentialsResponse(Message):
         "results",
     )
     API_KEY = 50
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "describe_user_scram_credentials"
 

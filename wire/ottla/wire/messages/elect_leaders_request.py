@@ -1,4 +1,7 @@
-"""ElectLeadersRequest: generated from schemas/elect_leaders.schema, not edited by hand."""
+"""ElectLeadersRequest.
+
+Generated from schemas/elect_leaders.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -28,7 +31,7 @@ class ElectLeadersRequest(Message):
         "timeout_ms",
     )
     API_KEY = 43
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 2
     SCHEMA = "elect_leaders"
 

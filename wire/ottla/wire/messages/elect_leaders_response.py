@@ -1,4 +1,7 @@
-"""ElectLeadersResponse: generated from schemas/elect_leaders.schema, not edited by hand."""
+"""ElectLeadersResponse.
+
+Generated from schemas/elect_leaders.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -47,7 +50,7 @@ class ElectLeadersResponse(Message):
         "replica_election_results",
     )
     API_KEY = 43
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 2
     SCHEMA = "elect_leaders"
 

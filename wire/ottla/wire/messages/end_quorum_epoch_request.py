@@ -1,4 +1,7 @@
-"""EndQuorumEpochRequest: generated from schemas/end_quorum_epoch.schema, not edited by hand."""
+"""EndQuorumEpochRequest.
+
+Generated from schemas/end_quorum_epoch.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -90,7 +93,7 @@ class EndQuorumEpochRequest(Message):
         "leader_endpoints",
     )
     API_KEY = 54
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 1
     SCHEMA = "end_quorum_epoch"
 

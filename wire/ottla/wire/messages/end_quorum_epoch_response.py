@@ -1,4 +1,7 @@
-"""EndQuorumEpochResponse: generated from schemas/end_quorum_epoch.schema, not edited by hand."""
+"""EndQuorumEpochResponse.
+
+Generated from schemas/end_quorum_epoch.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -69,7 +72,7 @@ class EndQuorumEpochResponse(Message):
         "node_endpoints",
     )
     API_KEY = 54
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 1
     SCHEMA = "end_quorum_epoch"
 

@@ -1,4 +1,7 @@
-"""EndTxnMarker: generated from schemas/transaction_records.schema, not edited by hand."""
+"""EndTxnMarker.
+
+Generated from schemas/transaction_records.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -8,7 +11,7 @@ from ottla.wire.codec_types import Message
 class EndTxnMarker(Message):
     __slots__ = ("coordinator_epoch",)
     API_KEY = -1
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = None
     SCHEMA = "transaction_records"
 

@@ -1,4 +1,7 @@
-"""EndTxnRequest: generated from schemas/end_txn.schema, not edited by hand."""
+"""EndTxnRequest.
+
+Generated from schemas/end_txn.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -13,7 +16,7 @@ class EndTxnRequest(Message):
         "committed",
     )
     API_KEY = 26
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 3
     SCHEMA = "end_txn"
 

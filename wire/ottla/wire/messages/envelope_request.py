@@ -1,4 +1,7 @@
-"""EnvelopeRequest: generated from schemas/envelope.schema, not edited by hand."""
+"""EnvelopeRequest.
+
+Generated from schemas/envelope.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class EnvelopeRequest(Message):
         "client_host_address",
     )
     API_KEY = 58
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "envelope"
 

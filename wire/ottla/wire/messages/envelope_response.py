@@ -1,4 +1,7 @@
-"""EnvelopeResponse: generated from schemas/envelope.schema, not edited by hand."""
+"""EnvelopeResponse.
+
+Generated from schemas/envelope.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class EnvelopeResponse(Message):
         "error_code",
     )
     API_KEY = 58
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "envelope"
 

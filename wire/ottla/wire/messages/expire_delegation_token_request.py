@@ -1,4 +1,7 @@
-"""ExpireDelegationTokenRequest: generated from schemas/expire_delegation_token.schema, not edited by hand."""
+"""ExpireDelegationTokenRequest.
+
+Generated from schemas/expire_delegation_token.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

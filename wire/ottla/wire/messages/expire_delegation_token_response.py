@@ -1,4 +1,7 @@
-"""ExpireDelegationTokenResponse: generated from schemas/expire_delegation_token.schema, not edited by hand."""
+"""ExpireDelegationTokenResponse.
+
+Generated from schemas/expire_delegation_token.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""FetchRequest: generated from schemas/fetch.schema, not edited by hand."""
+"""FetchRequest.
+
+Generated from schemas/fetch.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""FetchSnapshotRequest: generated from schemas/fetch_snapshot.schema, not edited by hand."""
+"""FetchSnapshotRequest.
+
+Generated from schemas/fetch_snapshot.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -72,7 +75,7 @@ class FetchSnapshotRequest(Message):
         "topics",
     )
     API_KEY = 59
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "fetch_snapshot"
 

@@ -1,4 +1,7 @@
-"""FetchSnapshotResponse: generated from schemas/fetch_snapshot.schema, not edited by hand."""
+"""FetchSnapshotResponse.
+
+Generated from schemas/fetch_snapshot.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -111,7 +114,7 @@ class FetchSnapshotResponse(Message):
         "node_endpoints",
     )
     API_KEY = 59
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "fetch_snapshot"
 

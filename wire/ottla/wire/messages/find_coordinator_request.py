@@ -1,4 +1,7 @@
-"""FindCoordinatorRequest: generated from schemas/find_coordinator.schema, not edited by hand."""
+"""FindCoordinatorRequest.
+
+Generated from schemas/find_coordinator.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class FindCoordinatorRequest(Message):
         "coordinator_keys",
     )
     API_KEY = 10
-    VERSIONS = range(0, 7)
+    VERSIONS = range(7)
     FLEXIBLE_FROM = 3
     SCHEMA = "find_coordinator"
 

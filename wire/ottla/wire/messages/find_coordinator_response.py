@@ -1,4 +1,7 @@
-"""FindCoordinatorResponse: generated from schemas/find_coordinator.schema, not edited by hand."""
+"""FindCoordinatorResponse.
+
+Generated from schemas/find_coordinator.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -44,7 +47,7 @@ class FindCoordinatorResponse(Message):
         "coordinators",
     )
     API_KEY = 10
-    VERSIONS = range(0, 7)
+    VERSIONS = range(7)
     FLEXIBLE_FROM = 3
     SCHEMA = "find_coordinator"
 

@@ -1,4 +1,7 @@
-"""GetTelemetrySubscriptionsRequest: generated from schemas/get_telemetry_subscriptions.schema, not edited by hand."""
+"""GetTelemetrySubscriptionsRequest.
+
+Generated from schemas/get_telemetry_subscriptions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -10,7 +13,7 @@ from ottla.wire.codec_types import ZERO_UUID, Message
 class GetTelemetrySubscriptionsRequest(Message):
     __slots__ = ("client_instance_id",)
     API_KEY = 71
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "get_telemetry_subscriptions"
 

@@ -1,4 +1,7 @@
-"""GetTelemetrySubscriptionsResponse: generated from schemas/get_telemetry_subscriptions.schema, not edited by hand."""
+"""GetTelemetrySubscriptionsResponse.
+
+Generated from schemas/get_telemetry_subscriptions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -20,7 +23,7 @@ class GetTelemetrySubscriptionsResponse(Message):
         "requested_metrics",
     )
     API_KEY = 71
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "get_telemetry_subscriptions"
 

@@ -1,4 +1,7 @@
-"""HeartbeatRequest: generated from schemas/heartbeat.schema, not edited by hand."""
+"""HeartbeatRequest.
+
+Generated from schemas/heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -13,7 +16,7 @@ class HeartbeatRequest(Message):
         "group_instance_id",
     )
     API_KEY = 12
-    VERSIONS = range(0, 5)
+    VERSIONS = range(5)
     FLEXIBLE_FROM = 4
     SCHEMA = "heartbeat"
 

@@ -1,4 +1,7 @@
-"""HeartbeatResponse: generated from schemas/heartbeat.schema, not edited by hand."""
+"""HeartbeatResponse.
+
+Generated from schemas/heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class HeartbeatResponse(Message):
         "error_code",
     )
     API_KEY = 12
-    VERSIONS = range(0, 5)
+    VERSIONS = range(5)
     FLEXIBLE_FROM = 4
     SCHEMA = "heartbeat"
 

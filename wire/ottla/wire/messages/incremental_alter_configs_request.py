@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigsRequest: generated from schemas/incremental_alter_configs.schema, not edited by hand."""
+"""IncrementalAlterConfigsRequest.
+
+Generated from schemas/incremental_alter_configs.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -49,7 +52,7 @@ class IncrementalAlterConfigsRequest(Message):
         "validate_only",
     )
     API_KEY = 44
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 1
     SCHEMA = "incremental_alter_configs"
 

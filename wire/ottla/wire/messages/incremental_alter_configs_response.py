@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigsResponse: generated from schemas/incremental_alter_configs.schema, not edited by hand."""
+"""IncrementalAlterConfigsResponse.
+
+Generated from schemas/incremental_alter_configs.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -33,7 +36,7 @@ class IncrementalAlterConfigsResponse(Message):
         "responses",
     )
     API_KEY = 44
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 1
     SCHEMA = "incremental_alter_configs"
 

@@ -1,4 +1,7 @@
-"""InitProducerIdResponse: generated from schemas/init_producer_id.schema, not edited by hand."""
+"""InitProducerIdResponse.
+
+Generated from schemas/init_producer_id.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -15,7 +18,7 @@ class InitProducerIdResponse(Message):
         "ongoing_txn_producer_epoch",
     )
     API_KEY = 22
-    VERSIONS = range(0, 7)
+    VERSIONS = range(7)
     FLEXIBLE_FROM = 2
     SCHEMA = "init_producer_id"
 

@@ -1,4 +1,7 @@
-"""InitializeShareGroupStateRequest: generated from schemas/initialize_share_group_state.schema, not edited by hand."""
+"""InitializeShareGroupStateRequest.
+
+Generated from schemas/initialize_share_group_state.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -48,7 +51,7 @@ class InitializeShareGroupStateRequest(Message):
         "topics",
     )
     API_KEY = 83
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "initialize_share_group_state"
 

@@ -1,4 +1,7 @@
-"""InitializeShareGroupStateResponse: generated from schemas/initialize_share_group_state.schema, not edited by hand."""
+"""InitializeShareGroupStateResponse.
+
+Generated from schemas/initialize_share_group_state.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -45,7 +48,7 @@ class InitializeStateResult(Struct):
 class InitializeShareGroupStateResponse(Message):
     __slots__ = ("results",)
     API_KEY = 83
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "initialize_share_group_state"
 

@@ -1,4 +1,7 @@
-"""JoinGroupRequest: generated from schemas/join_group.schema, not edited by hand."""
+"""JoinGroupRequest.
+
+Generated from schemas/join_group.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -33,7 +36,7 @@ class JoinGroupRequest(Message):
         "reason",
     )
     API_KEY = 11
-    VERSIONS = range(0, 10)
+    VERSIONS = range(10)
     FLEXIBLE_FROM = 6
     SCHEMA = "join_group"
 

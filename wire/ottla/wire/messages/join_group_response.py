@@ -1,4 +1,7 @@
-"""JoinGroupResponse: generated from schemas/join_group.schema, not edited by hand."""
+"""JoinGroupResponse.
+
+Generated from schemas/join_group.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -37,7 +40,7 @@ class JoinGroupResponse(Message):
         "members",
     )
     API_KEY = 11
-    VERSIONS = range(0, 10)
+    VERSIONS = range(10)
     FLEXIBLE_FROM = 6
     SCHEMA = "join_group"
 

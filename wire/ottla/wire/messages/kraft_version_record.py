@@ -1,4 +1,7 @@
-"""KRaftVersionRecord: generated from schemas/raft_records.schema, not edited by hand."""
+"""KRaftVersionRecord.
+
+Generated from schemas/raft_records.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class KRaftVersionRecord(Message):
         "kraft_version",
     )
     API_KEY = -1
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "raft_records"
 

@@ -1,4 +1,7 @@
-"""LeaderChangeMessage: generated from schemas/raft_records.schema, not edited by hand."""
+"""LeaderChangeMessage.
+
+Generated from schemas/raft_records.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -31,7 +34,7 @@ class LeaderChangeMessage(Message):
         "granting_voters",
     )
     API_KEY = -1
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "raft_records"
 

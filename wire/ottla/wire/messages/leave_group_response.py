@@ -1,4 +1,7 @@
-"""LeaveGroupResponse: generated from schemas/leave_group.schema, not edited by hand."""
+"""LeaveGroupResponse.
+
+Generated from schemas/leave_group.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -31,7 +34,7 @@ class LeaveGroupResponse(Message):
         "members",
     )
     API_KEY = 13
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 4
     SCHEMA = "leave_group"
 

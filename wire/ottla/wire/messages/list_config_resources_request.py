@@ -1,4 +1,7 @@
-"""ListConfigResourcesRequest: generated from schemas/list_config_resources.schema, not edited by hand."""
+"""ListConfigResourcesRequest.
+
+Generated from schemas/list_config_resources.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -8,7 +11,7 @@ from ottla.wire.codec_types import EMPTY, Message, fresh
 class ListConfigResourcesRequest(Message):
     __slots__ = ("resource_types",)
     API_KEY = 74
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "list_config_resources"
 

@@ -1,4 +1,7 @@
-"""ListConfigResourcesResponse: generated from schemas/list_config_resources.schema, not edited by hand."""
+"""ListConfigResourcesResponse.
+
+Generated from schemas/list_config_resources.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -28,7 +31,7 @@ class ListConfigResourcesResponse(Message):
         "config_resources",
     )
     API_KEY = 74
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "list_config_resources"
 

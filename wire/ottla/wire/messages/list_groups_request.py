@@ -1,4 +1,7 @@
-"""ListGroupsRequest: generated from schemas/list_groups.schema, not edited by hand."""
+"""ListGroupsRequest.
+
+Generated from schemas/list_groups.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class ListGroupsRequest(Message):
         "types_filter",
     )
     API_KEY = 16
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 3
     SCHEMA = "list_groups"
 

@@ -1,4 +1,7 @@
-"""ListGroupsResponse: generated from schemas/list_groups.schema, not edited by hand."""
+"""ListGroupsResponse.
+
+Generated from schemas/list_groups.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -34,7 +37,7 @@ class ListGroupsResponse(Message):
         "groups",
     )
     API_KEY = 16
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 3
     SCHEMA = "list_groups"
 

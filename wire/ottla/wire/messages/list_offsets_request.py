@@ -1,4 +1,7 @@
-"""ListOffsetsRequest: generated from schemas/list_offsets.schema, not edited by hand."""
+"""ListOffsetsRequest.
+
+Generated from schemas/list_offsets.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""ListPartitionReassignmentsRequest: generated from schemas/list_partition_reassignments.schema, not edited by hand."""
+"""ListPartitionReassignmentsRequest.
+
+Generated from schemas/list_partition_reassignments.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -27,7 +30,7 @@ class ListPartitionReassignmentsRequest(Message):
         "topics",
     )
     API_KEY = 46
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "list_partition_reassignments"
 

@@ -1,4 +1,7 @@
-"""ListPartitionReassignmentsResponse: generated from schemas/list_partition_reassignments.schema, not edited by hand."""
+"""ListPartitionReassignmentsResponse.
+
+Generated from schemas/list_partition_reassignments.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -51,7 +54,7 @@ class ListPartitionReassignmentsResponse(Message):
         "topics",
     )
     API_KEY = 46
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "list_partition_reassignments"
 

@@ -1,4 +1,7 @@
-"""ListTransactionsRequest: generated from schemas/list_transactions.schema, not edited by hand."""
+"""ListTransactionsRequest.
+
+Generated from schemas/list_transactions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -13,7 +16,7 @@ class ListTransactionsRequest(Message):
         "transactional_id_pattern",
     )
     API_KEY = 66
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "list_transactions"
 

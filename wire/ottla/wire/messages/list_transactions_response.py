@@ -1,4 +1,7 @@
-"""ListTransactionsResponse: generated from schemas/list_transactions.schema, not edited by hand."""
+"""ListTransactionsResponse.
+
+Generated from schemas/list_transactions.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -32,7 +35,7 @@ class ListTransactionsResponse(Message):
         "transaction_states",
     )
     API_KEY = 66
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "list_transactions"
 

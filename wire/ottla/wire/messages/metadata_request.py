@@ -1,4 +1,7 @@
-"""MetadataRequest: generated from schemas/metadata.schema, not edited by hand."""
+"""MetadataRequest.
+
+Generated from schemas/metadata.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -31,7 +34,7 @@ class MetadataRequest(Message):
         "include_topic_authorized_operations",
     )
     API_KEY = 3
-    VERSIONS = range(0, 14)
+    VERSIONS = range(14)
     FLEXIBLE_FROM = 9
     SCHEMA = "metadata"
 

@@ -1,4 +1,7 @@
-"""MetadataResponse: generated from schemas/metadata.schema, not edited by hand."""
+"""MetadataResponse.
+
+Generated from schemas/metadata.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -99,7 +102,7 @@ class MetadataResponse(Message):
         "error_code",
     )
     API_KEY = 3
-    VERSIONS = range(0, 14)
+    VERSIONS = range(14)
     FLEXIBLE_FROM = 9
     SCHEMA = "metadata"
 

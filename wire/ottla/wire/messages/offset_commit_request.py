@@ -1,4 +1,7 @@
-"""OffsetCommitRequest: generated from schemas/offset_commit.schema, not edited by hand."""
+"""OffsetCommitRequest.
+
+Generated from schemas/offset_commit.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

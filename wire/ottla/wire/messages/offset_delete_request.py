@@ -1,4 +1,7 @@
-"""OffsetDeleteRequest: generated from schemas/offset_delete.schema, not edited by hand."""
+"""OffsetDeleteRequest.
+
+Generated from schemas/offset_delete.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -38,7 +41,7 @@ class OffsetDeleteRequest(Message):
         "topics",
     )
     API_KEY = 47
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = None
     SCHEMA = "offset_delete"
 

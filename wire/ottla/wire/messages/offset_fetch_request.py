@@ -1,4 +1,7 @@
-"""OffsetFetchRequest: generated from schemas/offset_fetch.schema, not edited by hand."""
+"""OffsetFetchRequest.
+
+Generated from schemas/offset_fetch.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""OffsetFetchResponse: generated from schemas/offset_fetch.schema, not edited by hand."""
+"""OffsetFetchResponse.
+
+Generated from schemas/offset_fetch.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpochResponse: generated from schemas/offset_for_leader_epoch.schema, not edited by hand."""
+"""OffsetForLeaderEpochResponse.
+
+Generated from schemas/offset_for_leader_epoch.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""ProduceResponse: generated from schemas/produce.schema, not edited by hand."""
+"""ProduceResponse.
+
+Generated from schemas/produce.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""PushTelemetryRequest: generated from schemas/push_telemetry.schema, not edited by hand."""
+"""PushTelemetryRequest.
+
+Generated from schemas/push_telemetry.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -16,7 +19,7 @@ class PushTelemetryRequest(Message):
         "metrics",
     )
     API_KEY = 72
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "push_telemetry"
 

@@ -1,4 +1,7 @@
-"""PushTelemetryResponse: generated from schemas/push_telemetry.schema, not edited by hand."""
+"""PushTelemetryResponse.
+
+Generated from schemas/push_telemetry.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class PushTelemetryResponse(Message):
         "error_code",
     )
     API_KEY = 72
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "push_telemetry"
 

@@ -1,4 +1,7 @@
-"""ReadShareGroupStateRequest: generated from schemas/read_share_group_state.schema, not edited by hand."""
+"""ReadShareGroupStateRequest.
+
+Generated from schemas/read_share_group_state.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -45,7 +48,7 @@ class ReadShareGroupStateRequest(Message):
         "topics",
     )
     API_KEY = 84
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "read_share_group_state"
 

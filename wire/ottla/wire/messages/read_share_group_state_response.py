@@ -1,4 +1,7 @@
-"""ReadShareGroupStateResponse: generated from schemas/read_share_group_state.schema, not edited by hand."""
+"""ReadShareGroupStateResponse.
+
+Generated from schemas/read_share_group_state.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -76,7 +79,7 @@ class ReadStateResult(Struct):
 class ReadShareGroupStateResponse(Message):
     __slots__ = ("results",)
     API_KEY = 84
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "read_share_group_state"
 

@@ -1,4 +1,7 @@
-"""ReadShareGroupStateSummaryRequest: generated from schemas/read_share_group_state_summary.schema, not edited by hand."""
+"""ReadShareGroupStateSummaryRequest.
+
+Generated from schemas/read_share_group_state_summary.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -45,7 +48,7 @@ class ReadShareGroupStateSummaryRequest(Message):
         "topics",
     )
     API_KEY = 87
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "read_share_group_state_summary"
 

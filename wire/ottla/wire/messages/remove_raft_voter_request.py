@@ -1,4 +1,7 @@
-"""RemoveRaftVoterRequest: generated from schemas/remove_raft_voter.schema, not edited by hand."""
+"""RemoveRaftVoterRequest.
+
+Generated from schemas/remove_raft_voter.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -14,7 +17,7 @@ class RemoveRaftVoterRequest(Message):
         "voter_directory_id",
     )
     API_KEY = 81
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "remove_raft_voter"
 

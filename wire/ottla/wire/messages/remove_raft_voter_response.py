@@ -1,4 +1,7 @@
-"""RemoveRaftVoterResponse: generated from schemas/remove_raft_voter.schema, not edited by hand."""
+"""RemoveRaftVoterResponse.
+
+Generated from schemas/remove_raft_voter.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class RemoveRaftVoterResponse(Message):
         "error_message",
     )
     API_KEY = 81
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "remove_raft_voter"
 

@@ -1,4 +1,7 @@
-"""RenewDelegationTokenRequest: generated from schemas/renew_delegation_token.schema, not edited by hand."""
+"""RenewDelegationTokenRequest.
+
+Generated from schemas/renew_delegation_token.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

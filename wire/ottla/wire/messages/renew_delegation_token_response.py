@@ -1,4 +1,7 @@
-"""RenewDelegationTokenResponse: generated from schemas/renew_delegation_token.schema, not edited by hand."""
+"""RenewDelegationTokenResponse.
+
+Generated from schemas/renew_delegation_token.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""RequestHeader: generated from schemas/headers.schema, not edited by hand."""
+"""RequestHeader.
+
+Generated from schemas/headers.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""ResponseHeader: generated from schemas/headers.schema, not edited by hand."""
+"""ResponseHeader.
+
+Generated from schemas/headers.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -8,7 +11,7 @@ from ottla.wire.codec_types import Message
 class ResponseHeader(Message):
     __slots__ = ("correlation_id",)
     API_KEY = -1
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 1
     SCHEMA = "headers"
 

@@ -1,4 +1,7 @@
-"""SaslAuthenticateRequest: generated from schemas/sasl_authenticate.schema, not edited by hand."""
+"""SaslAuthenticateRequest.
+
+Generated from schemas/sasl_authenticate.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -8,7 +11,7 @@ from ottla.wire.codec_types import Message
 class SaslAuthenticateRequest(Message):
     __slots__ = ("auth_bytes",)
     API_KEY = 36
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 2
     SCHEMA = "sasl_authenticate"
 

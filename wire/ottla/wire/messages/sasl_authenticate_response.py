@@ -1,4 +1,7 @@
-"""SaslAuthenticateResponse: generated from schemas/sasl_authenticate.schema, not edited by hand."""
+"""SaslAuthenticateResponse.
+
+Generated from schemas/sasl_authenticate.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -13,7 +16,7 @@ class SaslAuthenticateResponse(Message):
         "session_lifetime_ms",
     )
     API_KEY = 36
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 2
     SCHEMA = "sasl_authenticate"
 

@@ -1,4 +1,7 @@
-"""SaslHandshakeRequest: generated from schemas/sasl_handshake.schema, not edited by hand."""
+"""SaslHandshakeRequest.
+
+Generated from schemas/sasl_handshake.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -8,7 +11,7 @@ from ottla.wire.codec_types import Message
 class SaslHandshakeRequest(Message):
     __slots__ = ("mechanism",)
     API_KEY = 17
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = None
     SCHEMA = "sasl_handshake"
 

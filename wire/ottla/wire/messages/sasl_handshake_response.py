@@ -1,4 +1,7 @@
-"""SaslHandshakeResponse: generated from schemas/sasl_handshake.schema, not edited by hand."""
+"""SaslHandshakeResponse.
+
+Generated from schemas/sasl_handshake.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class SaslHandshakeResponse(Message):
         "mechanisms",
     )
     API_KEY = 17
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = None
     SCHEMA = "sasl_handshake"
 

@@ -1,4 +1,7 @@
-"""ShareAcknowledgeResponse: generated from schemas/share_acknowledge.schema, not edited by hand."""
+"""ShareAcknowledgeResponse.
+
+Generated from schemas/share_acknowledge.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""ShareFetchRequest: generated from schemas/share_fetch.schema, not edited by hand."""
+"""ShareFetchRequest.
+
+Generated from schemas/share_fetch.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""ShareFetchResponse: generated from schemas/share_fetch.schema, not edited by hand."""
+"""ShareFetchResponse.
+
+Generated from schemas/share_fetch.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""ShareGroupDescribeRequest: generated from schemas/share_group_describe.schema, not edited by hand."""
+"""ShareGroupDescribeRequest.
+
+Generated from schemas/share_group_describe.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

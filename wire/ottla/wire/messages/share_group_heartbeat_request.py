@@ -1,4 +1,7 @@
-"""ShareGroupHeartbeatRequest: generated from schemas/share_group_heartbeat.schema, not edited by hand."""
+"""ShareGroupHeartbeatRequest.
+
+Generated from schemas/share_group_heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

@@ -1,4 +1,7 @@
-"""ShareGroupHeartbeatResponse: generated from schemas/share_group_heartbeat.schema, not edited by hand."""
+"""ShareGroupHeartbeatResponse.
+
+Generated from schemas/share_group_heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

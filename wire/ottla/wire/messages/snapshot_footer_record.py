@@ -1,4 +1,7 @@
-"""SnapshotFooterRecord: generated from schemas/raft_records.schema, not edited by hand."""
+"""SnapshotFooterRecord.
+
+Generated from schemas/raft_records.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -8,7 +11,7 @@ from ottla.wire.codec_types import Message
 class SnapshotFooterRecord(Message):
     __slots__ = ("version",)
     API_KEY = -1
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "raft_records"
 

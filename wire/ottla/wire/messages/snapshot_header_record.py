@@ -1,4 +1,7 @@
-"""SnapshotHeaderRecord: generated from schemas/raft_records.schema, not edited by hand."""
+"""SnapshotHeaderRecord.
+
+Generated from schemas/raft_records.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -11,7 +14,7 @@ class SnapshotHeaderRecord(Message):
         "last_contained_log_timestamp",
     )
     API_KEY = -1
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "raft_records"
 

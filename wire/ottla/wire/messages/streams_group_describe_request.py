@@ -1,4 +1,7 @@
-"""StreamsGroupDescribeRequest: generated from schemas/streams_group_describe.schema, not edited by hand."""
+"""StreamsGroupDescribeRequest.
+
+Generated from schemas/streams_group_describe.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class StreamsGroupDescribeRequest(Message):
         "include_topology_description",
     )
     API_KEY = 89
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "streams_group_describe"
 

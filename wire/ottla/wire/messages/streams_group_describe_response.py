@@ -1,4 +1,7 @@
-"""StreamsGroupDescribeResponse: generated from schemas/streams_group_describe.schema, not edited by hand."""
+"""StreamsGroupDescribeResponse.
+
+Generated from schemas/streams_group_describe.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -334,7 +337,7 @@ class StreamsGroupDescribeResponse(Message):
         "groups",
     )
     API_KEY = 89
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "streams_group_describe"
 

@@ -1,4 +1,7 @@
-"""StreamsGroupHeartbeatRequest: generated from schemas/streams_group_heartbeat.schema, not edited by hand."""
+"""StreamsGroupHeartbeatRequest.
+
+Generated from schemas/streams_group_heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -181,7 +184,7 @@ class StreamsGroupHeartbeatRequest(Message):
         "shutdown_application",
     )
     API_KEY = 88
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "streams_group_heartbeat"
 

@@ -1,4 +1,7 @@
-"""StreamsGroupHeartbeatResponse: generated from schemas/streams_group_heartbeat.schema, not edited by hand."""
+"""StreamsGroupHeartbeatResponse.
+
+Generated from schemas/streams_group_heartbeat.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -108,7 +111,7 @@ class StreamsGroupHeartbeatResponse(Message):
         "partitions_by_user_endpoint",
     )
     API_KEY = 88
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "streams_group_heartbeat"
 

@@ -1,4 +1,7 @@
-"""StreamsGroupTopologyDescriptionUpdateResponse: generated from schemas/streams_group_topology_description_update.schema, not edited by hand."""
+"""StreamsGroupTopologyDescriptionUpdateResponse.
+
+Generated from schemas/streams_group_topology_description_update.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class StreamsGroupTopologyDescriptionUpdateResponse(Message):
         "error_message",
     )
     API_KEY = 93
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "streams_group_topology_description_update"
 

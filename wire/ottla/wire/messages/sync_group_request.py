@@ -1,4 +1,7 @@
-"""SyncGroupRequest: generated from schemas/sync_group.schema, not edited by hand."""
+"""SyncGroupRequest.
+
+Generated from schemas/sync_group.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -32,7 +35,7 @@ class SyncGroupRequest(Message):
         "assignments",
     )
     API_KEY = 14
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 4
     SCHEMA = "sync_group"
 

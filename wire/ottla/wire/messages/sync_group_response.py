@@ -1,4 +1,7 @@
-"""SyncGroupResponse: generated from schemas/sync_group.schema, not edited by hand."""
+"""SyncGroupResponse.
+
+Generated from schemas/sync_group.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -14,7 +17,7 @@ class SyncGroupResponse(Message):
         "assignment",
     )
     API_KEY = 14
-    VERSIONS = range(0, 6)
+    VERSIONS = range(6)
     FLEXIBLE_FROM = 4
     SCHEMA = "sync_group"
 

@@ -1,4 +1,7 @@
-"""TxnOffsetCommitRequest: generated from schemas/txn_offset_commit.schema, not edited by hand."""
+"""TxnOffsetCommitRequest.
+
+Generated from schemas/txn_offset_commit.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -60,7 +63,7 @@ class TxnOffsetCommitRequest(Message):
         "topics",
     )
     API_KEY = 28
-    VERSIONS = range(0, 7)
+    VERSIONS = range(7)
     FLEXIBLE_FROM = 3
     SCHEMA = "txn_offset_commit"
 

@@ -1,4 +1,7 @@
-"""TxnOffsetCommitResponse: generated from schemas/txn_offset_commit.schema, not edited by hand."""
+"""TxnOffsetCommitResponse.
+
+Generated from schemas/txn_offset_commit.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -48,7 +51,7 @@ class TxnOffsetCommitResponse(Message):
         "topics",
     )
     API_KEY = 28
-    VERSIONS = range(0, 7)
+    VERSIONS = range(7)
     FLEXIBLE_FROM = 3
     SCHEMA = "txn_offset_commit"
 

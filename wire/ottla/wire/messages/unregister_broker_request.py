@@ -1,4 +1,7 @@
-"""UnregisterBrokerRequest: generated from schemas/unregister_broker.schema, not edited by hand."""
+"""UnregisterBrokerRequest.
+
+Generated from schemas/unregister_broker.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -8,7 +11,7 @@ from ottla.wire.codec_types import Message
 class UnregisterBrokerRequest(Message):
     __slots__ = ("broker_id",)
     API_KEY = 64
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "unregister_broker"
 

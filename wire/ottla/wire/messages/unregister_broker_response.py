@@ -1,4 +1,7 @@
-"""UnregisterBrokerResponse: generated from schemas/unregister_broker.schema, not edited by hand."""
+"""UnregisterBrokerResponse.
+
+Generated from schemas/unregister_broker.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -12,7 +15,7 @@ class UnregisterBrokerResponse(Message):
         "error_message",
     )
     API_KEY = 64
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "unregister_broker"
 

@@ -1,4 +1,7 @@
-"""UpdateFeaturesRequest: generated from schemas/update_features.schema, not edited by hand."""
+"""UpdateFeaturesRequest.
+
+Generated from schemas/update_features.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -34,7 +37,7 @@ class UpdateFeaturesRequest(Message):
         "validate_only",
     )
     API_KEY = 57
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "update_features"
 

@@ -1,4 +1,7 @@
-"""UpdateFeaturesResponse: generated from schemas/update_features.schema, not edited by hand."""
+"""UpdateFeaturesResponse.
+
+Generated from schemas/update_features.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -32,7 +35,7 @@ class UpdateFeaturesResponse(Message):
         "results",
     )
     API_KEY = 57
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "update_features"
 

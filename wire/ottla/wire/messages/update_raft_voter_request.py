@@ -1,4 +1,7 @@
-"""UpdateRaftVoterRequest: generated from schemas/update_raft_voter.schema, not edited by hand."""
+"""UpdateRaftVoterRequest.
+
+Generated from schemas/update_raft_voter.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -52,7 +55,7 @@ class UpdateRaftVoterRequest(Message):
         "kraft_version_feature",
     )
     API_KEY = 82
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "update_raft_voter"
 

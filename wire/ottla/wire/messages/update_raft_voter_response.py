@@ -1,4 +1,7 @@
-"""UpdateRaftVoterResponse: generated from schemas/update_raft_voter.schema, not edited by hand."""
+"""UpdateRaftVoterResponse.
+
+Generated from schemas/update_raft_voter.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -34,7 +37,7 @@ class UpdateRaftVoterResponse(Message):
         "current_leader",
     )
     API_KEY = 82
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "update_raft_voter"
 

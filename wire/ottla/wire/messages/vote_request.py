@@ -1,4 +1,7 @@
-"""VoteRequest: generated from schemas/vote.schema, not edited by hand."""
+"""VoteRequest.
+
+Generated from schemas/vote.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -64,7 +67,7 @@ class VoteRequest(Message):
         "topics",
     )
     API_KEY = 52
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "vote"
 

@@ -1,4 +1,7 @@
-"""VoteResponse: generated from schemas/vote.schema, not edited by hand."""
+"""VoteResponse.
+
+Generated from schemas/vote.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -72,7 +75,7 @@ class VoteResponse(Message):
         "node_endpoints",
     )
     API_KEY = 52
-    VERSIONS = range(0, 3)
+    VERSIONS = range(3)
     FLEXIBLE_FROM = 0
     SCHEMA = "vote"
 

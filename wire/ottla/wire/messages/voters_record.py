@@ -1,4 +1,7 @@
-"""VotersRecord: generated from schemas/raft_records.schema, not edited by hand."""
+"""VotersRecord.
+
+Generated from schemas/raft_records.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -72,7 +75,7 @@ class VotersRecord(Message):
         "voters",
     )
     API_KEY = -1
-    VERSIONS = range(0, 1)
+    VERSIONS = range(1)
     FLEXIBLE_FROM = 0
     SCHEMA = "raft_records"
 

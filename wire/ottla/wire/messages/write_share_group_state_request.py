@@ -1,4 +1,7 @@
-"""WriteShareGroupStateRequest: generated from schemas/write_share_group_state.schema, not edited by hand."""
+"""WriteShareGroupStateRequest.
+
+Generated from schemas/write_share_group_state.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -79,7 +82,7 @@ class WriteShareGroupStateRequest(Message):
         "topics",
     )
     API_KEY = 85
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "write_share_group_state"
 

@@ -1,4 +1,7 @@
-"""WriteShareGroupStateResponse: generated from schemas/write_share_group_state.schema, not edited by hand."""
+"""WriteShareGroupStateResponse.
+
+Generated from schemas/write_share_group_state.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
@@ -45,7 +48,7 @@ class WriteStateResult(Struct):
 class WriteShareGroupStateResponse(Message):
     __slots__ = ("results",)
     API_KEY = 85
-    VERSIONS = range(0, 2)
+    VERSIONS = range(2)
     FLEXIBLE_FROM = 0
     SCHEMA = "write_share_group_state"
 

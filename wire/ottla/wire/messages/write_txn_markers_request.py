@@ -1,4 +1,7 @@
-"""WriteTxnMarkersRequest: generated from schemas/write_txn_markers.schema, not edited by hand."""
+"""WriteTxnMarkersRequest.
+
+Generated from schemas/write_txn_markers.schema; never edited.
+"""
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 

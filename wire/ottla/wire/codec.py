@@ -1,0 +1,119 @@
+"""Messages to bytes and back: one compiled function a message and version, made at first use.
+
+`decode` raises ProtocolError for bytes that are not this message, and nothing else.  Encoding
+raises ProtocolError when a field is set that the version cannot carry and that may not be dropped
+(the peer chose the version, so only its connection pays), and AssertionError for values that no
+version carries: null where none is allowed, a number out of its range, text above 32 KiB in an old
+version.  Record bytes are never copied: decoded they are a memoryview that keeps the frame alive,
+encoded they leave as chunks of their own.
+"""
+
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from ottla.model.errors import ProtocolError
+from ottla.wire import codec_runtime, schema
+from ottla.wire.codec_decoder import decoder_source
+from ottla.wire.codec_encoder import encoder_source
+from ottla.wire.codec_source import Source
+from ottla.wire.codec_types import ZERO_UUID, Chunk, Message, Records
+
+M = TypeVar("M", bound=Message)
+
+_Decoder: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
+_Encoder: TypeAlias = Callable[[Any, list[bytes], list[tuple[int, Records]]], None]
+
+_decoders: dict[tuple[type[Message], int], _Decoder] = {}
+_encoders: dict[tuple[type[Message], int], _Encoder] = {}
+
+
+def decode(message: type[M], version: int, data: bytes | memoryview, at: int = 0) -> M:
+    """Read a message that fills `data` from `at` to its end."""
+    view = memoryview(data)
+    value, end = decode_prefix(message, version, view, at)
+    if end != len(view):
+        raise ProtocolError(f"{message.__name__} v{version} is followed by {len(view) - end} bytes")
+    return value
+
+
+def decode_prefix(message: type[M], version: int, data: memoryview, at: int = 0) -> tuple[M, int]:
+    """Read a message that begins at `at`, and say where it ends."""
+    decoder = _decoders.get((message, version)) or _compile_decoder(message, version)
+    try:
+        return decoder(data, at, len(data))
+    except (IndexError, struct.error):
+        raise ProtocolError(f"{message.__name__} v{version} ends too early") from None
+    except UnicodeDecodeError:
+        raise ProtocolError(f"{message.__name__} v{version} has text that is no UTF-8") from None
+
+
+def encode(message: Message, version: int) -> bytes:
+    """Write a message as one piece; its records must be bytes."""
+    chunks = encode_chunks(message, version)
+    return b"".join(chunks)  # type: ignore[arg-type]  # a slice of a file raises TypeError
+
+
+def encode_chunks(message: Message, version: int) -> list[Chunk]:
+    """Write a message as pieces: bytes of ours, and between them the records as they were given."""
+    kind = message.__class__
+    encoder = _encoders.get((kind, version)) or _compile_encoder(kind, version)
+    parts: list[bytes] = []
+    records: list[tuple[int, Records]] = []
+    try:
+        encoder(message, parts, records)
+        if not records:
+            return [b"".join(parts)]
+        chunks: list[Chunk] = []
+        start = 0
+        for place, value in records:
+            chunks += (b"".join(parts[start:place]), value)
+            start = place
+        if start < len(parts):
+            chunks.append(b"".join(parts[start:]))
+        return chunks
+    except (struct.error, TypeError, AttributeError, ValueError) as wrong:
+        raise AssertionError(f"{kind.__name__} v{version} cannot be written: {wrong}") from wrong
+
+
+def source(message: type[Message], version: int) -> str:
+    """Show the two functions that a version is compiled to, for a person who wonders."""
+    declared = schema.load(message.SCHEMA)[message.__name__]
+    both = decoder_source(declared, version), encoder_source(declared, version)
+    return "\n\n\n".join(one.text for one in both)
+
+
+def _compile_decoder(message: type[Message], version: int) -> _Decoder:
+    if version not in message.VERSIONS:
+        raise ProtocolError(f"{message.__name__} has no version {version}")
+    made = decoder_source(schema.load(message.SCHEMA)[message.__name__], version)
+    decoder: _Decoder = _run(made, message, "decode")
+    _decoders[message, version] = decoder
+    return decoder
+
+
+def _compile_encoder(message: type[Message], version: int) -> _Encoder:
+    assert version in message.VERSIONS, f"{message.__name__} has no version {version}"
+    made = encoder_source(schema.load(message.SCHEMA)[message.__name__], version)
+    encoder: _Encoder = _run(made, message, "encode")
+    _encoders[message, version] = encoder
+    return encoder
+
+
+def _run(made: Source, message: type[Message], function: str) -> Any:
+    """Compile a function whose globals are its packers, its message's structs, and the runtime."""
+    structs = {name: getattr(sys.modules[message.__module__], name) for name in made.schema.structs}
+    names = {
+        **vars(codec_runtime),
+        **structs,
+        **made.names,
+        message.__name__: message,
+        "new": object.__new__,
+        "pack": struct.pack,
+        "unpack_from": struct.unpack_from,
+        "ZERO_UUID": ZERO_UUID,
+    }
+    where = f"<{function} {message.__name__} v{made.version}>"
+    exec(compile(made.text, where, "exec"), names)
+    return names[function]

@@ -1,0 +1,194 @@
+"""Writes the source of one straight decode function for one message and version.
+
+The function is `decode(data, p, end) -> (message, p)`: `p` walks, runs of fields of a fixed size
+(with the length byte of what follows them) are one `unpack_from`, structs are inlined.  It may
+raise IndexError, `struct.error` and UnicodeDecodeError for bytes that end too early or are no text;
+`codec.decode` turns those into ProtocolError.  A count is checked against the bytes left, by the
+smallest encoding of one element, before anything is made for it.
+"""
+
+from ottla.wire.codec_source import Source, default_text, smallest_bytes
+from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
+
+
+def decoder_source(schema: MessageSchema, version: int) -> Source:
+    """Write the decode function of a version, with the names it needs."""
+    writer = _Decoder(schema, version)
+    writer.line("def decode(data, p, end):")
+    writer.depth += 1
+    root = writer.struct(schema.root, schema.root.name)
+    writer.flush()
+    writer.line(f"return {root}, p")
+    return writer
+
+
+class _Decoder(Source):
+    """Owns the source text, and the fixed-size reads that are not written yet."""
+
+    def read(self, code: str, target: str) -> None:
+        """Put a read of a fixed size behind the others; `flush` makes them one."""
+        self.pending.append((code, target))
+
+    def flush(self) -> None:
+        """Write the pending reads as one, then what had to wait for them."""
+        codes = "".join(code for code, _ in self.pending)
+        if codes == "B":
+            self.line(f"{self.pending[0][1]} = data[p]")
+            self.line("p += 1")
+        elif codes:
+            targets = ", ".join(target for _, target in self.pending)
+            unpack, size = self.packer("unpack_from", codes)
+            self.line(f"{targets}{',' if len(self.pending) == 1 else ''} = {unpack}(data, p)")
+            self.line(f"p += {size}")
+        self.pending.clear()
+        for line in self.waiting:
+            self.line(line)
+        self.waiting.clear()
+
+    def struct(self, struct: StructSchema, where: str) -> str:
+        """Read a struct into a new variable and give its name."""
+        variable = self.variable("o")
+        self.line(f"{variable} = new({struct.name})")
+        tagged = []
+        for field in struct.fields:
+            target = f"{variable}.{field.name}"
+            if self.version in field.versions and field.tag is None:
+                self.field(field, target, f"{where}.{field.name}")
+                continue
+            self.line(f"{target} = {default_text(field)}")
+            if self.version in field.versions:
+                tagged.append(field)
+        if self.is_flexible:
+            self.tags(tagged, variable, where)
+        return variable
+
+    def tags(self, tagged: list[Field], variable: str, where: str) -> None:
+        """Read the tagged fields this version knows and step over the others."""
+        count = self.variable("t")
+        self.read("B", count)
+        self.flush()
+        self.line(f"if {count}:")
+        self.depth += 1
+        if not tagged:
+            self.line(f"p = skip_tags(data, p, {count}, end)")
+            self.depth -= 1
+            return
+        tag, stop = self.variable("tag"), self.variable("stop")
+        self.line(f"if {count} > 127: {count}, p = more_uvarint(data, p, {count})")
+        self.line(f"for _ in range({count}):")
+        self.depth += 1
+        self.line(f"{tag}, p = read_uvarint(data, p)")
+        self.line(f"{stop}, p = read_uvarint(data, p)")
+        self.line(f"{stop} += p")
+        self.line(f'if {stop} > end: raise too_long("{where}: tagged field")')
+        for field in tagged:
+            path = f"{where}.{field.name}"
+            self.line(f"if {tag} == {field.tag}:")
+            self.depth += 1
+            self.field(field, f"{variable}.{field.name}", path)
+            self.flush()
+            self.line(f'if p != {stop}: raise wrong_size("{path}")')
+            self.depth -= 1
+        self.line(f"p = {stop}")
+        self.depth -= 2
+
+    def field(self, field: Field, target: str, where: str) -> None:
+        """Read one field of this version into `target`."""
+        is_nullable = self.version in field.nullable
+        if field.is_array:
+            self.array(field, target, where, is_nullable=is_nullable)
+        elif field.struct is not None:
+            self.single_struct(field.struct, target, where, is_nullable=is_nullable)
+        elif field.type in SCALARS:
+            self.scalar(field.type, target)
+        else:
+            self.sized(field.type, target, where, is_nullable=is_nullable)
+
+    def scalar(self, type_name: str, target: str) -> None:
+        """Read a field of a fixed size."""
+        if type_name != "uuid":
+            self.read(SCALARS[type_name], target)
+            return
+        raw = self.variable("u")
+        self.read("16s", raw)
+        self.waiting.append(f"{target} = find_uuid({raw}) or keep_uuid({raw})")
+
+    def single_struct(
+        self, struct: StructSchema, target: str, where: str, *, is_nullable: bool
+    ) -> None:
+        """Read a struct that stands alone; a nullable one has a sign byte in front."""
+        if not is_nullable:
+            self.line(f"{target} = {self.struct(struct, where)}")
+            return
+        sign = self.variable("n")
+        self.read("b", sign)
+        self.flush()
+        self.line(f"if {sign} < 0:")
+        self.line(f"    {target} = None")
+        self.line("else:")
+        self.depth += 1
+        variable = self.struct(struct, where)
+        self.flush()
+        self.line(f"{target} = {variable}")
+        self.depth -= 1
+
+    def length(self, kind: str, where: str, target: str, *, is_nullable: bool) -> str:
+        """Read a length or a count and open the branch for what is not null."""
+        size = self.variable("n")
+        if self.is_compact(kind):
+            self.read("B", size)
+            self.flush()
+            self.line(f"if {size} > 127: {size}, p = more_uvarint(data, p, {size})")
+            self.line(f"{size} -= 1")
+        else:
+            self.read("h" if kind.startswith("string") else "i", size)
+            self.flush()
+        self.line(f"if {size} < 0:")
+        self.line(f"    {target} = None" if is_nullable else f'    raise is_null("{where}")')
+        self.line("else:")
+        self.depth += 1
+        return size
+
+    def sized(self, kind: str, target: str, where: str, *, is_nullable: bool) -> None:
+        """Read text, bytes (a copy) or records (a view of the frame)."""
+        size = self.length(kind, where, target, is_nullable=is_nullable)
+        stop = self.variable("e")
+        self.line(f"{stop} = p + {size}")
+        self.line(f'if {stop} > end: raise too_long("{where}")')
+        value = {"bytes": f"bytes(data[p:{stop}])", "records": f"data[p:{stop}]"}.get(
+            kind, f'str(data[p:{stop}], "utf-8")'
+        )
+        self.line(f"{target} = {value}")
+        self.line(f"p = {stop}")
+        self.depth -= 1
+
+    def array(self, field: Field, target: str, where: str, *, is_nullable: bool) -> None:
+        """Read an array, after its count was held against the bytes left."""
+        count = self.length("array", where, target, is_nullable=is_nullable)
+        smallest = smallest_bytes(field, self.schema, self.version)
+        self.line(f'if {count} * {smallest} > end - p: raise too_long("{where}")')
+        code = SCALARS.get(field.type)
+        if code is not None and field.type != "uuid":
+            self.line(f'{target} = list(unpack_from(f">{{{count}}}{code}", data, p))')
+            self.line(f"p += {count} * {smallest}")
+        else:
+            self.elements(field, target, where, count)
+        self.depth -= 1
+
+    def elements(self, field: Field, target: str, where: str, count: str) -> None:
+        """Read the elements of an array one by one."""
+        values = self.variable("a")
+        self.line(f"{target} = {values} = []")
+        self.line(f"for _ in range({count}):")
+        self.depth += 1
+        if field.struct is not None:
+            element = self.struct(field.struct, where)
+        else:
+            element = self.variable("v")
+            if field.type == "uuid":
+                self.scalar("uuid", element)
+            else:
+                self.sized(field.type, element, where, is_nullable=False)
+        self.flush()
+        self.line(f"{values}.append({element})")
+        self.depth -= 1

@@ -1,0 +1,207 @@
+"""Writes the source of one straight encode function for one message and version.
+
+The function is `encode(m, out, records)`: it appends bytes to `out`; records are never copied but
+noted as (place in `out`, value).  Runs of fields of a fixed size, with the length byte of what
+follows and the zero of absent tagged fields, are one `pack`.
+"""
+
+from ottla.wire.codec_source import Source, default_text
+from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
+
+
+def encoder_source(schema: MessageSchema, version: int) -> Source:
+    """Write the encode function of a version, with the names it needs."""
+    writer = _Encoder(schema, version)
+    writer.line("def encode(m, out, records):")
+    writer.depth += 1
+    writer.line("w = out.append")
+    writer.struct(schema.root, "m", schema.root.name)
+    writer.flush()
+    return writer
+
+
+class _Encoder(Source):
+    """Owns the source text, and the fixed-size writes that are not written yet."""
+
+    writer = "w"
+    """The variable that appends; another one inside a tagged field, whose size comes first."""
+
+    def put(self, code: str, value: str) -> None:
+        """Put a write of a fixed size behind the others; `flush` makes them one."""
+        self.pending.append((code, value))
+
+    def flush(self) -> None:
+        """Write the pending values as one."""
+        self.write_pending(self.pending)
+        self.pending = []
+
+    def write_pending(self, pending: list[tuple[str, str]]) -> None:
+        """Write these values as one `pack`; code `x` is a zero byte that has no value."""
+        if not pending:
+            return
+        codes = "".join(code for code, _ in pending)
+        values = ", ".join(value for code, value in pending if code != "x")
+        if not values:
+            self.line(f"{self.writer}({bytes(len(codes))!r})")
+            return
+        pack, _ = self.packer("pack", codes)
+        self.line(f"{self.writer}({pack}({values}))")
+
+    def either(self, condition: str, when: list[tuple[str, str]], otherwise: str) -> None:
+        """Write what is pending with a short ending, or without it and a longer one apart."""
+        pending, self.pending = self.pending, []
+        self.line(f"if {condition}:")
+        self.depth += 1
+        self.write_pending([*pending, *when])
+        self.depth -= 1
+        self.line("else:")
+        self.depth += 1
+        self.write_pending(pending)
+        self.line(otherwise)
+        self.depth -= 1
+
+    def struct(self, struct: StructSchema, value: str, where: str) -> None:
+        """Write the fields of a struct that `value` names."""
+        tagged = []
+        for field in struct.fields:
+            path = f"{where}.{field.name}"
+            if self.version not in field.versions:
+                self.absent(field, f"{value}.{field.name}", path)
+            elif field.tag is None:
+                self.field(field, f"{value}.{field.name}", path)
+            else:
+                tagged.append(field)
+        if self.is_flexible and not tagged:
+            self.put("x", "")
+        elif self.is_flexible:
+            self.tags(sorted(tagged, key=_tag), value, where)
+
+    def absent(self, field: Field, value: str, where: str) -> None:
+        """Refuse a value that this version cannot carry, unless it may be dropped."""
+        if not field.is_ignorable:
+            self.line(f'if {is_set(field, value)}: raise not_in_version("{where}", {self.version})')
+
+    def tags(self, tagged: list[Field], value: str, where: str) -> None:
+        """Write the tagged fields that are set, each with its tag and size, in order of tag."""
+        written = self.variable("t")
+        self.line(f"{written} = []")
+        pending, self.pending = self.pending, []
+        outer = self.writer
+        for field in tagged:
+            assert field.type != "records", "records in a tagged field would have to be copied"
+            parts = self.variable("s")
+            self.line(f"if {is_set(field, f'{value}.{field.name}')}:")
+            self.depth += 1
+            self.line(f"{parts} = []")
+            self.writer = f"{parts}.append"
+            self.field(field, f"{value}.{field.name}", f"{where}.{field.name}")
+            self.flush()
+            self.line(f'{parts} = b"".join({parts})')
+            self.line(f"{written} += (write_uvarint({field.tag}), write_uvarint(len({parts})))")
+            self.line(f"{written}.append({parts})")
+            self.depth -= 1
+        self.writer = outer
+        self.pending = pending
+        # Three parts a tag: its number, its size, its value.
+        count = f"write_uvarint(len({written}) // 3)"
+        self.either(f"not {written}", [("x", "")], f'{self.writer}({count} + b"".join({written}))')
+
+    def field(self, field: Field, value: str, where: str) -> None:
+        """Write one field of this version."""
+        is_nullable = self.version in field.nullable
+        if field.is_array:
+            self.array(field, value, where, is_nullable=is_nullable)
+        elif field.struct is not None:
+            self.single_struct(field.struct, value, where, is_nullable=is_nullable)
+        elif field.type == "uuid":
+            self.put("16s", f"{value}.bytes")
+        elif field.type in SCALARS:
+            self.put(SCALARS[field.type], value)
+        else:
+            self.sized(field.type, value, is_nullable=is_nullable)
+
+    def single_struct(
+        self, struct: StructSchema, value: str, where: str, *, is_nullable: bool
+    ) -> None:
+        """Write a struct that stands alone; a nullable one has a sign byte in front."""
+        variable = self.variable("o")
+        self.line(f"{variable} = {value}")
+        if not is_nullable:
+            self.struct(struct, variable, where)
+            return
+        self.flush()
+        self.line(f"if {variable} is None:")
+        self.line(f'    {self.writer}(b"\\xff")')
+        self.line("else:")
+        self.depth += 1
+        self.put("b", "1")
+        self.struct(struct, variable, where)
+        self.flush()
+        self.depth -= 1
+
+    def length(self, kind: str, value: str, *, is_nullable: bool) -> None:
+        """Write the length or count of `value`, null when it is None and may be."""
+        size = self.variable("n")
+        is_compact = self.is_compact(kind)
+        count = f"len({value}) + 1" if is_compact else f"len({value})"
+        if is_nullable:
+            count = f"{0 if is_compact else -1} if {value} is None else {count}"
+        self.line(f"{size} = {count}")
+        if is_compact:
+            more = f"{self.writer}(write_uvarint({size}))"
+            self.either(f"{size} < 128", [("B", size)], more)
+        else:
+            self.put("h" if kind.startswith("string") else "i", size)
+
+    def sized(self, kind: str, value: str, *, is_nullable: bool) -> None:
+        """Write text, bytes, or a note of where records stand."""
+        variable = self.variable("v")
+        is_text = kind.startswith("string")
+        self.line(f"{variable} = {value}")
+        if is_text and is_nullable:
+            self.line(f"if {variable} is not None: {variable} = {variable}.encode()")
+        elif is_text:
+            self.line(f"{variable} = {variable}.encode()")
+        self.length(kind, variable, is_nullable=is_nullable)
+        self.flush()
+        written = f"records.append((len(out), {variable}))"
+        if kind != "records":
+            written = f"{self.writer}({variable})"
+        self.line(f"if {variable}: {written}" if is_nullable else written)
+
+    def array(self, field: Field, value: str, where: str, *, is_nullable: bool) -> None:
+        """Write the count of an array and its elements."""
+        variable = self.variable("a")
+        self.line(f"{variable} = {value}")
+        self.length("array", variable, is_nullable=is_nullable)
+        self.flush()
+        code = SCALARS.get(field.type)
+        if code is not None and field.type != "uuid":
+            packed = f'pack(f">{{len({variable})}}{code}", *{variable})'
+            self.line(f"if {variable}: {self.writer}({packed})")
+            return
+        element = self.variable("e")
+        self.line(f"for {element} in {variable}{' or ()' if is_nullable else ''}:")
+        self.depth += 1
+        if field.struct is not None:
+            self.struct(field.struct, element, where)
+        elif field.type == "uuid":
+            self.put("16s", f"{element}.bytes")
+        else:
+            self.sized(field.type, element, is_nullable=False)
+        self.flush()
+        self.depth -= 1
+
+
+def is_set(field: Field, value: str) -> str:
+    """Write the condition that a field differs from what it is when nobody sets it."""
+    if field.default is None:
+        return f"{value} is not None"
+    if field.struct is not None and not field.is_array:
+        return " or ".join(is_set(inner, f"{value}.{inner.name}") for inner in field.struct.fields)
+    return f"{value} != {default_text(field)}"
+
+
+def _tag(field: Field) -> int:
+    assert field.tag is not None
+    return field.tag
