@@ -1,0 +1,74 @@
+"""How the directories of partitions are called, and what a name found on disk means.
+
+`<topic>-<partition>`; with `.<32 hex digits>-delete` while it waits for its removal, `-stray` when
+the cluster no longer places it here, `-future` while a copy is moved between disks.
+"""
+
+from enum import Enum, auto
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.model.ids import METADATA_TOPIC, TopicPartition
+
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
+REMOTE_INDEX_DIRECTORY = "remote-log-index-cache"
+FILE_NAME_LENGTH_MAX = 255
+
+
+class DirectoryKind(Enum):
+    """What becomes of a directory at the start."""
+
+    LOG = auto()
+    DELETE = auto()
+    STRAY = auto()
+    FUTURE = auto()
+    OTHER = auto()
+    """Not a user's partition: the metadata log, a cache, or nothing of ours.  Left alone."""
+
+
+class DirectoryName(NamedTuple):
+    """A name read: its kind, and for a LOG its partition."""
+
+    kind: DirectoryKind
+    partition: TopicPartition | None
+
+
+def directory_name(partition: TopicPartition) -> str:
+    """Return the name of a partition's directory."""
+    return f"{partition.topic}-{partition.partition}"
+
+
+def deleted_name(partition: TopicPartition, unique: UUID) -> str:
+    """Return the name under which a deleted partition waits, so that it may be created anew."""
+    return _suffixed_name(partition, unique, DELETE_SUFFIX)
+
+
+def stray_name(partition: TopicPartition, unique: UUID) -> str:
+    """Return the name under which a stray partition is kept for its operator."""
+    return _suffixed_name(partition, unique, STRAY_SUFFIX)
+
+
+def _suffixed_name(partition: TopicPartition, unique: UUID, suffix: str) -> str:
+    ending = f"-{partition.partition}.{unique.hex}{suffix}"
+    return partition.topic[: FILE_NAME_LENGTH_MAX - len(ending)] + ending
+
+
+def parse_directory_name(name: str) -> DirectoryName:
+    """Say what a directory's name means."""
+    if name in (METADATA_DIRECTORY, REMOTE_INDEX_DIRECTORY):
+        return DirectoryName(DirectoryKind.OTHER, None)
+    for suffix, kind in (
+        (DELETE_SUFFIX, DirectoryKind.DELETE),
+        (STRAY_SUFFIX, DirectoryKind.STRAY),
+        (FUTURE_SUFFIX, DirectoryKind.FUTURE),
+    ):
+        if name.endswith(suffix) and "." in name:
+            return DirectoryName(kind, None)
+    topic, separator, partition = name.rpartition("-")
+    is_number = partition.isascii() and partition.isdigit()
+    if not separator or not topic or not is_number or str(int(partition)) != partition:
+        return DirectoryName(DirectoryKind.OTHER, None)
+    return DirectoryName(DirectoryKind.LOG, TopicPartition(topic, int(partition)))
