@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ottla.wire.schema import Field, MessageSchema, StructSchema, load
+from ottla.wire.schema import Field, MessageSchema, StructSchema, load, module_name
 
 LINE_LENGTH = 100
 
@@ -25,12 +25,6 @@ _PYTHON_TYPES = {
 }
 
 _EMPTY_VALUES = {"uuid": "ZERO_UUID", "string": '""', "string16": '""', "bytes": 'b""'}
-
-
-def module_name(message: str) -> str:
-    """Name the module of a message: `ProduceRequest` stands in `produce_request`."""
-    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", message.replace("KRaft", "Kraft"))
-    return words.lower()
 
 
 def generate() -> dict[str, str]:
@@ -50,8 +44,16 @@ def module_text(file: str, schema: MessageSchema) -> str:
     classes.append(_class_text(schema.root, _constants(file, schema)))
     body = "\n\n\n".join(classes)
     title = f'"""{schema.root.name}.\n\nGenerated from schemas/{file}.schema; never edited.\n"""'
-    order = "# ruff: noqa: RUF023  # slots stand in the order of the wire"
-    return f"{title}\n\n{order}\n\n{_imports(body)}\n\n{body}\n"
+    if any(_is_out_of_order(struct) for struct in ordered):
+        title += "\n\n# ruff: noqa: RUF023  # slots stand in the order of the wire"
+    return f"{title}\n\n{_imports(body)}\n\n{body}\n"
+
+
+def _is_out_of_order(struct: StructSchema) -> bool:
+    """Say whether ruff would sort these slots, numbers in names by their value."""
+    names = [re.split(r"(\d+)", field.name) for field in struct.fields]
+    keys = [[int(part) if part.isdigit() else part for part in name] for name in names]
+    return keys != sorted(keys)
 
 
 def _innermost_first(struct: StructSchema) -> Iterator[StructSchema]:

@@ -111,6 +111,12 @@ def parse(text: str) -> Iterator[MessageSchema]:
         yield _parse_message(lines[start][1], lines[start + 1 : end])
 
 
+def module_name(message: str) -> str:
+    """Name the module of a message: `ProduceRequest` stands in `produce_request`."""
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", message.replace("KRaft", "Kraft"))
+    return words.lower()
+
+
 def versions_in(text: str, within: range) -> range:
     """Read `3`, `3-7` or `3+` as the range it means inside `within`."""
     found = _VERSIONS.fullmatch(text)

@@ -3,8 +3,6 @@
 Generated from schemas/expire_delegation_token.schema; never edited.
 """
 
-# ruff: noqa: RUF023  # slots stand in the order of the wire
-
 from ottla.wire.codec_types import Message
 
 

@@ -3,8 +3,6 @@
 Generated from schemas/get_telemetry_subscriptions.schema; never edited.
 """
 
-# ruff: noqa: RUF023  # slots stand in the order of the wire
-
 from uuid import UUID
 
 from ottla.wire.codec_types import ZERO_UUID, Message
