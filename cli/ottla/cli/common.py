@@ -1,0 +1,121 @@
+"""What commands share: where the cluster is, and how tables and JSON are printed."""
+
+import argparse
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.model.errors import ConfigError
+from ottla.model.settings.endpoints import parse_bootstrap
+
+DIRECTORY_DEFAULT = "ottla-data"
+BOOTSTRAP_DEFAULT = "localhost:9092"
+CLUSTER_FILE = "cluster.json"
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --bootstrap-server and --dir, either of which names a cluster."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--bootstrap-server",
+        "--bootstrap",
+        metavar="HOST:PORT,…",
+        help="brokers to ask first (default: the cluster of --dir, else localhost:9092)",
+    )
+    where.add_argument("--dir", help=f"directory of 'ottla up' (default: {DIRECTORY_DEFAULT})")
+
+
+def add_format_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --format table|json."""
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
+    """Return the addresses a command was told, or those of the directory's cluster."""
+    text = arguments.bootstrap_server
+    if text is None:
+        path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLUSTER_FILE
+        if path.exists():
+            text = str(read_cluster_file(path)["bootstrap"])
+        elif arguments.dir:
+            raise ConfigError("--dir", f"{path} is not there; start the cluster with 'ottla up'")
+        else:
+            text = BOOTSTRAP_DEFAULT
+    try:
+        return parse_bootstrap(text)
+    except ValueError:
+        raise ConfigError(
+            "--bootstrap-server", f"is {text!r}; it must be host:port, several with commas"
+        ) from None
+
+
+def read_cluster_file(path: Path) -> dict[str, Any]:
+    """Read what 'ottla up' wrote about its cluster."""
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise ConfigError(str(path), f"is not JSON ({error}); remove it") from None
+    if not isinstance(found, dict) or "bootstrap" not in found:
+        raise ConfigError(str(path), "was not written by 'ottla up'; remove it")
+    return found
+
+
+def run_async(body: Callable[[], Awaitable[int]]) -> int:
+    """Run a command's async body to its exit code."""
+    import trio
+
+    return trio.run(body)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON for machines."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print columns that line up; numbers to the right, texts to the left."""
+    print(table(headers, rows))
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return columns that line up; numbers to the right, texts to the left."""
+    kept = [list(row) for row in rows]
+    texts = [[_shown(cell) for cell in row] for row in kept]
+    widths = [
+        max(len(header), *(len(row[column]) for row in texts)) if texts else len(header)
+        for column, header in enumerate(headers)
+    ]
+    is_number = [
+        bool(kept) and all(isinstance(row[column], int | float) for row in kept)
+        for column in range(len(headers))
+    ]
+    lines = [_line(headers, widths, is_number)]
+    lines += [_line(row, widths, is_number) for row in texts]
+    return "\n".join(lines)
+
+
+def note(text: str) -> None:
+    """Tell the person something that is not the command's output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def is_watched() -> bool:
+    """Say whether a person looks at the terminal, so that progress may be drawn."""
+    return sys.stderr.isatty()
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    return "  ".join(
+        cell.rjust(width) if right else cell.ljust(width)
+        for cell, width, right in zip(cells, widths, is_number, strict=True)
+    ).rstrip()
+
+
+def _shown(cell: object) -> str:
+    if isinstance(cell, float):
+        return f"{cell:,.1f}"
+    if isinstance(cell, list | tuple):
+        return ",".join(map(str, cell))
+    return "-" if cell is None else str(cell)

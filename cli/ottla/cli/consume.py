@@ -1,0 +1,313 @@
+"""`ottla consume`: print records, with kcat's habits."""
+
+import argparse
+import json
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from ottla.cli.common import add_cluster_arguments, bootstrap_of, note, run_async
+from ottla.client.cluster import Cluster, open_cluster, raise_for
+from ottla.model.errors import ConfigError, ErrorCode, row_of
+from ottla.model.ids import TopicPartition
+from ottla.wire.batch import batches, check_crc
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.fetch_response import FetchResponse
+from ottla.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
+from ottla.wire.records import Record, scan
+
+EARLIEST = -2
+LATEST = -1
+FETCH_BY_NAME_VERSION = 12
+PARTITION_BYTES_MAX = 1 << 20
+WAIT_MS_MAX = 500
+ATTEMPTS = 50
+ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
+
+
+@dataclass(slots=True)
+class Position:
+    """Where reading of one partition stands and where it stops."""
+
+    partition: int
+    offset: int
+    end_offset: int | None
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of 'ottla consume'."""
+    add_cluster_arguments(parser)
+    parser.add_argument("topic")
+    parser.add_argument("-p", "--partition", type=int, help="read this partition only")
+    parser.add_argument(
+        "-o",
+        "--offset",
+        default="beginning",
+        metavar="OFFSET",
+        help="beginning, end, N, -N (from the end), s@MS (from that time), e@MS (until then)",
+    )
+    parser.add_argument("-c", "--count", type=int, help="stop after so many records")
+    parser.add_argument("-e", "--exit-at-end", action="store_true", help="stop at the end")
+    parser.add_argument("-K", "--key-delimiter", metavar="DELIMITER", help="print keys too")
+    parser.add_argument(
+        "-f",
+        "--format-string",
+        metavar="FORMAT",
+        help=r"%%t topic %%p partition %%o offset %%T time %%k key %%s value %%h headers "
+        r"%%K %%S lengths; \n \t",
+    )
+    parser.add_argument("-J", "--json", action="store_true", help="one JSON object a record")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read until told to stop: the count, the end, or Ctrl-C."""
+    start, stop = parse_offset(arguments.offset)
+
+    async def body() -> int:
+        async with open_cluster(bootstrap_of(arguments)) as cluster:
+            partitions = await cluster.partitions_of(arguments.topic)
+            if arguments.partition is not None:
+                if arguments.partition not in partitions:
+                    raise ConfigError(
+                        "--partition", f"is {arguments.partition}; the topic has {len(partitions)}"
+                    )
+                partitions = [arguments.partition]
+            positions = [
+                await _position(cluster, arguments, partition, start, stop)
+                for partition in partitions
+            ]
+            await _read(cluster, arguments, positions)
+            return 0
+
+    return run_async(body)
+
+
+def parse_offset(text: str) -> tuple[str, int | None]:
+    """Return where to start and the time to stop at (in ms), as kcat writes them."""
+    start, stop = "beginning", None
+    for part in text.split(","):
+        if part.startswith("e@") and part[2:].isdecimal():
+            stop = int(part[2:])
+        elif re.fullmatch(r"beginning|end|-?\d+|s@\d+", part):
+            start = part
+        else:
+            raise ConfigError(
+                "--offset", f"is {text!r}; it must be beginning, end, N, -N, s@MS or e@MS"
+            )
+    return start, stop
+
+
+async def _position(
+    cluster: Cluster,
+    arguments: argparse.Namespace,
+    partition: int,
+    start: str,
+    stop_ms: int | None,
+) -> Position:
+    at = TopicPartition(arguments.topic, partition)
+    end = None
+    if arguments.exit_at_end or stop_ms is not None or start.startswith("-"):
+        end = await _offset_at(cluster, at, LATEST)
+    if start == "beginning":
+        offset = await _offset_at(cluster, at, EARLIEST)
+    elif start == "end":
+        offset = await _offset_at(cluster, at, LATEST)
+    elif start.startswith("s@"):
+        found = await _offset_at(cluster, at, int(start[2:]))
+        offset = found if found >= 0 else await _offset_at(cluster, at, LATEST)
+    elif start.startswith("-"):
+        assert end is not None
+        offset = max(await _offset_at(cluster, at, EARLIEST), end + int(start))
+    else:
+        offset = int(start)
+    if stop_ms is not None:
+        found = await _offset_at(cluster, at, stop_ms)
+        end = found if found >= 0 else end
+    elif not arguments.exit_at_end:
+        end = None
+    return Position(partition, offset, end)
+
+
+async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int) -> int:
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(
+                name=at.topic,
+                partitions=[
+                    ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
+                ],
+            )
+        ],
+    )
+    answer = await cluster.request(request, ListOffsetsResponse, node=await cluster.leader_of(at))
+    found = answer.topics[0].partitions[0]
+    raise_for(found.error_code)
+    return found.offset
+
+
+async def _read(cluster: Cluster, arguments: argparse.Namespace, positions: list[Position]) -> None:
+    left = arguments.count if arguments.count is not None else sys.maxsize
+    printer = Printer(arguments)
+    failures = 0
+    while left > 0:
+        open_ = [p for p in positions if p.end_offset is None or p.offset < p.end_offset]
+        if not open_:
+            break
+        found, stale = await _fetch(cluster, arguments.topic, open_)
+        failures = failures + 1 if stale else 0
+        if failures > ATTEMPTS:
+            raise_for(stale)
+        if stale:
+            cluster.forget_leaders()
+            await trio.sleep(0.1)
+        for position, records in found:
+            for record in records:
+                if record.offset < position.offset:
+                    continue
+                if left == 0 or (
+                    position.end_offset is not None and record.offset >= position.end_offset
+                ):
+                    break
+                printer.show(position.partition, record)
+                position.offset = record.offset + 1
+                left -= 1
+        sys.stdout.flush()
+    note(f"{printer.count} records read from {arguments.topic}")
+
+
+async def _fetch(
+    cluster: Cluster, topic: str, positions: list[Position]
+) -> tuple[list[tuple[Position, list[Record]]], int]:
+    """Fetch once from each leader in turn; return the records and a retriable error, if any."""
+    by_leader: dict[Any, list[Position]] = {}
+    for position in positions:
+        leader = await cluster.leader_of(TopicPartition(topic, position.partition))
+        by_leader.setdefault(leader, []).append(position)
+    found: list[tuple[Position, list[Record]]] = []
+    stale = 0
+    for leader, wanted in by_leader.items():
+        request = FetchRequest(
+            max_wait_ms=WAIT_MS_MAX if len(by_leader) == 1 else 0,
+            min_bytes=1,
+            max_bytes=50 << 20,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=topic, partitions=[_partition(p) for p in wanted])],
+        )
+        answer = await cluster.request(
+            request, FetchResponse, node=leader, version=FETCH_BY_NAME_VERSION
+        )
+        by_number = {position.partition: position for position in wanted}
+        for part in answer.responses[0].partitions if answer.responses else []:
+            position = by_number[part.partition_index]
+            if part.error_code != ErrorCode.NONE:
+                if not row_of(part.error_code).is_retriable:
+                    raise_for(part.error_code)
+                stale = part.error_code
+                continue
+            found.append((position, _records(part.records, position)))
+    return found, stale
+
+
+def _partition(position: Position) -> FetchPartition:
+    return FetchPartition(
+        partition=position.partition,
+        fetch_offset=position.offset,
+        partition_max_bytes=PARTITION_BYTES_MAX,
+    )
+
+
+def _records(data: Any, position: Position) -> list[Record]:
+    if not data:
+        return []
+    view = memoryview(data)
+    found: list[Record] = []
+    end_offset = position.offset
+    for at, header in batches(view):
+        if not check_crc(view, at, header):
+            raise_for(ErrorCode.CORRUPT_MESSAGE)
+        if not header.is_control:
+            found.extend(scan(view, at, header))
+        end_offset = header.end_offset
+    if not found or found[-1].offset < position.offset:
+        # Nothing but control records, or records that compaction took away: step over them.
+        position.offset = max(position.offset, end_offset)
+    return found
+
+
+class Printer:
+    """Prints records in the form that was asked for."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.count = 0
+        self._topic: str = arguments.topic
+        self._is_json: bool = arguments.json
+        text = arguments.format_string
+        if text is None:
+            delimiter = arguments.key_delimiter
+            text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
+        self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
+
+    def show(self, partition: int, record: Record) -> None:
+        """Print one record."""
+        self.count += 1
+        out = sys.stdout.buffer
+        if self._is_json:
+            out.write(self._json(partition, record).encode() + b"\n")
+            return
+        for token in self._tokens:
+            out.write(self._part(token, partition, record))
+
+    def _part(self, token: str, partition: int, record: Record) -> bytes:
+        match token:
+            case "%s":
+                return record.value or b""
+            case "%k":
+                return record.key or b""
+            case "%S" | "%K":
+                content = record.value if token == "%S" else record.key
+                return b"-1" if content is None else b"%d" % len(content)
+            case "%h":
+                return b",".join(
+                    name.encode() + b"=" + (value if value is not None else b"NULL")
+                    for name, value in record.headers
+                )
+            case "%t":
+                return self._topic.encode()
+            case "%p" | "%o" | "%T":
+                numbers = {"%p": partition, "%o": record.offset, "%T": record.timestamp_ms}
+                return b"%d" % numbers[token]
+            case "%%":
+                return b"%"
+            case _:
+                return ESCAPES.get(token, token).encode()
+
+    def _json(self, partition: int, record: Record) -> str:
+        headers: list[str | None] = []
+        for name, value in record.headers:
+            headers += [name, _text(value)]
+        return json.dumps(
+            {
+                "topic": self._topic,
+                "partition": partition,
+                "offset": record.offset,
+                "tstype": "create",
+                "ts": record.timestamp_ms,
+                "headers": headers,
+                "key": _text(record.key),
+                "payload": _text(record.value),
+            },
+            ensure_ascii=False,
+        )
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else content.decode(errors="replace")

@@ -1,0 +1,124 @@
+"""The `ottla` command: finds the module that owns a command, runs it, and ends with its code.
+
+Nothing heavy is imported before the command is known, so that any command starts fast.  Exit
+codes: 0 ok, 1 usage or refused, 2 unhealthy or invalid, 3 unreachable, 4 unknown.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import NamedTuple, NoReturn
+
+OK = 0
+REFUSED = 1
+UNHEALTHY = 2
+UNREACHABLE = 3
+UNKNOWN = 4
+INTERRUPTED = 130
+
+CommandBody = Callable[[argparse.Namespace], int]
+
+
+class Command(NamedTuple):
+    """Where a command lives and what it does in one line."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "up": Command("ottla.cli.up", "start a local cluster of real processes"),
+    "down": Command("ottla.cli.down", "stop the cluster of a directory"),
+    "status": Command("ottla.cli.status", "say whether the cluster is healthy, and why not"),
+    "topic": Command("ottla.cli.topic", "create, list, describe and delete topics"),
+    "produce": Command("ottla.cli.produce", "write records from standard input"),
+    "consume": Command("ottla.cli.consume", "print records"),
+    "log": Command("ottla.cli.log_commands", "look into log files"),
+    "storage": Command("ottla.cli.storage", "format directories"),
+    "controller": Command("ottla.cli.controller", "run one controller from a .properties file"),
+    "broker": Command("ottla.cli.broker", "run one broker from a .properties file"),
+    "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
+    "version": Command("ottla.cli.version", "print the version"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose usage errors end with code 1 and one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong and how to find out more; end with code 1."""
+        self.exit(REFUSED, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run one command and end the process with its exit code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return OK
+    name = {"--version": "version", "-V": "version"}.get(arguments[0], arguments[0])
+    command = COMMANDS.get(name)
+    if command is None:
+        print(f"ottla: there is no command {name!r}; see 'ottla --help'", file=sys.stderr)
+        return REFUSED
+    module = import_module(command.module)
+    parser = Parser(prog=f"ottla {name}", description=command.summary)
+    module.configure(parser)
+    try:
+        parsed = parser.parse_args(arguments[1:])
+    except SystemExit as ending:
+        return int(ending.code or OK)
+    return guarded(name, module.run, parsed)
+
+
+def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
+    """Run a command's body; turn what may go wrong into one sentence and an exit code."""
+    from ottla.model.errors import (
+        ConfigError,
+        CorruptDataError,
+        OttlaError,
+        ProtocolError,
+        RefusedError,
+    )
+
+    try:
+        return command(parsed)
+    except (ConfigError, RefusedError) as error:
+        code = REFUSED
+        message = str(error)
+    except CorruptDataError as error:
+        code = UNHEALTHY
+        message = f"corrupt data: {error}"
+    except ProtocolError as error:
+        code = UNKNOWN
+        message = f"the peer does not speak Kafka's protocol: {error}"
+    except OttlaError as error:
+        code = UNREACHABLE
+        message = str(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has gone; nothing is wrong, and nothing more can be printed.
+        sys.stderr.close()
+        return OK
+    except OSError as error:
+        code = REFUSED
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    print(f"ottla {name}: {message}", file=sys.stderr)
+    return code
+
+
+def overview() -> str:
+    """Return the first page of help."""
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:<{width}}  {row.summary}" for name, row in COMMANDS.items())
+    return (
+        "ottla: a Kafka-compatible, KRaft-style distributed log\n\n"
+        f"{rows}\n\n"
+        "Start with 'ottla up'.  'ottla COMMAND --help' tells more."
+    )

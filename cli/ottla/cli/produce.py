@@ -1,0 +1,156 @@
+"""`ottla produce`: write records from standard input, one a line, as kcat does."""
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+
+import trio
+
+from ottla.cli.common import add_cluster_arguments, bootstrap_of, note, run_async
+from ottla.client.cluster import Cluster, open_cluster, raise_for
+from ottla.client.partitioner import partition_of
+from ottla.model.errors import ConfigError, row_of
+from ottla.model.ids import TopicPartition
+from ottla.wire.batch_builder import RecordToBuild, build_batch
+from ottla.wire.compression import Codec
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import ProduceResponse
+
+BATCH_RECORDS_MAX = 1_000
+BATCH_BYTES_MAX = 512 << 10
+"""Below the broker's default max.message.bytes with room for keys, headers and the batch's own."""
+PRODUCE_BY_NAME_VERSION = 12
+RETRY_WAIT_S = 0.1
+ATTEMPTS = 50
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of 'ottla produce'."""
+    add_cluster_arguments(parser)
+    parser.add_argument("topic")
+    parser.add_argument("-p", "--partition", type=int, help="write to this partition only")
+    parser.add_argument("-K", "--key-delimiter", metavar="DELIMITER", help="split key and value")
+    parser.add_argument("-k", "--key", help="the key of every record")
+    parser.add_argument(
+        "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="a header"
+    )
+    parser.add_argument(
+        "-Z", "--null", action="store_true", help="an empty value is a null (a tombstone)"
+    )
+    parser.add_argument(
+        "-z", "--codec", choices=[codec.name.lower() for codec in Codec], default="none"
+    )
+    parser.add_argument("--acks", choices=("1", "all"), default="all")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write every line; each acknowledged before the next batch goes out."""
+    headers = tuple(_header(text) for text in arguments.header)
+
+    async def body() -> int:
+        async with open_cluster(bootstrap_of(arguments)) as cluster:
+            partitions = await cluster.partitions_of(arguments.topic, may_create=True)
+            if arguments.partition is not None and arguments.partition not in partitions:
+                raise ConfigError(
+                    "--partition", f"is {arguments.partition}; the topic has {len(partitions)}"
+                )
+            count = 0
+            for turn, lines in enumerate(_chunks()):
+                await _write(
+                    cluster, arguments, _sorted(lines, arguments, turn, headers, partitions)
+                )
+                count += len(lines)
+            note(f"{count} records written to {arguments.topic}")
+            return 0
+
+    return run_async(body)
+
+
+def _chunks() -> Iterator[list[bytes]]:
+    """Yield the lines of standard input in lots of what is at hand, bounded."""
+    lines: list[bytes] = []
+    size = 0
+    for line in sys.stdin.buffer:
+        text = line.removesuffix(b"\n")
+        if lines and (len(lines) >= BATCH_RECORDS_MAX or size + len(text) > BATCH_BYTES_MAX):
+            yield lines
+            lines, size = [], 0
+        lines.append(text)
+        size += len(text)
+        if sys.stdin.isatty():
+            yield lines
+            lines, size = [], 0
+    if lines:
+        yield lines
+
+
+def _sorted(
+    lines: list[bytes],
+    arguments: argparse.Namespace,
+    turn: int,
+    headers: tuple[tuple[str, bytes | None], ...],
+    partitions: list[int],
+) -> dict[int, list[RecordToBuild]]:
+    """Give each line its key, value and partition: keyed by hash, keyless one lot a partition."""
+    now_ms = time.time_ns() // 1_000_000
+    delimiter = arguments.key_delimiter.encode() if arguments.key_delimiter else None
+    found: dict[int, list[RecordToBuild]] = defaultdict(list)
+    for line in lines:
+        key: bytes | None = arguments.key.encode() if arguments.key else None
+        value: bytes | None = line
+        if delimiter and delimiter in line:
+            key, _, value = line.partition(delimiter)
+        if arguments.null and not value:
+            value = None
+        if arguments.partition is not None:
+            partition = arguments.partition
+        elif key is not None:
+            partition = partition_of(key, len(partitions))
+        else:
+            partition = partitions[turn % len(partitions)]
+        found[partition].append(RecordToBuild(now_ms, key, value, headers))
+    return found
+
+
+async def _write(
+    cluster: Cluster, arguments: argparse.Namespace, found: dict[int, list[RecordToBuild]]
+) -> None:
+    codec = Codec[arguments.codec.upper()]
+    for partition, records in found.items():
+        batch = build_batch(records, codec=codec)
+        request = ProduceRequest(
+            acks=-1 if arguments.acks == "all" else 1,
+            timeout_ms=30_000,
+            topic_data=[
+                TopicProduceData(
+                    name=arguments.topic,
+                    partition_data=[PartitionProduceData(index=partition, records=batch)],
+                )
+            ],
+        )
+        await _send(cluster, TopicPartition(arguments.topic, partition), request)
+
+
+async def _send(cluster: Cluster, partition: TopicPartition, request: ProduceRequest) -> None:
+    for attempt in range(ATTEMPTS):
+        leader = await cluster.leader_of(partition)
+        answer = await cluster.request(
+            request, ProduceResponse, node=leader, version=PRODUCE_BY_NAME_VERSION
+        )
+        found = answer.responses[0].partition_responses[0]
+        if not row_of(found.error_code).is_retriable or attempt == ATTEMPTS - 1:
+            raise_for(found.error_code, found.error_message)
+            return
+        cluster.forget_leaders()
+        await trio.sleep(RETRY_WAIT_S)
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, equals, value = text.partition("=")
+    return name, value.encode() if equals else None

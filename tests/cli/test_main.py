@@ -1,0 +1,83 @@
+"""The command's frame: what is printed and with which code it ends, before any cluster is met."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.common import table
+from ottla.cli.consume import parse_offset
+from ottla.cli.main import COMMANDS, REFUSED, UNREACHABLE, run
+from ottla.model.errors import ConfigError
+
+NOBODY = "localhost:1"
+
+
+def test_no_command_prints_the_overview(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in COMMANDS)
+
+
+def test_an_unknown_command_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["frobnicate"]) == REFUSED
+    assert capsys.readouterr().err == (
+        "ottla: there is no command 'frobnicate'; see 'ottla --help'\n"
+    )
+
+
+def test_a_usage_error_ends_with_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topic", "create"]) == REFUSED
+    assert "see 'ottla topic" in capsys.readouterr().err
+
+
+def test_nobody_listening_is_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topic", "list", "--bootstrap", NOBODY]) == UNREACHABLE
+    assert capsys.readouterr().err.startswith(f"ottla topic: cannot connect to {NOBODY}")
+
+
+@pytest.mark.parametrize("text", ["nonsense", "host:", "host:99999999"])
+def test_a_bad_bootstrap_says_what_is_allowed(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["status", "--bootstrap", text]) == REFUSED
+    assert "it must be host:port" in capsys.readouterr().err
+
+
+def test_a_directory_without_a_cluster_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["status", "--dir", str(tmp_path)]) == REFUSED
+    assert "start the cluster with 'ottla up'" in capsys.readouterr().err
+
+
+def test_a_cluster_file_of_somebody_else_is_not_taken_for_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.json").write_text(json.dumps([1, 2]))
+    assert run(["down", "--dir", str(tmp_path)]) == REFUSED
+    assert "was not written by 'ottla up'" in capsys.readouterr().err
+
+
+def test_columns_line_up_numbers_to_the_right() -> None:
+    shown = table(("NAME", "COUNT"), [("a", 5), ("longer", 1000)])
+    assert shown.splitlines() == ["NAME    COUNT", "a           5", "longer   1000"]
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "stop"),
+    [
+        ("beginning", "beginning", None),
+        ("end", "end", None),
+        ("47", "47", None),
+        ("-3", "-3", None),
+        ("s@1000,e@2000", "s@1000", 2000),
+    ],
+)
+def test_offsets_are_written_as_kcat_writes_them(text: str, start: str, stop: int | None) -> None:
+    assert parse_offset(text) == (start, stop)
+
+
+def test_an_offset_nobody_understands_is_refused() -> None:
+    with pytest.raises(ConfigError, match="it must be beginning, end"):
+        parse_offset("yesterday")

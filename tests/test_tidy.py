@@ -1,0 +1,170 @@
+"""Rules about the tree itself, checked as tests: who may import whom, and what stays pure."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FOLDERS: list[str] = PYPROJECT["tool"]["hatch"]["build"]["dev-mode-dirs"]
+
+BASE = {"model", "wire", "telemetry"}
+SHARED = {*BASE, "proto", "storage", "raft", "metadata", "rpc"}
+# A package may import the packages named on its own line and nothing else of ours.
+MAY_IMPORT: dict[str, set[str]] = {
+    "proto": set(),
+    "model": set(),
+    "wire": {"model"},
+    "telemetry": {"model", "wire"},
+    "storage": BASE,
+    "raft": {*BASE, "storage"},
+    "metadata": {"model", "proto"},
+    "rpc": {"model", "proto", "telemetry", "raft", "metadata"},
+    "node": SHARED,
+    "controller": {*SHARED, "node"},
+    "client": BASE,
+    "broker": {*SHARED, "node", "client"},
+    "jepsen": {*SHARED, "node", "controller", "client", "broker"},
+    "bench": {*BASE, "client"},
+    "cli": {*SHARED, "node", "controller", "client", "broker", "jepsen", "bench"},
+}
+# What touches the clock, chance, the network or the disk: only drivers may.
+IMPURE = {
+    "trio", "grpc", "time", "random", "os", "socket", "select", "selectors", "ssl", "threading",
+    "asyncio", "subprocess", "signal", "mmap", "tempfile", "shutil", "concurrent",
+    "multiprocessing", "secrets", "fcntl", "ctypes",
+}  # fmt: skip
+IMPURE_CALLS = {("datetime", "now"), ("uuid", "uuid4"), ("datetime", "utcnow")}
+PURE = ("model", "wire", "telemetry", "storage", "raft", "metadata", "node", "controller", "broker")
+EDGES = ("_driver", "_service")
+"""Endings of the modules that act; in `rpc`, `client`, `cli`, `bench` and `jepsen` all may."""
+EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
+
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 600
+LINE_COLUMNS_MAX = 100
+
+
+def sources() -> Iterator[tuple[str, Path]]:
+    """Yield each hand-written module with the package it belongs to."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder / "ottla" / folder).rglob("*.py")):
+            if "_pb2" not in path.name and "messages" not in path.parts:
+                yield folder, path
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Yield the dotted name of every module that a file imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level > 0:
+            # A relative import could climb into another package unseen.
+            yield "ottla.relative"
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "ottla":
+                yield from (f"ottla.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def is_edge(package: str, path: Path) -> bool:
+    """Say whether a module may act: touch time, chance, sockets, files."""
+    relative = str(path.relative_to(ROOT))
+    return package not in PURE or path.stem.endswith(EDGES) or relative in EXEMPT
+
+
+def label(value: str | Path) -> str:
+    """Name a case by its package or by its path from the root."""
+    return str(value).removeprefix(f"{ROOT}/")
+
+
+def test_every_folder_is_one_typed_portion_of_the_namespace() -> None:
+    assert set(FOLDERS) == set(MAY_IMPORT)
+    for folder in FOLDERS:
+        assert not (ROOT / folder / "__init__.py").exists()
+        # One stray file here would hide every other portion of the namespace.
+        assert not (ROOT / folder / "ottla" / "__init__.py").exists()
+        assert (ROOT / folder / "ottla" / folder / "py.typed").exists()
+        assert (ROOT / folder / "README.md").exists(), f"{folder}/README.md tells where to start"
+
+
+def test_imports_between_packages_have_no_cycle() -> None:
+    done: set[str] = set()
+    while len(done) < len(MAY_IMPORT):
+        ready = {name for name, others in MAY_IMPORT.items() if others <= done} - done
+        assert ready, f"a cycle among {set(MAY_IMPORT) - done}"
+        done |= ready
+
+
+def test_the_folder_lists_of_every_tool_agree() -> None:
+    tool = PYPROJECT["tool"]
+    assert tool["mypy"]["mypy_path"] == [f"$MYPY_CONFIG_FILE_DIR/{name}" for name in FOLDERS]
+    assert tool["mypy"]["files"] == [*FOLDERS, "tests"] == tool["pyright"]["include"]
+    assert tool["pyright"]["extraPaths"] == FOLDERS
+    shipped = tool["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert shipped == [f"{name}/ottla" for name in FOLDERS]
+
+
+@pytest.mark.parametrize(("package", "path"), list(sources()), ids=label)
+def test_a_module_keeps_the_house_rules(package: str, path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "a module begins with a docstring"
+    for name in imported(tree):
+        if name.startswith("ottla."):
+            other = name.split(".")[1]
+            assert other == package or other in MAY_IMPORT[package], f"{package} imports {other}"
+        if not is_edge(package, path):
+            assert name.split(".")[0] not in IMPURE, f"{package} is pure but imports {name}"
+    lines = text.splitlines()
+    assert len(lines) <= FILE_LINES_MAX
+    assert max((len(line) for line in lines), default=0) <= LINE_COLUMNS_MAX
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < FUNCTION_LINES_MAX, node.name
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            called = (owner.id if isinstance(owner, ast.Name) else "", node.func.attr)
+            assert is_edge(package, path) or called not in IMPURE_CALLS, called
+
+
+def test_grpc_is_met_in_one_place_and_immutables_in_one_file() -> None:
+    users: dict[str, set[str]] = {"grpc": set(), "immutables": set()}
+    for package, path in sources():
+        for name in imported(ast.parse(path.read_text())):
+            if name.split(".")[0] == "grpc":
+                users["grpc"].add(package)
+            if name.split(".")[0] == "immutables":
+                users["immutables"].add(path.name)
+    assert users["grpc"] <= {"rpc"}
+    assert users["immutables"] <= {"persistent_map.py"}
+
+
+def test_an_init_file_holds_the_file_map_and_nothing_else() -> None:
+    for package, path in sources():
+        if path.name == "__init__.py" and package != "client":
+            body = ast.parse(path.read_text()).body
+            assert len(body) == 1, f"{path} holds more than its docstring"
+
+
+def test_assertions_are_on() -> None:
+    assert __debug__, "production and tests run without -O"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from ottla.cli.main import run; run(['--help']);"
+        "print(sorted({'trio', 'grpc', 'google', 'rich'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "[]"
+    assert "ottla up" in done.stdout
