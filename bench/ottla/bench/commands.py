@@ -1,0 +1,115 @@
+"""`ottla bench produce|consume|e2e|requests`: drive any Kafka-compatible broker and measure it."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ottla.bench.load import Load, consume, end_to_end, make_topic, produce
+from ottla.bench.processes import usage_of
+from ottla.bench.requests import run_requests
+from ottla.bench.result import Result
+from ottla.model.errors import ConfigError
+from ottla.model.settings.endpoints import parse_bootstrap
+
+UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of 'ottla bench'."""
+    parser.add_argument("what", choices=("produce", "consume", "e2e", "requests"))
+    parser.add_argument("--bootstrap-server", "--bootstrap", default="localhost:9092")
+    parser.add_argument("--topic", default="ottla-bench")
+    parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--count", "-c", type=int, help="records or requests")
+    parser.add_argument("--record-bytes", type=_size, default=1_000)
+    parser.add_argument("--batch-bytes", type=_size, default=131_072, help="such as 16k or 1m")
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--acks", choices=("0", "1", "all"), default="all")
+    parser.add_argument("--linger-ms", type=float, default=5.0)
+    parser.add_argument(
+        "--kind", choices=("produce", "fetch", "metadata"), default="produce", help="for requests"
+    )
+    parser.add_argument("--connections", type=int, default=10, help="for requests")
+    parser.add_argument("--in-flight", type=int, default=1, help="for requests: a connection's")
+    parser.add_argument(
+        "--pid", type=int, action="append", default=[], help="a local broker process to measure"
+    )
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure once and print the figures."""
+    defaults = {"produce": 1_000_000, "consume": 1_000_000, "e2e": 1_000, "requests": 100_000}
+    count = arguments.count or defaults[arguments.what]
+    load = Load(
+        bootstrap=arguments.bootstrap_server,
+        topic=arguments.topic,
+        count=count,
+        record_bytes=arguments.record_bytes,
+        batch_bytes=arguments.batch_bytes,
+        codec=arguments.codec,
+        acks=arguments.acks,
+        linger_ms=arguments.linger_ms,
+        partitions=arguments.partitions,
+    )
+    make_topic(load)
+    with _progress(arguments.what, count) as progress:
+        before = usage_of(arguments.pid)
+        result = _measured(arguments, load, progress)
+        if arguments.pid:
+            result = replace(result, usage=usage_of(arguments.pid).since(before))
+    show(result, is_json=arguments.format == "json")
+    return 0
+
+
+def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int], None]) -> Result:
+    if arguments.what == "requests":
+        try:
+            address = parse_bootstrap(load.bootstrap)[0]
+        except ValueError:
+            raise ConfigError("--bootstrap-server", "must be host:port") from None
+        return run_requests(
+            address,
+            kind=arguments.kind,
+            topic=load.topic,
+            count=load.count,
+            connections=arguments.connections,
+            in_flight=arguments.in_flight,
+            progress=progress,
+        )
+    body = {"produce": produce, "consume": consume, "e2e": end_to_end}[arguments.what]
+    return body(load, progress)
+
+
+def show(result: Result, *, is_json: bool) -> None:
+    """Print the figures, one a line."""
+    figures = result.figures()
+    if is_json:
+        print(json.dumps(figures))
+        return
+    width = max(map(len, figures))
+    for name, value in figures.items():
+        shown = f"{value:,}" if isinstance(value, int | float) else value
+        print(f"{name:<{width}}  {shown}")
+
+
+@contextmanager
+def _progress(what: str, count: int) -> Iterator[Callable[[int], None]]:
+    """Draw a bar while a person looks; cost nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=count)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _size(text: str) -> int:
+    unit = UNITS.get(text[-1:].lower(), 0)
+    return int(text[:-1]) * unit if unit else int(text)

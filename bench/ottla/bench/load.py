@@ -1,0 +1,186 @@
+"""Load driven by librdkafka: the generator is never ours, so that brokers compare fairly."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.bench.result import Result
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+
+Progress = Callable[[int], None]
+"""Told how many records are done so far."""
+
+SAMPLE_EVERY = 100
+POLL_EVERY = 256
+CONSUME_AT_ONCE = 1_000
+SILENCE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What to send or read."""
+
+    bootstrap: str
+    topic: str
+    count: int
+    record_bytes: int
+    batch_bytes: int
+    codec: str = "none"
+    acks: str = "all"
+    linger_ms: float = 5.0
+    partitions: int = 1
+
+
+def make_topic(load: Load) -> None:
+    """Create the load's topic unless it is there."""
+    admin_module = _library("confluent_kafka.admin")
+    admin = admin_module.AdminClient({"bootstrap.servers": load.bootstrap})
+    topic = admin_module.NewTopic(
+        load.topic,
+        num_partitions=load.partitions,
+        # Batches up to the load's size must fit whatever a broker's default is.
+        config={"max.message.bytes": str(max(1_048_588, 2 * load.batch_bytes))},
+    )
+    for future in admin.create_topics([topic]).values():
+        try:
+            future.result(timeout=30)
+        except _library("confluent_kafka").KafkaException as error:
+            if error.args[0].code() != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def produce(load: Load, progress: Progress) -> Result:
+    """Write `count` records as fast as they are taken; latency is send to acknowledgement."""
+    producer = _library("confluent_kafka").Producer(
+        {
+            "bootstrap.servers": load.bootstrap,
+            "acks": load.acks,
+            "batch.size": load.batch_bytes,
+            "batch.num.messages": 1_000_000,
+            "message.max.bytes": max(1_000_000, 2 * load.batch_bytes),
+            "linger.ms": load.linger_ms,
+            "compression.type": load.codec,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": max(65_536, 8 * load.batch_bytes // 1024),
+        }
+    )
+    payload = os.urandom(load.record_bytes)
+    latencies: list[float] = []
+    failures: list[str] = []
+
+    def sampled(sent: float) -> Callable[[Any, Any], None]:
+        def delivered(error: Any, message: Any) -> None:
+            latencies.append((time.perf_counter() - sent) * 1e3)
+            if error is not None:
+                failures.append(str(error))
+
+        return delivered
+
+    started = time.perf_counter()
+    for index in range(load.count):
+        report = sampled(time.perf_counter()) if index % SAMPLE_EVERY == 0 else None
+        while True:
+            try:
+                producer.produce(load.topic, payload, on_delivery=report)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if index % POLL_EVERY == 0:
+            producer.poll(0)
+            progress(index)
+    left = producer.flush(120)
+    seconds = time.perf_counter() - started
+    if failures or left:
+        reason = failures[0] if failures else f"{left} records were not acknowledged in 120 s"
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, reason)
+    return Result("produce", load.count, load.count * load.record_bytes, seconds, latencies)
+
+
+def consume(load: Load, progress: Progress) -> Result:
+    """Read `count` records from the beginning by assignment."""
+    library = _library("confluent_kafka")
+    consumer = library.Consumer(
+        {
+            "bootstrap.servers": load.bootstrap,
+            "group.id": "ottla-bench",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": max(load.batch_bytes, 65_536),
+            "fetch.max.bytes": max(load.batch_bytes, 65_536) * max(1, load.partitions),
+            "receive.message.max.bytes": 2 * max(load.batch_bytes, 65_536) * 64,
+            "queued.max.messages.kbytes": 262_144,
+        }
+    )
+    try:
+        topics = consumer.list_topics(load.topic, timeout=30).topics
+        partitions = sorted(topics[load.topic].partitions)
+        consumer.assign(
+            [library.TopicPartition(load.topic, p, library.OFFSET_BEGINNING) for p in partitions]
+        )
+        done = size = 0
+        started = last = time.perf_counter()
+        while done < load.count:
+            messages = consumer.consume(CONSUME_AT_ONCE, timeout=1.0)
+            now = time.perf_counter()
+            if messages:
+                done += len(messages)
+                size += sum(len(message) for message in messages)
+                last = now
+                progress(done)
+            elif now - last > SILENCE_S:
+                raise RefusedError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{done} of {load.count} records came, then none for {SILENCE_S:g} s; "
+                    "write them first with 'ottla bench produce'",
+                )
+        return Result("consume", done, size, time.perf_counter() - started)
+    finally:
+        consumer.close()
+
+
+def end_to_end(load: Load, progress: Progress) -> Result:
+    """Send one record at a time and wait until a consumer has it."""
+    library = _library("confluent_kafka")
+    producer = library.Producer(
+        {"bootstrap.servers": load.bootstrap, "acks": load.acks, "linger.ms": 0}
+    )
+    consumer = library.Consumer(
+        {
+            "bootstrap.servers": load.bootstrap,
+            "group.id": "ottla-bench",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 500,
+        }
+    )
+    payload = os.urandom(load.record_bytes)
+    latencies: list[float] = []
+    try:
+        _, end = consumer.get_watermark_offsets(library.TopicPartition(load.topic, 0), timeout=30)
+        consumer.assign([library.TopicPartition(load.topic, 0, end)])
+        started = time.perf_counter()
+        for index in range(load.count):
+            sent = time.perf_counter()
+            producer.produce(load.topic, payload, partition=0)
+            producer.flush(30)
+            message = consumer.poll(30)
+            if message is None or message.error():
+                raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, "a record did not come in 30 s")
+            latencies.append((time.perf_counter() - sent) * 1e3)
+            progress(index)
+        seconds = time.perf_counter() - started
+    finally:
+        consumer.close()
+    return Result("e2e", load.count, load.count * load.record_bytes, seconds, latencies)
+
+
+def _library(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ConfigError(
+            "ottla bench", "needs librdkafka's client; install it with pip install 'ottla[bench]'"
+        ) from None

@@ -1,0 +1,37 @@
+"""What local processes cost, as the kernel counts it: CPU seconds and resident memory."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.model.errors import ConfigError
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Usage(NamedTuple):
+    """CPU seconds used so far and resident bytes now, over all processes measured."""
+
+    user_s: float
+    system_s: float
+    rss_bytes: int
+
+    def since(self, earlier: "Usage") -> "Usage":
+        """Return what was used since an earlier reading; memory as it is now."""
+        return Usage(self.user_s - earlier.user_s, self.system_s - earlier.system_s, self.rss_bytes)
+
+
+def usage_of(pids: Sequence[int]) -> Usage:
+    """Read the usage of some processes; raise ConfigError naming one that does not run."""
+    user = system = rss = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            raise ConfigError("--pid", f"is {pid}; no process of that id runs here") from None
+        user += int(fields[11])
+        system += int(fields[12])
+        rss += int(fields[21])
+    return Usage(user / TICKS_PER_SECOND, system / TICKS_PER_SECOND, rss * PAGE_BYTES)

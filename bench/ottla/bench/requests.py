@@ -1,0 +1,160 @@
+"""Small requests over raw sockets: what one request costs a broker, the client's share aside.
+
+One process, some connections, some requests in flight on each; the frames are made beforehand, so
+that the loop does little but send and receive.
+"""
+
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from selectors import EVENT_READ, DefaultSelector
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.bench.result import Result
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.wire import codec, headers
+from ottla.wire.batch_builder import RecordToBuild, build_batch
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.metadata_response import MetadataResponse
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+FETCH_VERSION = 12
+PRODUCE_VERSION = 9
+METADATA_VERSION = 12
+RECORD_BYTES = 100
+SILENCE_S = 10.0
+
+
+class Small(NamedTuple):
+    """Which small request to repeat: its frame, and how many bytes of records it carries."""
+
+    frame: bytes
+    payload_bytes: int
+
+
+def small_request(kind: str, topic: str, topic_id: UUID) -> Small:
+    """Return the frame of one small request of a kind: produce, fetch or metadata."""
+    message: Message
+    if kind == "produce":
+        batch = build_batch([RecordToBuild(time.time_ns() // 1_000_000, None, b"x" * RECORD_BYTES)])
+        data = [PartitionProduceData(index=0, records=batch)]
+        message = ProduceRequest(
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name=topic, partition_data=data)],
+        )
+        return Small(_frame(message, PRODUCE_VERSION), RECORD_BYTES)
+    if kind == "fetch":
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+        message = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[wanted])],
+        )
+        return Small(_frame(message, FETCH_VERSION), RECORD_BYTES)
+    message = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    return Small(_frame(message, METADATA_VERSION), 0)
+
+
+def run_requests(
+    address: tuple[str, int],
+    *,
+    kind: str,
+    topic: str,
+    count: int,
+    connections: int,
+    in_flight: int,
+    progress: Callable[[int], None],
+) -> Result:
+    """Send `count` small requests and wait for every answer; latency is of each request."""
+    topic_id = _topic_id(address, topic)
+    small = small_request(kind, topic, topic_id)
+    clients = [_Client(address, small.frame) for _ in range(connections)]
+    selector = DefaultSelector()
+    for client in clients:
+        selector.register(client.socket, EVENT_READ, client)
+    latencies: list[float] = []
+    sent = done = 0
+    started = time.perf_counter()
+    for client in clients:
+        lot = min(in_flight, count - sent)
+        client.send(lot)
+        sent += lot
+    while done < count:
+        ready = selector.select(SILENCE_S)
+        if not ready:
+            raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"no answer in {SILENCE_S:g} s")
+        for key, _ in ready:
+            client = key.data
+            answered = client.receive(latencies)
+            done += answered
+            lot = min(answered, count - sent)
+            client.send(lot)
+            sent += lot
+        progress(done)
+    seconds = time.perf_counter() - started
+    for client in clients:
+        client.socket.close()
+    return Result(f"requests {kind}", count, count * small.payload_bytes, seconds, latencies)
+
+
+class _Client:
+    """One connection with its requests in flight."""
+
+    def __init__(self, address: tuple[str, int], frame: bytes) -> None:
+        self.socket = socket.create_connection(address, timeout=SILENCE_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._frame = frame
+        self._received = bytearray()
+        self._sent_at: deque[float] = deque()
+
+    def send(self, lot: int) -> None:
+        if lot:
+            now = time.perf_counter()
+            self._sent_at.extend([now] * lot)
+            self.socket.sendall(self._frame * lot)
+
+    def receive(self, latencies: list[float]) -> int:
+        data = self.socket.recv(262_144)
+        if not data:
+            raise OttlaError("the broker hung up")
+        self._received += data
+        now = time.perf_counter()
+        at = answered = 0
+        received = self._received
+        while len(received) - at >= 4:
+            end = at + 4 + int.from_bytes(received[at : at + 4], "big")
+            if end > len(received):
+                break
+            at = end
+            answered += 1
+            latencies.append((now - self._sent_at.popleft()) * 1e3)
+        del received[:at]
+        return answered
+
+
+def _topic_id(address: tuple[str, int], topic: str) -> UUID:
+    frame = small_request("metadata", topic, UUID(int=0)).frame
+    with socket.create_connection(address, timeout=SILENCE_S) as client:
+        client.sendall(frame)
+        stream = client.makefile("rb")
+        answer = stream.read(int.from_bytes(stream.read(4), "big"))
+    _, at = headers.decode_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer)
+    found = codec.decode(MetadataResponse, METADATA_VERSION, memoryview(answer)[at:])
+    return found.topics[0].topic_id
+
+
+def _frame(message: Message, version: int) -> bytes:
+    header = headers.encode_request_header(message.API_KEY, version, 1, "ottla-bench")
+    body = codec.encode(message, version)
+    return (len(header) + len(body)).to_bytes(4, "big") + header + body

@@ -1,0 +1,54 @@
+"""One measured run as figures: rates, latencies, and what it cost the broker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.bench.processes import Usage
+
+MB = 1_000_000
+GB = 1_000_000_000
+QUANTILES = (("p50", 0.50), ("p99", 0.99), ("p99.9", 0.999))
+
+
+@dataclass(slots=True)
+class Result:
+    """What was done in how long; `latencies_ms` is one value a sampled record or request."""
+
+    what: str
+    count: int
+    payload_bytes: int
+    seconds: float
+    latencies_ms: Sequence[float] = ()
+    usage: Usage | None = None
+    """Of the broker's processes, while the run lasted; None where no --pid was given."""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures by name, in the order they are printed."""
+        found: dict[str, Any] = {
+            "what": self.what,
+            "count": self.count,
+            "seconds": round(self.seconds, 3),
+            "per_second": round(self.count / self.seconds),
+            "mb_per_second": round(self.payload_bytes / MB / self.seconds, 2),
+        }
+        ordered = sorted(self.latencies_ms)
+        for name, quantile in QUANTILES if ordered else ():
+            found[f"latency_{name}_ms"] = round(ordered[int(quantile * (len(ordered) - 1))], 3)
+        if self.usage is not None:
+            found |= self._cost(self.usage)
+        return found | self.notes
+
+    def _cost(self, usage: Usage) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "broker_user_s": round(usage.user_s, 2),
+            "broker_system_s": round(usage.system_s, 2),
+            "broker_cpu_us_each": round(1e6 * (usage.user_s + usage.system_s) / self.count, 2),
+            "broker_user_us_each": round(1e6 * usage.user_s / self.count, 2),
+        }
+        if self.payload_bytes >= MB:
+            found["broker_user_s_per_gb"] = round(usage.user_s * GB / self.payload_bytes, 3)
+            found["broker_system_s_per_gb"] = round(usage.system_s * GB / self.payload_bytes, 3)
+        found["broker_rss_mb"] = round(usage.rss_bytes / MB, 1)
+        return found
