@@ -4,4 +4,8 @@ method.py                  what a remote procedure is: path, request, response, 
 status.py                  how a refusal travels through gRPC
 asyncio_thread_driver.py   the bridge: one asyncio loop on one thread
 rpc_driver.py              servers and channels: `open_rpc_runtime`
+quorum_codec.py            raft's values as protobuf and back; the five methods of the quorum
+quorum_client.py           both sides of the quorum's conversations
+controller_methods.py      the methods of the controller
+controller_client.py       a broker's calls to the active controller, wherever it is
 """

@@ -1,0 +1,153 @@
+"""A broker's calls to the active controller, wherever it is at the moment.
+
+The leader that the local quorum member knows is asked first, else the voters in turn.  A node that
+is not the active controller, or cannot be reached, is passed over, with back-off, until the
+deadline.  Only what certainly had no effect, or may have it twice, is sent again: every method of
+the controller is safe to repeat.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import trio
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc import controller_methods as methods
+from ottla.rpc.method import Request, Response, RpcMethod
+from ottla.rpc.quorum_codec import error_code_of
+from ottla.rpc.rpc_driver import RpcRuntime, join_address
+
+RETRY_BACKOFF_MS_FIRST = 10
+RETRY_BACKOFF_MS_MAX = 200
+"""Lower finds a new leader sooner; higher spares a quorum that is electing one."""
+
+ATTEMPT_TIMEOUT_MS = 5_000
+"""How long one node may take to answer before the next is tried."""
+
+
+class VoterAddress(Protocol):
+    """A voter and where its gRPC listens (the settings' `Voter`)."""
+
+    @property
+    def id(self) -> NodeId:
+        """Return the voter's id."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """Return its host."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """Return its port."""
+        ...
+
+
+class ControllerClient:
+    """Calls the active controller; every method raises RefusedError with the answer's code."""
+
+    def __init__(
+        self,
+        runtime: RpcRuntime,
+        voters: Sequence[VoterAddress],
+        leader_id: Callable[[], NodeId | None],
+    ) -> None:
+        assert voters
+        self._runtime = runtime
+        self._addresses = {voter.id: join_address(voter.host, voter.port) for voter in voters}
+        self._leader_id = leader_id
+        self._last_answered: NodeId | None = None
+
+    async def register(
+        self, request: pb.RegisterRequest, *, deadline_ms: int
+    ) -> pb.RegisterResponse:
+        """Register this broker; the answer holds its epoch."""
+        return await self._call(methods.REGISTER, request, deadline_ms)
+
+    async def heartbeat(
+        self, request: pb.HeartbeatRequest, *, deadline_ms: int
+    ) -> pb.HeartbeatResponse:
+        """Say that this broker lives, and learn whether it may serve."""
+        return await self._call(methods.HEARTBEAT, request, deadline_ms)
+
+    async def alter_partition(
+        self, request: pb.AlterPartitionRequest, *, deadline_ms: int
+    ) -> pb.AlterPartitionResponse:
+        """Propose new in-sync replicas of partitions this broker leads."""
+        return await self._call(methods.ALTER_PARTITION, request, deadline_ms)
+
+    async def allocate_producer_ids(
+        self, request: pb.AllocateProducerIdsRequest, *, deadline_ms: int
+    ) -> pb.AllocateProducerIdsResponse:
+        """Take a block of producer ids."""
+        return await self._call(methods.ALLOCATE_PRODUCER_IDS, request, deadline_ms)
+
+    async def assign_replicas_to_dirs(
+        self, request: pb.AssignReplicasToDirsRequest, *, deadline_ms: int
+    ) -> pb.AssignReplicasToDirsResponse:
+        """Say in which directories this broker's replicas lie."""
+        return await self._call(methods.ASSIGN_REPLICAS_TO_DIRS, request, deadline_ms)
+
+    async def unregister(
+        self, request: pb.UnregisterRequest, *, deadline_ms: int
+    ) -> pb.UnregisterResponse:
+        """Forget a broker."""
+        return await self._call(methods.UNREGISTER, request, deadline_ms)
+
+    async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
+        """Pass a client's request on, in Kafka's encoding."""
+        return await self._call(methods.FORWARD, request, deadline_ms)
+
+    async def _call(
+        self, method: RpcMethod[Request, Response], request: Request, deadline_ms: int
+    ) -> Response:
+        ends_at = trio.current_time() + deadline_ms / 1000
+        backoff_ms = RETRY_BACKOFF_MS_FIRST
+        tried: set[NodeId] = set()
+        while True:
+            node_id = self._next_node(tried)
+            left_ms = int((ends_at - trio.current_time()) * 1000)
+            try:
+                return await self._attempt(method, request, node_id, left_ms)
+            except RefusedError as refusal:
+                if refusal.code not in TRY_ANOTHER:
+                    raise
+                if trio.current_time() + backoff_ms / 1000 >= ends_at:
+                    raise
+            self._last_answered = None
+            tried.add(node_id)
+            await trio.sleep(backoff_ms / 1000)
+            backoff_ms = min(2 * backoff_ms, RETRY_BACKOFF_MS_MAX)
+
+    async def _attempt(
+        self,
+        method: RpcMethod[Request, Response],
+        request: Request,
+        node_id: NodeId,
+        left_ms: int,
+    ) -> Response:
+        channel = await self._runtime.channel(self._addresses[node_id])
+        timeout_ms = max(1, min(left_ms, ATTEMPT_TIMEOUT_MS))
+        response = await channel.call(method, request, deadline_ms=timeout_ms)
+        code = error_code_of(getattr(response, "error_code", 0))
+        if code is not ErrorCode.NONE:
+            raise RefusedError(code, getattr(response, "error_message", "") or None)
+        self._last_answered = node_id
+        return response
+
+    def _next_node(self, tried: set[NodeId]) -> NodeId:
+        """Return whom to ask: the known leader, whoever answered last, else each voter in turn."""
+        for node_id in (self._leader_id(), self._last_answered):
+            if node_id in self._addresses and node_id not in tried:
+                return node_id
+        if tried.issuperset(self._addresses):
+            tried.clear()
+        return next(node_id for node_id in self._addresses if node_id not in tried)
+
+
+TRY_ANOTHER = frozenset(
+    {ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
+)

@@ -1,0 +1,87 @@
+"""The life of a process, seen from its parent."""
+
+import gc
+import resource
+import signal
+import subprocess
+import sys
+
+import trio
+
+from ottla.node.process_driver import (
+    freeze_long_lived_objects,
+    open_stop_signal,
+    prepare_process,
+)
+
+STUBBORN = """
+import trio
+from ottla.node.process_driver import open_stop_signal
+
+async def main():
+    async with open_stop_signal() as is_stopping:
+        print("ready", flush=True)
+        await is_stopping.wait()
+        print("stopping", flush=True)
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+PARENT = """
+import subprocess, sys
+child = "from ottla.node.process_driver import prepare_process; import time; "
+child += "prepare_process(dies_with_parent=True); print('ready', flush=True); time.sleep(600)"
+print(subprocess.Popen([sys.executable, "-c", child]).pid, flush=True)
+import time; time.sleep(600)
+"""
+
+
+async def test_the_first_signal_asks_and_leaves_the_process_running() -> None:
+    async with open_stop_signal() as is_stopping:
+        signal.raise_signal(signal.SIGTERM)
+        with trio.fail_after(5):
+            await is_stopping.wait()
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.stdout.readline() == "stopping\n"
+        process.terminate()
+        assert process.wait(10) == 128 + signal.SIGTERM
+
+
+def test_a_child_dies_with_its_parent() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child_id = int(parent.stdout.readline())
+        assert parent.stdout.readline() == "ready\n"
+        parent.kill()
+        # The pipe is held open by the child too: it ends when the child has.
+        assert parent.stdout.read() == ""
+        assert child_id > 0
+
+
+def test_the_limit_of_open_files_is_raised_to_the_hard_one() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        prepare_process()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_frozen_objects_are_out_of_the_collectors_sight() -> None:
+    try:
+        freeze_long_lived_objects()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
