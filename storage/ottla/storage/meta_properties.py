@@ -5,10 +5,11 @@ Kafka's file, version 1: java properties with `version`, `cluster.id`, `node.id`
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from ottla.model.errors import CorruptDataError
+from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import NodeId
 
 META_PROPERTIES_FILE = "meta.properties"
@@ -62,6 +63,39 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
         node_id=NodeId(int(node_id)),
         directory_id=None if directory_id is None else uuid_from_text(directory_id),
     )
+
+
+def check_identities(
+    found: Mapping[str, MetaProperties | None], *, node_id: NodeId, cluster_id: str | None
+) -> str:
+    """Return the cluster id that the directories share; ConfigError when they are not ours.
+
+    `found` maps each directory to its identity, None where it has none yet.  With `cluster_id`
+    None any cluster is right, as long as it is one.
+    """
+    expected = cluster_id
+    owners: dict[UUID, str] = {}
+    for path, properties in found.items():
+        if properties is None:
+            continue
+        if properties.node_id != node_id:
+            raise ConfigError(
+                "node.id", f"is {node_id}, but {path} belongs to node {properties.node_id}"
+            )
+        expected = expected or properties.cluster_id
+        if properties.cluster_id != expected:
+            raise ConfigError(
+                "log.dirs",
+                f"{path} belongs to cluster {properties.cluster_id}, not to {expected}",
+            )
+        if properties.directory_id is None:
+            continue
+        other = owners.setdefault(properties.directory_id, path)
+        if other != path:
+            raise ConfigError("log.dirs", f"{path} is a copy of {other}: they share one id")
+    if expected is None:
+        raise ConfigError("log.dirs", "no directory is formatted; run `ottla storage format`")
+    return expected
 
 
 def uuid_to_text(uuid: UUID) -> str:

@@ -1,0 +1,507 @@
+"""All logs of a broker, over several directories: who is where, and what is done in time.
+
+It finds and recovers logs at the start, makes and deletes partitions, keeps the checkpoints that
+make the next start short, and runs retention.  Invariants: OneLogPerPartition (never the same
+partition in two directories), CleanMarkerOnlyAfterClose, and: a directory that fails takes its own
+logs offline and nothing else, unless it was the last one.
+"""
+
+import errno
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+from uuid import UUID
+
+import trio
+
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import Offset, TopicPartition
+from ottla.model.limits import INT64_MAX
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
+from ottla.storage.directory_names import deleted_name
+from ottla.storage.disk_seam import Disk
+from ottla.storage.log import Log, open_log
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_directory_driver import LogDirectory
+from ottla.storage.log_recovery_driver import Found, RecoveryPlan, recover_directory
+from ottla.storage.meta_properties import MetaProperties, check_identities
+
+_LOGGER = logging.getLogger(__name__)
+
+FLUSH_CHECK_INTERVAL_MS = 1_000
+"""How often flush.ms is looked at: shorter costs a walk over all logs, longer flushes later."""
+
+NOTHING = Offset(0)
+
+
+class Placed(NamedTuple):
+    """A log and the directory it lies in."""
+
+    log: Log
+    directory: LogDirectory
+
+
+@asynccontextmanager
+async def open_log_manager(
+    disk: Disk, config: BrokerConfig, clock: Clock, rng: Rng, *, cluster_id: str | None = None
+) -> AsyncIterator["LogManager"]:
+    """Lock and check every directory; `recover` then opens the logs.
+
+    ConfigError when another process holds a directory, when one belongs to another cluster or
+    node, or when none can be used.  Leaving without `shutdown_cleanly` is a crash.
+    """
+    directories = await _open_directories(disk, config, rng, cluster_id)
+    logs = LogManager(disk, config, clock, rng, directories)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(logs.end_when_every_directory_failed)
+            nursery.start_soon(logs.run_periodically)
+            logs.nursery = nursery
+            yield logs
+            nursery.cancel_scope.cancel()
+    finally:
+        logs.abandon()
+
+
+async def _open_directories(
+    disk: Disk, config: BrokerConfig, rng: Rng, cluster_id: str | None
+) -> tuple[LogDirectory, ...]:
+    if len(set(config.log_dirs)) < len(config.log_dirs):
+        raise ConfigError("log.dirs", "names a directory twice")
+    directories = tuple(LogDirectory(disk, path.rstrip("/")) for path in config.log_dirs)
+    try:
+        for directory in directories:
+            await directory.open()
+        live = [directory for directory in directories if directory.is_live]
+        if not live:
+            raise ConfigError("log.dirs", f"no directory can be used: {directories[0].failure}")
+        shared_id = check_identities(
+            {directory.path: directory.identity for directory in live},
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+        )
+        for directory in live:
+            await _complete_identity(directory, config, rng, shared_id)
+    except BaseException:
+        for directory in directories:
+            directory.release()
+        raise
+    return directories
+
+
+async def _complete_identity(
+    directory: LogDirectory, config: BrokerConfig, rng: Rng, cluster_id: str
+) -> None:
+    """Give a directory that was added to log.dirs its identity."""
+    if directory.directory_id is None:
+        identity = MetaProperties(
+            cluster_id=cluster_id, node_id=config.node_id, directory_id=rng.uuid()
+        )
+        await directory.write_identity(identity)
+
+
+class LogManager:
+    """The registry of logs."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: BrokerConfig,
+        clock: Clock,
+        rng: Rng,
+        directories: tuple[LogDirectory, ...],
+    ) -> None:
+        self.directories = directories
+        self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
+        """Told once of each directory that went offline, so that the broker can report it."""
+        self.nursery: trio.Nursery | None = None
+        self._disk = disk
+        self._config = config
+        self._clock = clock
+        self._rng = rng
+        self._placed: dict[TopicPartition, Placed] = {}
+        self._offline: dict[TopicPartition, str] = {}
+        self._changing = trio.Lock()
+        self._to_flush: dict[TopicPartition, None] = {}
+        self._flush_wanted = trio.Event()
+        self._every_directory_failed = trio.Event()
+
+    # ---- what is where
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return a partition's log, None when there is none here.
+
+        RefusedError(KAFKA_STORAGE_ERROR) while it is offline: its bytes lie or its disk failed.
+        """
+        placed = self._placed.get(partition)
+        if placed is not None:
+            return placed.log
+        if partition in self._offline:
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self._offline[partition])
+        return None
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory a partition's log lies in."""
+        placed = self._placed.get(partition)
+        return None if placed is None else placed.directory
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every partition that serves, with its log."""
+        for partition, placed in list(self._placed.items()):
+            yield partition, placed.log
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    @property
+    def offline(self) -> dict[TopicPartition, str]:
+        """Return the partitions that do not serve, each with its reason."""
+        return dict(self._offline)
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """Return the epoch of a clean stop, -1 unless every directory tells the same one."""
+        epochs = {directory.previous_broker_epoch for directory in self._live_directories()}
+        return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
+
+    @property
+    def recovery_progress(self) -> list[LogDirectory]:
+        """Return the directories; each one's `progress` tells how far its recovery is."""
+        return list(self.directories)
+
+    def _live_directories(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.is_live]
+
+    # ---- the start
+
+    async def recover(
+        self,
+        config_of: Callable[[TopicPartition], LogConfig],
+        is_stray: Callable[[TopicPartition, UUID | None], bool] = lambda partition, topic_id: False,
+    ) -> None:
+        """Open every log of every directory, all directories at the same time."""
+        plan = RecoveryPlan(
+            config_of=config_of,
+            is_stray=is_stray,
+            worker_count=self._config.recovery_threads_per_dir,
+        )
+        found: dict[LogDirectory, Found] = {}
+        async with trio.open_nursery() as nursery:
+            for directory in self._live_directories():
+                nursery.start_soon(self._recover_directory, directory, plan, found)
+        for directory, held in found.items():
+            for partition, log in held.logs.items():
+                other = self.directory_of(partition)
+                if other is not None:
+                    raise ConfigError(
+                        "log.dirs", f"{partition} lies in both {other.path} and {directory.path}"
+                    )
+                self._place(partition, log, directory)
+            self._offline.update(held.corrupt)
+            for path in held.to_delete:
+                self._start_removal(directory, path, delay_ms=0)
+            directory.is_recovered = True
+
+    async def _recover_directory(
+        self, directory: LogDirectory, plan: RecoveryPlan, found: dict[LogDirectory, Found]
+    ) -> None:
+        try:
+            found[directory] = await recover_directory(
+                self._disk, self._clock, self._rng, directory, plan
+            )
+        except OSError as error:
+            self.fail_directory(directory, error.strerror or str(error))
+        except RefusedError as error:
+            self.fail_directory(directory, error.message)
+
+    def _place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        assert partition not in self._placed
+        self._placed[partition] = Placed(log, directory)
+        log.on_roll = lambda rolled: self.request_flush(partition)
+
+    # ---- making and deleting
+
+    async def create(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        directory_id: UUID | None = None,
+    ) -> Log:
+        """Return the partition's log, made in the directory with the fewest when it is not there.
+
+        RefusedError: INCONSISTENT_TOPIC_ID when another topic of the name has its log here,
+        KAFKA_STORAGE_ERROR when the disk fails.
+        """
+        async with self._changing:
+            log = self.get(partition)
+            if log is not None:
+                if log.topic_id != topic_id:
+                    raise RefusedError(ErrorCode.INCONSISTENT_TOPIC_ID)
+                return log
+            directory = self._directory_for(directory_id)
+            try:
+                log = await self._make(partition, topic_id, config, directory)
+            except OSError as error:
+                self.fail_directory(directory, error.strerror or str(error))
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            if not directory.is_live:  # it failed while we awaited
+                log.abandon()
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, directory.failure)
+            self._place(partition, log, directory)
+            return log
+
+    async def _make(
+        self, partition: TopicPartition, topic_id: UUID, config: LogConfig, directory: LogDirectory
+    ) -> Log:
+        path = f"{directory.path}/{partition}"
+        await self._disk.makedirs(path)
+        await self._disk.fsync_directory(directory.path)
+        return await open_log(
+            self._disk,
+            path,
+            config=config,
+            topic_id=topic_id,
+            is_clean=True,
+            recovery_point=NOTHING,
+            log_start_offset=NOTHING,
+            now_ms=self._clock.wall_ms(),
+            rng=self._rng,
+        )
+
+    def _directory_for(self, directory_id: UUID | None) -> LogDirectory:
+        live = self._live_directories()
+        for directory in live:
+            if directory_id is not None and directory.directory_id == directory_id:
+                return directory
+        if not live:
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        counts = {directory.path: 0 for directory in live}
+        for placed in self._placed.values():
+            counts[placed.directory.path] = counts.get(placed.directory.path, 0) + 1
+        return min(live, key=lambda directory: counts[directory.path])
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Take a partition away at once; its files go after file.delete.delay.ms.
+
+        The name is free for a new topic when this returns, also after a crash.
+        """
+        async with self._changing:
+            placed = self._placed.pop(partition, None)
+            self._offline.pop(partition, None)
+            directory = self._holder_of(partition) if placed is None else placed.directory
+            if directory is None:
+                return
+            if placed is not None:
+                placed.log.abandon()
+            target = f"{directory.path}/{deleted_name(partition, self._rng.uuid())}"
+            try:
+                await self._disk.rename(f"{directory.path}/{partition}", target)
+                await self._disk.fsync_directory(directory.path)
+                await self._checkpoint_all(directory)
+            except OSError as error:
+                self.fail_directory(directory, error.strerror or str(error))
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            self._start_removal(directory, target, delay_ms=self._delete_delay_ms)
+
+    def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory with the files of a log that does not serve."""
+        for directory in self._live_directories():
+            if self._disk.exists(f"{directory.path}/{partition}"):
+                return directory
+        return None
+
+    @property
+    def _delete_delay_ms(self) -> int:
+        return int(self._config.topic_defaults.get("file.delete.delay.ms", DELETE_DELAY_MS))
+
+    def _start_removal(self, directory: LogDirectory, path: str, *, delay_ms: int) -> None:
+        assert self.nursery is not None
+        self.nursery.start_soon(self._remove_later, directory, path, delay_ms)
+
+    async def _remove_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
+        """Remove a deleted partition's files, after those who still read them have finished."""
+        await trio.sleep(delay_ms / 1_000)
+        if not directory.is_live:
+            return
+        try:
+            await self._disk.remove_tree(path)
+        except OSError as error:
+            _LOGGER.warning("%s stays until the next start: %s", path, error)
+
+    # ---- failures
+
+    def fail_directory(self, directory: LogDirectory, reason: str) -> None:
+        """Take a directory and its logs offline until the next start."""
+        if not directory.is_live:
+            return
+        directory.fail(f"{directory.path}: {reason}")
+        for partition, placed in list(self._placed.items()):
+            if placed.directory is directory:
+                del self._placed[partition]
+                self._offline[partition] = directory.failure or reason
+                placed.log.abandon()
+        self.on_directory_failed(directory)
+        if not self._live_directories():
+            self._every_directory_failed.set()
+
+    async def end_when_every_directory_failed(self) -> None:
+        """Raise OSError once no directory is left: a broker without a disk serves nobody."""
+        await self._every_directory_failed.wait()
+        raise OSError(errno.EIO, "every log directory failed")
+
+    # ---- what is done in time
+
+    async def run_periodically(self) -> None:
+        """Write checkpoints, flush and delete old segments, each in its own rhythm."""
+        config = self._config
+        async with trio.open_nursery() as nursery:
+            for interval_ms, work in (
+                (config.recovery_point_checkpoint_interval_ms, self.checkpoint_recovery_points),
+                (config.log_start_checkpoint_interval_ms, self.checkpoint_log_starts),
+                (config.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
+                (config.retention_check_interval_ms, self.delete_old_segments),
+                (FLUSH_CHECK_INTERVAL_MS, self._request_due_flushes),
+            ):
+                nursery.start_soon(_every, interval_ms, work)
+            nursery.start_soon(self._flush_requested)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write what is committed, so that a restarted broker serves it at once."""
+        await self._checkpoint(HIGH_WATERMARK_FILE, lambda log: log.high_watermark)
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Write what is flushed, above which the next start has to check."""
+        await self._checkpoint(RECOVERY_POINT_FILE, lambda log: log.recovery_point)
+
+    async def checkpoint_log_starts(self) -> None:
+        """Write where logs begin, so that deleted records stay deleted."""
+        await self._checkpoint(LOG_START_FILE, lambda log: log.log_start_offset)
+
+    async def _checkpoint(self, name: str, offset_of: Callable[[Log], Offset]) -> None:
+        for directory in self._live_directories():
+            if not directory.is_recovered:
+                continue  # its file on disk knows more than we do yet
+            try:
+                await directory.write_checkpoint(name, self._offsets_in(directory, offset_of))
+            except OSError as error:
+                self.fail_directory(directory, error.strerror or str(error))
+
+    async def _checkpoint_all(self, directory: LogDirectory) -> None:
+        for name, offset_of in CHECKPOINTS.items():
+            await directory.write_checkpoint(name, self._offsets_in(directory, offset_of))
+
+    def _offsets_in(
+        self, directory: LogDirectory, offset_of: Callable[[Log], Offset]
+    ) -> dict[TopicPartition, Offset]:
+        return {
+            partition: offset_of(placed.log)
+            for partition, placed in self._placed.items()
+            if placed.directory is directory
+        }
+
+    async def delete_old_segments(self) -> None:
+        """Apply retention to every log and forget producers that went silent."""
+        for partition, log in self:
+            try:
+                await log.delete_old_segments(self._clock.wall_ms())
+                log.expire_producers(self._clock.wall_ms())
+            except RefusedError as error:
+                _LOGGER.warning("retention of %s: %s", partition, error.message)
+
+    def request_flush(self, partition: TopicPartition) -> None:
+        """Have a log flushed soon: after a roll, or when flush.messages demands it."""
+        self._to_flush[partition] = None
+        self._flush_wanted.set()
+
+    async def _request_due_flushes(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for partition, log in self:
+            since_ms = log.unflushed_since_ms
+            if since_ms is None or log.config.flush_ms == INT64_MAX:
+                continue
+            if now_ms - since_ms >= log.config.flush_ms:
+                self.request_flush(partition)
+
+    async def _flush_requested(self) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            self._flush_wanted = trio.Event()
+            waiting, self._to_flush = self._to_flush, {}
+            for partition in waiting:
+                placed = self._placed.get(partition)
+                if placed is None or placed.log.failure is not None:
+                    continue
+                try:
+                    await placed.log.flush(_flush_target(placed.log))
+                except RefusedError as error:
+                    _LOGGER.error("flush of %s: %s", partition, error.message)
+
+    # ---- the end
+
+    async def shutdown_cleanly(self, broker_epoch: int) -> None:
+        """Flush and close every log, then say so in each directory's marker."""
+        async with self._changing, trio.open_nursery() as nursery:
+            for directory in self._live_directories():
+                nursery.start_soon(self._close_directory, directory, broker_epoch)
+
+    async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
+        if not directory.is_recovered:
+            return  # nothing was opened; its marker, if it had one, may be spent
+        offsets: dict[str, dict[TopicPartition, Offset]] = {name: {} for name in CHECKPOINTS}
+        is_clean = True
+        for partition, placed in list(self._placed.items()):
+            if placed.directory is not directory:
+                continue
+            try:
+                await placed.log.close()
+            except RefusedError as error:
+                _LOGGER.error("%s could not be closed: %s", partition, error.message)
+                is_clean = False
+            for name, offset_of in CHECKPOINTS.items():
+                offsets[name][partition] = offset_of(placed.log)
+            del self._placed[partition]
+        try:
+            for name, of_partition in offsets.items():
+                await directory.write_checkpoint(name, of_partition)
+            if is_clean:
+                await directory.write_clean_marker(broker_epoch)
+        except OSError as error:
+            self.fail_directory(directory, error.strerror or str(error))
+        directory.is_recovered = False  # a late checkpoint would forget the closed logs
+
+    def abandon(self) -> None:
+        """Let go of all files and locks as they are: what a crash does."""
+        for placed in self._placed.values():
+            placed.log.abandon()
+        self._placed.clear()
+        for directory in self.directories:
+            directory.release()
+
+
+DELETE_DELAY_MS = 60_000
+"""Kafka's default of log.segment.delete.delay.ms."""
+
+CHECKPOINTS: dict[str, Callable[[Log], Offset]] = {
+    RECOVERY_POINT_FILE: lambda log: log.recovery_point,
+    LOG_START_FILE: lambda log: log.log_start_offset,
+    HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
+}
+
+
+def _flush_target(log: Log) -> Offset | None:
+    """Return up to where to flush: the closed segments after a roll, everything when it is due."""
+    if log.is_flush_due or log.config.flush_ms != INT64_MAX:
+        return None
+    return log.unflushed_roll_offset
+
+
+async def _every(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await trio.sleep(max(interval_ms, 1) / 1_000)
+        await work()

@@ -1,0 +1,189 @@
+"""Opens every partition of one directory at the start, several at a time.
+
+After a clean stop logs are only opened; else everything above the recovery point is checked again
+(ST32, in `log.py`).  Waiting deletions go on, strays are set aside under another name, the
+metadata log is left to the quorum.  One partition that lies goes offline alone; a disk error takes
+the directory.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+import trio
+
+from ottla.model.errors import CorruptDataError, RefusedError
+from ottla.model.ids import Offset, TopicPartition
+from ottla.model.seams import Clock, Rng
+from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from ottla.storage.directory_names import DirectoryKind, parse_directory_name, stray_name
+from ottla.storage.disk_seam import Disk
+from ottla.storage.log import Log, open_log
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_directory_driver import LogDirectory
+
+_LOGGER = logging.getLogger(__name__)
+
+ZERO = Offset(0)
+LOG_FILE_SUFFIX = ".log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryPlan:
+    """What the broker decides about the logs that are found."""
+
+    config_of: Callable[[TopicPartition], LogConfig]
+    is_stray: Callable[[TopicPartition, UUID | None], bool]
+    """Whether the cluster no longer places this partition, under this topic id, here."""
+    worker_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a directory held."""
+
+    logs: dict[TopicPartition, Log]
+    corrupt: dict[TopicPartition, str]
+    to_delete: list[str]
+    """Paths of directories whose deletion was under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checkpoints:
+    recovery_points: dict[TopicPartition, Offset]
+    log_starts: dict[TopicPartition, Offset]
+    high_watermarks: dict[TopicPartition, Offset]
+
+
+async def recover_directory(
+    disk: Disk, clock: Clock, rng: Rng, directory: LogDirectory, plan: RecoveryPlan
+) -> Found:
+    """Open all logs of a directory; OSError and KAFKA_STORAGE_ERROR are the caller's to judge."""
+    found = Found(logs={}, corrupt={}, to_delete=[])
+    partitions = await _sort_names(disk, directory, found)
+    checkpoints = _Checkpoints(
+        recovery_points=await directory.read_checkpoint(RECOVERY_POINT_FILE),
+        log_starts=await directory.read_checkpoint(LOG_START_FILE),
+        high_watermarks=await directory.read_checkpoint(HIGH_WATERMARK_FILE),
+    )
+    await directory.spend_clean_marker()
+    directory.progress.remaining_log_count = len(partitions)
+    if not directory.was_clean:
+        await _measure(disk, directory, partitions, checkpoints)
+
+    failures: list[OSError | RefusedError] = []
+
+    async def work(waiting: Iterator[TopicPartition]) -> None:
+        for partition in waiting:
+            if failures:
+                return
+            try:
+                await _recover_log(disk, clock, rng, directory, partition, plan, checkpoints, found)
+            except (OSError, RefusedError) as error:
+                failures.append(error)
+            directory.progress.remaining_log_count -= 1
+
+    waiting = iter(partitions)
+    async with trio.open_nursery() as nursery:
+        for _ in range(min(plan.worker_count, len(partitions))):
+            nursery.start_soon(work, waiting)
+    if failures:
+        _abandon_all(found)
+        raise failures[0]
+    return found
+
+
+def _abandon_all(found: Found) -> None:
+    for log in found.logs.values():
+        log.abandon()
+
+
+async def _sort_names(disk: Disk, directory: LogDirectory, found: Found) -> list[TopicPartition]:
+    partitions: list[TopicPartition] = []
+    for name in await disk.listdir(directory.path):
+        path = f"{directory.path}/{name}"
+        kind, partition = parse_directory_name(name)
+        if kind is DirectoryKind.OTHER or not await disk.is_directory(path):
+            continue
+        if kind is DirectoryKind.DELETE:
+            found.to_delete.append(path)
+        elif partition is None:
+            _LOGGER.warning("%s is left alone: it is %s", path, kind.name.lower())
+        else:
+            partitions.append(partition)
+    return partitions
+
+
+async def _measure(
+    disk: Disk,
+    directory: LogDirectory,
+    partitions: list[TopicPartition],
+    checkpoints: _Checkpoints,
+) -> None:
+    """Count the segments and bytes above the recovery points, for whoever waits."""
+    for partition in partitions:
+        path = f"{directory.path}/{partition}"
+        names = [name for name in await disk.listdir(path) if name.endswith(LOG_FILE_SUFFIX)]
+        bases = [int(name.removesuffix(LOG_FILE_SUFFIX)) for name in names if name[:1].isdigit()]
+        recovery_point = checkpoints.recovery_points.get(partition, ZERO)
+        below_count = sum(1 for end in bases[1:] if end <= recovery_point)
+        directory.progress.remaining_segment_count += len(bases) - below_count
+        for name in names[below_count:]:
+            file = disk.open(f"{path}/{name}")
+            directory.progress.bytes_total += file.size_bytes
+            file.close()
+
+
+async def _recover_log(
+    disk: Disk,
+    clock: Clock,
+    rng: Rng,
+    directory: LogDirectory,
+    partition: TopicPartition,
+    plan: RecoveryPlan,
+    checkpoints: _Checkpoints,
+    found: Found,
+) -> None:
+    progress = directory.progress
+
+    def on_progress(remaining_segment_count: int, done_bytes: int) -> None:
+        progress.remaining_segment_count = max(0, progress.remaining_segment_count - 1)
+        progress.bytes_done += done_bytes
+
+    path = f"{directory.path}/{partition}"
+    try:
+        log = await open_log(
+            disk,
+            path,
+            config=plan.config_of(partition),
+            topic_id=None,
+            is_clean=directory.was_clean,
+            recovery_point=checkpoints.recovery_points.get(partition, ZERO),
+            log_start_offset=checkpoints.log_starts.get(partition, ZERO),
+            now_ms=clock.wall_ms(),
+            rng=rng,
+            progress=on_progress,
+        )
+    except CorruptDataError as error:
+        _LOGGER.error("%s is offline: %s", path, error.where)
+        found.corrupt[partition] = error.where
+        return
+    if log.topic_id is None or plan.is_stray(partition, log.topic_id):
+        log.abandon()
+        await set_stray_aside(disk, rng, directory, partition)
+        return
+    high_watermark = checkpoints.high_watermarks.get(partition, log.log_start_offset)
+    log.update_high_watermark(min(high_watermark, log.end_offset))
+    found.logs[partition] = log
+
+
+async def set_stray_aside(
+    disk: Disk, rng: Rng, directory: LogDirectory, partition: TopicPartition
+) -> None:
+    """Rename a partition that the cluster does not place here; its operator may look at it."""
+    source = f"{directory.path}/{partition}"
+    target = f"{directory.path}/{stray_name(partition, rng.uuid())}"
+    _LOGGER.warning("%s is stray and set aside as %s", source, target)
+    await disk.rename(source, target)
+    await disk.fsync_directory(directory.path)
