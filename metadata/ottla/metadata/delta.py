@@ -1,0 +1,162 @@
+"""An image on its way to the next one, and which parts differ.
+
+Owns nothing but the way between two images: `base`, where it starts, and `image`, the fold so
+far.  What changed is told by key, sorted; the new values are read from the image.
+"""
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from ottla.metadata import fold
+from ottla.metadata.image import (
+    ConfigResource,
+    MetadataImage,
+    Provenance,
+    QuotaEntity,
+    Topic,
+)
+from ottla.metadata.persistent_map import PersistentMap
+from ottla.metadata.records import TOPIC_RESOURCE, Record
+from ottla.model.ids import NodeId, TopicIdPartition
+
+
+class MetadataDelta:
+    """The way from `base` to the image that `apply` returns.
+
+    Something that was changed and changed back may be named as changed; nothing that differs is
+    left out.
+    """
+
+    def __init__(self, base: MetadataImage) -> None:
+        self.base = base
+        self.image = base
+        self._features: set[str] = set()
+        self._brokers: set[NodeId] = set()
+        self._topics: set[UUID] = set()
+        self._partitions: set[TopicIdPartition] = set()
+        self._configs: set[ConfigResource] = set()
+        self._quotas: set[tuple[QuotaEntity, ...]] = set()
+
+    @classmethod
+    def between(cls, base: MetadataImage, image: MetadataImage) -> "MetadataDelta":
+        """Return the delta of two whole images, as after the load of a snapshot."""
+        delta = cls(base)
+        delta.image = image
+        delta._features = _differing(base.features, image.features)
+        delta._brokers = _differing(base.brokers, image.brokers)
+        delta._configs = _differing(base.configs, image.configs)
+        delta._quotas = _differing(base.client_quotas, image.client_quotas)
+        delta._topics = _differing(base.topics, image.topics)
+        for topic_id in delta._topics:
+            old, new = base.topics.get(topic_id), image.topics.get(topic_id)
+            differing = _differing(
+                PersistentMap() if old is None else old.partitions,
+                PersistentMap() if new is None else new.partitions,
+            )
+            delta._partitions.update(TopicIdPartition(topic_id, one) for one in differing)
+        return delta
+
+    def replay(self, record: Record) -> None:
+        """Fold one more record and note what it touches."""
+        kind = record.WhichOneof("record")
+        if kind is not None:
+            self._note(kind, getattr(record, kind))
+        self.image = fold.apply(self.image, record)
+
+    def apply(self, provenance: Provenance) -> MetadataImage:
+        """Return the image reached, whose last record is `provenance`."""
+        self.image = replace(self.image, provenance=provenance)
+        return self.image
+
+    @property
+    def changed_features(self) -> tuple[str, ...]:
+        """Return the finalised features that changed or went."""
+        return tuple(sorted(self._features))
+
+    @property
+    def changed_brokers(self) -> tuple[NodeId, ...]:
+        """Return the brokers that came, changed or went."""
+        return tuple(sorted(self._brokers))
+
+    @property
+    def changed_topics(self) -> tuple[UUID, ...]:
+        """Return the topics that came, or with a changed partition, and are there."""
+        return tuple(sorted(one for one in self._topics if one in self.image.topics))
+
+    @property
+    def created_topics(self) -> tuple[UUID, ...]:
+        """Return the topics that are in the image and were not in the base."""
+        return tuple(one for one in self.changed_topics if one not in self.base.topics)
+
+    @property
+    def deleted_topics(self) -> tuple[Topic, ...]:
+        """Return the topics of the base that are gone, as they were."""
+        gone = sorted(one for one in self._topics if one not in self.image.topics)
+        return tuple(self.base.topics[one] for one in gone if one in self.base.topics)
+
+    @property
+    def changed_partitions(self) -> tuple[TopicIdPartition, ...]:
+        """Return the partitions that came or changed, and are there."""
+        return tuple(
+            sorted(one for one in self._partitions if self.image.partition(one) is not None)
+        )
+
+    @property
+    def changed_configs(self) -> tuple[ConfigResource, ...]:
+        """Return the resources with a setting that came, changed or went."""
+        return tuple(sorted(self._configs))
+
+    @property
+    def changed_quotas(self) -> tuple[tuple[QuotaEntity, ...], ...]:
+        """Return the entities with a quota that came, changed or went."""
+        return tuple(sorted(self._quotas))
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether no part above names anything."""
+        return not (
+            self._features
+            or self._brokers
+            or self._topics
+            or self._configs
+            or self._quotas
+            or self.base.next_producer_id != self.image.next_producer_id
+        )
+
+    def _note(self, kind: str, body: Any) -> None:
+        if kind == "feature_level":
+            self._features.add(body.name)
+        elif kind in ("register_broker", "unregister_broker", "broker_registration_change"):
+            self._brokers.add(NodeId(body.broker_id))
+        elif kind == "topic":
+            self._topics.add(fold.read_uuid(body.topic_id))
+        elif kind in ("partition", "partition_change"):
+            self._note_partition(fold.read_uuid(body.topic_id), body.partition_id)
+        elif kind == "remove_topic":
+            self._note_removal(fold.read_uuid(body.topic_id))
+        elif kind == "clear_elr":
+            for topic in fold.topics_of_clear_elr(self.image, body):
+                for partition_id, state in topic.partitions.items():
+                    if state.elr or state.last_known_elr:
+                        self._note_partition(topic.id, partition_id)
+        elif kind == "config":
+            self._configs.add((body.resource_type, body.resource_name))
+        elif kind == "client_quota":
+            self._quotas.add(fold.quota_entity(body))
+
+    def _note_partition(self, topic_id: UUID, partition_id: int) -> None:
+        self._topics.add(topic_id)
+        self._partitions.add(TopicIdPartition(topic_id, partition_id))
+
+    def _note_removal(self, topic_id: UUID) -> None:
+        self._topics.add(topic_id)
+        topic = self.image.topics.get(topic_id)
+        if topic is not None and (TOPIC_RESOURCE, topic.name) in self.image.configs:
+            self._configs.add((TOPIC_RESOURCE, topic.name))
+
+
+def _differing(old: PersistentMap[Any, Any], new: PersistentMap[Any, Any]) -> set[Any]:
+    missing = object()
+    changed = {key for key, value in new.items() if old.get(key, missing) != value}
+    return changed | {key for key in old if key not in new}

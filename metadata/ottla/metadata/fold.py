@@ -1,0 +1,328 @@
+"""What each record does to an image: `apply(image, record) -> image`.
+
+The active controller, the standbys and every broker run this same function, so they agree.  A
+record that does not fit the image (a change of a partition that does not exist) means that the
+log lies: CorruptDataError, and the process must not go on.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from ottla.metadata.image import (
+    NO_CONFIG,
+    NO_PARTITIONS,
+    BrokerRegistration,
+    Endpoint,
+    FeatureRange,
+    MetadataImage,
+    PartitionState,
+    QuotaEntity,
+    RecoveryState,
+    Topic,
+)
+from ottla.metadata.persistent_map import PersistentMap
+from ottla.metadata.records import TOPIC_RESOURCE, Record
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Epoch, NodeId, ProducerId, TopicIdPartition
+from ottla.proto import metadata_pb2 as pb
+
+
+def apply(image: MetadataImage, record: Record) -> MetadataImage:
+    """Return the image after one more record; its provenance stays for the caller to move."""
+    kind = record.WhichOneof("record")
+    if kind is None:
+        raise CorruptDataError("metadata record: of a kind this release does not know")
+    return FOLDS[kind](image, getattr(record, kind))
+
+
+def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
+    """Return the image after all of the records."""
+    for record in records:
+        image = apply(image, record)
+    return image
+
+
+def _register_broker(image: MetadataImage, record: pb.RegisterBroker) -> MetadataImage:
+    broker = BrokerRegistration(
+        id=NodeId(record.broker_id),
+        epoch=record.broker_epoch,
+        incarnation_id=read_uuid(record.incarnation_id),
+        endpoints=tuple(
+            Endpoint(found.name, found.host, found.port, found.security_protocol)
+            for found in record.endpoints
+        ),
+        features=tuple(
+            FeatureRange(found.name, found.min_supported_version, found.max_supported_version)
+            for found in record.features
+        ),
+        rack=record.rack if record.HasField("rack") else None,
+        host=record.host if record.HasField("host") else None,
+        is_fenced=record.is_fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        log_dirs=tuple(read_uuid(directory) for directory in record.log_dirs),
+    )
+    return replace(image, brokers=image.brokers.set(broker.id, broker))
+
+
+def _unregister_broker(image: MetadataImage, record: pb.UnregisterBroker) -> MetadataImage:
+    broker = _broker(image, record.broker_id, record.broker_epoch)
+    return replace(image, brokers=image.brokers.delete(broker.id))
+
+
+def _change_broker(image: MetadataImage, record: pb.BrokerRegistrationChange) -> MetadataImage:
+    broker = _broker(image, record.broker_id, record.broker_epoch)
+    changed = replace(
+        broker,
+        is_fenced=record.is_fenced if record.HasField("is_fenced") else broker.is_fenced,
+        in_controlled_shutdown=(
+            record.in_controlled_shutdown
+            if record.HasField("in_controlled_shutdown")
+            else broker.in_controlled_shutdown
+        ),
+        log_dirs=(
+            tuple(read_uuid(directory) for directory in record.log_dirs.ids)
+            if record.HasField("log_dirs")
+            else broker.log_dirs
+        ),
+    )
+    return replace(image, brokers=image.brokers.set(broker.id, changed))
+
+
+def _add_topic(image: MetadataImage, record: pb.Topic) -> MetadataImage:
+    topic = Topic(record.name, read_uuid(record.topic_id))
+    if topic.name in image.topic_ids or topic.id in image.topics:
+        raise CorruptDataError(f"metadata record: topic {topic.name} exists already")
+    return replace(
+        image,
+        topics=image.topics.set(topic.id, topic),
+        topic_ids=image.topic_ids.set(topic.name, topic.id),
+    )
+
+
+def _remove_topic(image: MetadataImage, record: pb.RemoveTopic) -> MetadataImage:
+    topic = _topic(image, record.topic_id)
+    index = image.partitions_by_broker
+    for partition_id, state in topic.partitions.items():
+        index = _reindex(index, TopicIdPartition(topic.id, partition_id), state.replicas, ())
+    return replace(
+        image,
+        topics=image.topics.delete(topic.id),
+        topic_ids=image.topic_ids.delete(topic.name),
+        configs=image.configs.discard((TOPIC_RESOURCE, topic.name)),
+        partitions_by_broker=index,
+    )
+
+
+def _set_partition(image: MetadataImage, record: pb.Partition) -> MetadataImage:
+    topic = _topic(image, record.topic_id)
+    state = PartitionState(
+        replicas=_node_ids(record.replicas),
+        directories=tuple(read_uuid(directory) for directory in record.directories),
+        isr=_node_ids(record.isr),
+        elr=_node_ids(record.eligible_leader_replicas),
+        last_known_elr=_node_ids(record.last_known_elr),
+        leader=NodeId(record.leader),
+        leader_epoch=Epoch(record.leader_epoch),
+        partition_epoch=record.partition_epoch,
+        adding=_node_ids(record.adding_replicas),
+        removing=_node_ids(record.removing_replicas),
+        recovery_state=RecoveryState(record.leader_recovery_state),
+    )
+    return _with_partition(image, topic, record.partition_id, state)
+
+
+def _change_partition(image: MetadataImage, record: pb.PartitionChange) -> MetadataImage:
+    topic = _topic(image, record.topic_id)
+    old = topic.partitions.get(record.partition_id)
+    if old is None:
+        raise CorruptDataError(
+            f"metadata record: a change of {topic.name}-{record.partition_id}, which is not there"
+        )
+    return _with_partition(image, topic, record.partition_id, merge(old, record))
+
+
+def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
+    """Return the partition after the change: what the record leaves out stays."""
+    changes: dict[str, Any] = {"partition_epoch": old.partition_epoch + 1}
+    for name, field in CHANGED_NODES.items():
+        if record.HasField(field):
+            changes[name] = _node_ids(getattr(record, field).ids)
+    if record.HasField("leader"):
+        changes["leader"] = NodeId(record.leader)
+        changes["leader_epoch"] = Epoch(old.leader_epoch + 1)
+    if record.HasField("leader_recovery_state"):
+        changes["recovery_state"] = RecoveryState(record.leader_recovery_state)
+    if record.HasField("directories"):
+        changes["directories"] = tuple(read_uuid(one) for one in record.directories.ids)
+    return replace(old, **changes)
+
+
+CHANGED_NODES = {
+    "isr": "isr",
+    "replicas": "replicas",
+    "adding": "adding_replicas",
+    "removing": "removing_replicas",
+    "elr": "eligible_leader_replicas",
+    "last_known_elr": "last_known_elr",
+}
+
+
+def _clear_elr(image: MetadataImage, record: pb.ClearElr) -> MetadataImage:
+    for topic in topics_of_clear_elr(image, record):
+        for partition_id, state in topic.partitions.items():
+            if state.elr or state.last_known_elr:
+                cleared = replace(
+                    state, elr=(), last_known_elr=(), partition_epoch=state.partition_epoch + 1
+                )
+                image = _with_partition(image, image.topics[topic.id], partition_id, cleared)
+    return image
+
+
+def topics_of_clear_elr(image: MetadataImage, record: pb.ClearElr) -> tuple[Topic, ...]:
+    """Return the topics such a record is about."""
+    if not record.topic_name:
+        return tuple(image.topics.values())
+    topic = image.topic(record.topic_name)
+    if topic is None:
+        raise CorruptDataError(f"metadata record: there is no topic {record.topic_name}")
+    return (topic,)
+
+
+def _set_config(image: MetadataImage, record: pb.Config) -> MetadataImage:
+    resource = (record.resource_type, record.resource_name)
+    values = image.configs.get(resource, NO_CONFIG)
+    if record.HasField("value"):
+        values = values.set(record.key, record.value)
+    else:
+        values = values.discard(record.key)
+    configs = image.configs.set(resource, values) if values else image.configs.discard(resource)
+    return replace(image, configs=configs)
+
+
+def _set_feature(image: MetadataImage, record: pb.FeatureLevel) -> MetadataImage:
+    if record.level == 0:
+        return replace(image, features=image.features.discard(record.name))
+    return replace(image, features=image.features.set(record.name, record.level))
+
+
+def _set_quota(image: MetadataImage, record: pb.ClientQuota) -> MetadataImage:
+    entity = quota_entity(record)
+    quotas: PersistentMap[str, float] = image.client_quotas.get(entity, PersistentMap())
+    if record.HasField("value"):
+        quotas = quotas.set(record.key, record.value)
+    else:
+        quotas = quotas.discard(record.key)
+    by_entity = image.client_quotas
+    by_entity = by_entity.set(entity, quotas) if quotas else by_entity.discard(entity)
+    return replace(image, client_quotas=by_entity)
+
+
+def quota_entity(record: pb.ClientQuota) -> tuple[QuotaEntity, ...]:
+    """Return whom the quota is for, sorted, so that one entity has one form."""
+    return tuple(
+        sorted(
+            QuotaEntity(part.entity_type, not part.HasField("entity_name"), part.entity_name)
+            for part in record.entity
+        )
+    )
+
+
+def _set_producer_ids(image: MetadataImage, record: pb.ProducerIds) -> MetadataImage:
+    if record.next_producer_id < image.next_producer_id:
+        raise CorruptDataError("metadata record: producer ids would be handed out twice")
+    return replace(image, next_producer_id=ProducerId(record.next_producer_id))
+
+
+def _do_nothing(image: MetadataImage, record: pb.NoOp) -> MetadataImage:
+    return image
+
+
+FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
+    "register_broker": _register_broker,
+    "unregister_broker": _unregister_broker,
+    "broker_registration_change": _change_broker,
+    "topic": _add_topic,
+    "remove_topic": _remove_topic,
+    "partition": _set_partition,
+    "partition_change": _change_partition,
+    "clear_elr": _clear_elr,
+    "config": _set_config,
+    "feature_level": _set_feature,
+    "client_quota": _set_quota,
+    "producer_ids": _set_producer_ids,
+    "no_op": _do_nothing,
+}
+"""One row a record; a test holds it against the oneof."""
+
+
+def _with_partition(
+    image: MetadataImage, topic: Topic, partition_id: int, state: PartitionState
+) -> MetadataImage:
+    _check(topic, partition_id, state)
+    old = topic.partitions.get(partition_id)
+    changed = Topic(topic.name, topic.id, topic.partitions.set(partition_id, state))
+    index = image.partitions_by_broker
+    before = () if old is None else old.replicas
+    if before != state.replicas:
+        partition = TopicIdPartition(topic.id, partition_id)
+        index = _reindex(index, partition, before, state.replicas)
+    return replace(image, topics=image.topics.set(topic.id, changed), partitions_by_broker=index)
+
+
+def _check(topic: Topic, partition_id: int, state: PartitionState) -> None:
+    """Refuse a partition that breaks what the image promises."""
+    replicas = set(state.replicas)
+    where = f"metadata record: {topic.name}-{partition_id}"
+    if not replicas or len(replicas) != len(state.replicas):
+        raise CorruptDataError(f"{where}: replicas {state.replicas}")
+    if len(state.directories) != len(state.replicas):
+        raise CorruptDataError(f"{where}: one directory is needed for each replica")
+    if not replicas.issuperset(state.isr) or not replicas.issuperset(state.elr):
+        raise CorruptDataError(f"{where}: ISR or ELR outside the replicas")
+    if not set(state.isr).isdisjoint(state.elr):
+        raise CorruptDataError(f"{where}: ISR and ELR share a replica")
+    if state.leader >= 0 and state.leader not in state.isr:
+        raise CorruptDataError(f"{where}: the leader {state.leader} is not in the ISR")
+
+
+def _reindex(
+    index: PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]],
+    partition: TopicIdPartition,
+    before: Sequence[NodeId],
+    after: Sequence[NodeId],
+) -> PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]]:
+    for broker in before:
+        if broker not in after:
+            rest = index[broker].delete(partition)
+            index = index.set(broker, rest) if rest else index.delete(broker)
+    for broker in after:
+        if broker not in before:
+            index = index.set(broker, index.get(broker, NO_PARTITIONS).set(partition, None))
+    return index
+
+
+def _broker(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
+    broker = image.brokers.get(NodeId(broker_id))
+    if broker is None or broker.epoch != epoch:
+        raise CorruptDataError(f"metadata record: no broker {broker_id} of epoch {epoch}")
+    return broker
+
+
+def _topic(image: MetadataImage, topic_id: bytes) -> Topic:
+    topic = image.topics.get(read_uuid(topic_id))
+    if topic is None:
+        raise CorruptDataError(f"metadata record: there is no topic of id {topic_id.hex()}")
+    return topic
+
+
+def _node_ids(ids: Iterable[int]) -> tuple[NodeId, ...]:
+    return tuple(NodeId(one) for one in ids)
+
+
+def read_uuid(data: bytes) -> UUID:
+    """Return the id in a record; raise CorruptDataError if it has not 16 bytes."""
+    if len(data) != 16:
+        raise CorruptDataError(f"metadata record: a uuid of {len(data)} bytes")
+    return UUID(bytes=data)

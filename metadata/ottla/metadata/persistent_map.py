@@ -1,0 +1,74 @@
+"""A map that never changes: `set` and `delete` return another one, sharing what is untouched.
+
+The only module that imports `immutables` (a HAMT with O(log n) updates), so that it can be
+replaced.  Iteration is in sorted order of keys, always: hash order differs from one process to
+the next, and every controller must decide the same.  Sorting costs O(n log n) per iteration, so
+hot paths look keys up.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar, final
+
+import immutables
+
+
+class Ordered(Protocol):
+    """A key that can be sorted and hashed."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+
+K = TypeVar("K", bound=Ordered)
+V = TypeVar("V")
+
+
+@final
+class PersistentMap(Mapping[K, V]):
+    """An immutable mapping; equal to another one with equal items."""
+
+    __slots__ = ("_map",)
+
+    def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
+        self._map: immutables.Map[K, V] = immutables.Map(items)
+
+    def set(self, key: K, value: V) -> "PersistentMap[K, V]":
+        """Return this map with `key` bound to `value`."""
+        return _wrap(self._map.set(key, value))
+
+    def delete(self, key: K) -> "PersistentMap[K, V]":
+        """Return this map without `key`; it must be there."""
+        return _wrap(self._map.delete(key))
+
+    def discard(self, key: K) -> "PersistentMap[K, V]":
+        """Return this map without `key`, whether it was there or not."""
+        return self.delete(key) if key in self._map else self
+
+    def __getitem__(self, key: K) -> V:
+        return self._map[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._map
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(sorted(self._map))
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PersistentMap):
+            return bool(self._map == other._map)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # maps are values, never keys
+
+    def __repr__(self) -> str:
+        return f"PersistentMap({dict(self.items())!r})"
+
+
+def _wrap(inner: "immutables.Map[K, V]") -> PersistentMap[K, V]:
+    outer: PersistentMap[K, V] = PersistentMap.__new__(PersistentMap)
+    outer._map = inner
+    return outer

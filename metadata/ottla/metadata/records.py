@@ -1,0 +1,219 @@
+"""The records of the metadata log: one constructor each, and their bytes.
+
+`decode_record` refuses bytes that are no record we know: a log with one is corrupt, or was
+written by a newer release, and must not be read past it.
+"""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from google.protobuf.message import DecodeError
+
+from ottla.metadata.image import (
+    BrokerRegistration,
+    PartitionState,
+    QuotaEntity,
+    RecoveryState,
+)
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import NodeId
+from ottla.proto import metadata_pb2 as pb
+
+Record = pb.MetadataRecord
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
+
+
+def encode_record(record: Record) -> bytes:
+    """Return the value of a log record."""
+    assert record.WhichOneof("record") is not None
+    return record.SerializeToString(deterministic=True)
+
+
+def decode_record(value: bytes) -> Record:
+    """Return the record in the value of a log record; raise CorruptDataError if it is none."""
+    try:
+        record = Record.FromString(value)
+    except DecodeError as error:
+        raise CorruptDataError(f"metadata record: {error}") from error
+    if record.WhichOneof("record") is None:
+        raise CorruptDataError("metadata record: of a kind this release does not know")
+    return record
+
+
+def register_broker_record(broker: BrokerRegistration) -> Record:
+    """Record a broker as it is, replacing what was known of it."""
+    return Record(
+        register_broker=pb.RegisterBroker(
+            broker_id=broker.id,
+            incarnation_id=broker.incarnation_id.bytes,
+            broker_epoch=broker.epoch,
+            endpoints=[
+                pb.Endpoint(name=name, host=host, port=port, security_protocol=protocol)
+                for name, host, port, protocol in broker.endpoints
+            ],
+            features=[
+                pb.FeatureRange(
+                    name=name, min_supported_version=lowest, max_supported_version=highest
+                )
+                for name, lowest, highest in broker.features
+            ],
+            rack=broker.rack,
+            host=broker.host,
+            is_fenced=broker.is_fenced,
+            in_controlled_shutdown=broker.in_controlled_shutdown,
+            log_dirs=[directory.bytes for directory in broker.log_dirs],
+        )
+    )
+
+
+def unregister_broker_record(broker: BrokerRegistration) -> Record:
+    """Record that a broker is gone for good."""
+    return Record(
+        unregister_broker=pb.UnregisterBroker(broker_id=broker.id, broker_epoch=broker.epoch)
+    )
+
+
+def broker_change_record(
+    broker: BrokerRegistration,
+    *,
+    is_fenced: bool | None = None,
+    in_controlled_shutdown: bool | None = None,
+    log_dirs: Iterable[UUID] | None = None,
+) -> Record:
+    """Record a change of a broker's state; None leaves a part as it is."""
+    change = pb.BrokerRegistrationChange(
+        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=_uuids(log_dirs)
+    )
+    if is_fenced is not None:
+        change.is_fenced = is_fenced
+    if in_controlled_shutdown is not None:
+        change.in_controlled_shutdown = in_controlled_shutdown
+    return Record(broker_registration_change=change)
+
+
+def topic_record(name: str, topic_id: UUID) -> Record:
+    """Record a new topic, without partitions yet."""
+    return Record(topic=pb.Topic(name=name, topic_id=topic_id.bytes))
+
+
+def remove_topic_record(topic_id: UUID) -> Record:
+    """Record that a topic is gone with all it had."""
+    return Record(remove_topic=pb.RemoveTopic(topic_id=topic_id.bytes))
+
+
+def partition_record(topic_id: UUID, partition_id: int, state: PartitionState) -> Record:
+    """Record a partition as it is."""
+    assert len(state.directories) == len(state.replicas)
+    return Record(
+        partition=pb.Partition(
+            topic_id=topic_id.bytes,
+            partition_id=partition_id,
+            replicas=state.replicas,
+            directories=[directory.bytes for directory in state.directories],
+            isr=state.isr,
+            eligible_leader_replicas=state.elr,
+            last_known_elr=state.last_known_elr,
+            adding_replicas=state.adding,
+            removing_replicas=state.removing,
+            leader=state.leader,
+            leader_recovery_state=pb.LeaderRecoveryState.Name(state.recovery_state),
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+        )
+    )
+
+
+def partition_change_record(
+    topic_id: UUID,
+    partition_id: int,
+    *,
+    isr: Sequence[NodeId] | None = None,
+    leader: NodeId | None = None,
+    replicas: Sequence[NodeId] | None = None,
+    adding: Sequence[NodeId] | None = None,
+    removing: Sequence[NodeId] | None = None,
+    recovery_state: RecoveryState | None = None,
+    elr: Sequence[NodeId] | None = None,
+    last_known_elr: Sequence[NodeId] | None = None,
+    directories: Iterable[UUID] | None = None,
+) -> Record:
+    """Record a change of a partition; None leaves a part as it is.
+
+    The partition epoch rises by one, and so does the leader epoch if `leader` is given.
+    """
+    return Record(
+        partition_change=pb.PartitionChange(
+            topic_id=topic_id.bytes,
+            partition_id=partition_id,
+            isr=_node_ids(isr),
+            leader=leader,
+            replicas=_node_ids(replicas),
+            adding_replicas=_node_ids(adding),
+            removing_replicas=_node_ids(removing),
+            leader_recovery_state=(
+                None if recovery_state is None else pb.LeaderRecoveryState.Name(recovery_state)
+            ),
+            eligible_leader_replicas=_node_ids(elr),
+            last_known_elr=_node_ids(last_known_elr),
+            directories=_uuids(directories),
+        )
+    )
+
+
+def clear_elr_record(topic_name: str) -> Record:
+    """Record that a topic's eligible leader replicas count no more; of every topic if empty."""
+    return Record(clear_elr=pb.ClearElr(topic_name=topic_name))
+
+
+def config_record(resource_type: int, name: str, key: str, value: str | None) -> Record:
+    """Record a dynamic setting; None removes it."""
+    return Record(
+        config=pb.Config(resource_type=resource_type, resource_name=name, key=key, value=value)
+    )
+
+
+def feature_level_record(name: str, level: int) -> Record:
+    """Record a finalised feature; level 0 removes it."""
+    return Record(feature_level=pb.FeatureLevel(name=name, level=level))
+
+
+def client_quota_record(entity: Iterable[QuotaEntity], key: str, value: float | None) -> Record:
+    """Record one quota of an entity; None removes it."""
+    return Record(
+        client_quota=pb.ClientQuota(
+            entity=[
+                pb.QuotaEntity(entity_type=part.type, entity_name=None)
+                if part.is_default
+                else pb.QuotaEntity(entity_type=part.type, entity_name=part.name)
+                for part in entity
+            ],
+            key=key,
+            value=value,
+        )
+    )
+
+
+def producer_ids_record(broker: NodeId, broker_epoch: int, next_producer_id: int) -> Record:
+    """Record that all producer ids below `next_producer_id` are handed out."""
+    return Record(
+        producer_ids=pb.ProducerIds(
+            broker_id=broker, broker_epoch=broker_epoch, next_producer_id=next_producer_id
+        )
+    )
+
+
+def no_op_record() -> Record:
+    """Record nothing, to show that the log moves."""
+    return Record(no_op=pb.NoOp())
+
+
+def _node_ids(ids: Sequence[NodeId] | None) -> pb.NodeIds | None:
+    return None if ids is None else pb.NodeIds(ids=ids)
+
+
+def _uuids(ids: Iterable[UUID] | None) -> pb.Uuids | None:
+    return None if ids is None else pb.Uuids(ids=[one.bytes for one in ids])

@@ -1,0 +1,49 @@
+"""An image as the records that rebuild it: `fold(records_of(image)) == image`.
+
+Features come first, metadata.version before all, so that a reader knows how to read the rest;
+everything is sorted, so that equal images make equal snapshots on every node.
+"""
+
+from collections.abc import Iterator
+
+from ottla.metadata.features import METADATA_VERSION
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import (
+    Record,
+    client_quota_record,
+    config_record,
+    feature_level_record,
+    partition_record,
+    producer_ids_record,
+    register_broker_record,
+    topic_record,
+)
+from ottla.model.ids import NO_NODE
+
+
+def records_of(image: MetadataImage) -> Iterator[Record]:
+    """Yield the records of a snapshot of the image."""
+    yield from _features(image)
+    for broker in image.brokers.values():
+        yield register_broker_record(broker)
+    for topic_id in image.topic_ids.values():
+        topic = image.topics[topic_id]
+        yield topic_record(topic.name, topic.id)
+        for partition_id, state in topic.partitions.items():
+            yield partition_record(topic.id, partition_id, state)
+    for (resource_type, name), values in image.configs.items():
+        for key, value in values.items():
+            yield config_record(resource_type, name, key, value)
+    for entity, quotas in image.client_quotas.items():
+        for key, limit in quotas.items():
+            yield client_quota_record(entity, key, limit)
+    if image.next_producer_id > 0:
+        yield producer_ids_record(NO_NODE, -1, image.next_producer_id)
+
+
+def _features(image: MetadataImage) -> Iterator[Record]:
+    if METADATA_VERSION in image.features:
+        yield feature_level_record(METADATA_VERSION, image.features[METADATA_VERSION])
+    for name, level in image.features.items():
+        if name != METADATA_VERSION:
+            yield feature_level_record(name, level)

@@ -1,0 +1,163 @@
+"""What single records do to an image, and which records a log may not hold."""
+
+from uuid import UUID
+
+import pytest
+
+from ottla.metadata import fold, records
+from ottla.metadata.directories import UNASSIGNED
+from ottla.metadata.image import (
+    EMPTY,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionState,
+    RecoveryState,
+)
+from ottla.metadata.records import Record
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
+from ottla.proto import metadata_pb2
+
+TOPIC = UUID(int=0xA000)
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+BROKER = BrokerRegistration(id=ONE, epoch=5, incarnation_id=UUID(int=0xB000))
+STATE = PartitionState(
+    replicas=(ONE, TWO, THREE),
+    directories=(UNASSIGNED,) * 3,
+    isr=(ONE, TWO),
+    elr=(THREE,),
+    leader=ONE,
+)
+
+
+def one_topic(state: PartitionState = STATE) -> MetadataImage:
+    return fold.apply_all(
+        EMPTY,
+        [records.topic_record("orders", TOPIC), records.partition_record(TOPIC, 0, state)],
+    )
+
+
+def after(image: MetadataImage, record: Record) -> PartitionState:
+    state = fold.apply(image, record).partition(TopicIdPartition(TOPIC, 0))
+    assert state is not None
+    return state
+
+
+def test_a_change_of_the_isr_raises_the_partition_epoch_only() -> None:
+    state = after(one_topic(), records.partition_change_record(TOPIC, 0, isr=[ONE]))
+
+    assert state.isr == (ONE,)
+    assert state.elr == (THREE,)
+    assert (state.partition_epoch, state.leader_epoch) == (1, 0)
+
+
+def test_a_change_of_the_leader_raises_both_epochs() -> None:
+    state = after(one_topic(), records.partition_change_record(TOPIC, 0, leader=TWO))
+
+    assert (state.leader, state.partition_epoch, state.leader_epoch) == (TWO, 1, 1)
+
+
+def test_naming_the_same_leader_still_raises_the_leader_epoch() -> None:
+    state = after(one_topic(), records.partition_change_record(TOPIC, 0, leader=ONE))
+
+    assert (state.leader, state.leader_epoch) == (ONE, 1)
+
+
+def test_an_emptied_list_is_not_an_absent_one() -> None:
+    change = records.partition_change_record(
+        TOPIC, 0, isr=[], elr=[ONE, TWO], leader=NO_NODE, last_known_elr=[]
+    )
+
+    state = after(one_topic(), change)
+
+    assert (state.isr, state.elr, state.last_known_elr) == ((), (ONE, TWO), ())
+
+
+def test_a_recovery_state_goes_there_and_back() -> None:
+    image = one_topic()
+    for wanted in (RecoveryState.RECOVERING, RecoveryState.RECOVERED):
+        image = fold.apply(image, records.partition_change_record(TOPIC, 0, recovery_state=wanted))
+        state = image.partition(TopicIdPartition(TOPIC, 0))
+        assert state is not None
+        assert state.recovery_state is wanted
+
+
+def test_a_removed_topic_takes_its_configs_and_index_along() -> None:
+    image = fold.apply(
+        one_topic(), records.config_record(records.TOPIC_RESOURCE, "orders", "k", "v")
+    )
+
+    gone = fold.apply(image, records.remove_topic_record(TOPIC))
+
+    assert gone == EMPTY
+
+
+def test_clearing_elr_touches_only_partitions_that_have_one() -> None:
+    image = fold.apply(
+        one_topic(),
+        records.partition_record(
+            TOPIC, 1, PartitionState(replicas=(ONE,), directories=(UNASSIGNED,), isr=(ONE,))
+        ),
+    )
+
+    cleared = fold.apply(image, records.clear_elr_record(""))
+
+    partitions = cleared.topics[TOPIC].partitions
+    assert (partitions[0].elr, partitions[0].partition_epoch) == ((), 1)
+    assert partitions[1].partition_epoch == 0
+
+
+def test_a_changed_broker_keeps_what_the_record_leaves_out() -> None:
+    image = fold.apply(EMPTY, records.register_broker_record(BROKER))
+
+    unfenced = fold.apply(image, records.broker_change_record(BROKER, is_fenced=False))
+    leaving = fold.apply(
+        unfenced, records.broker_change_record(BROKER, in_controlled_shutdown=True)
+    )
+
+    assert unfenced.is_active(ONE)
+    assert not leaving.brokers[ONE].is_fenced
+    assert not leaving.is_active(ONE)
+
+
+def test_level_zero_removes_a_feature() -> None:
+    image = fold.apply(EMPTY, records.feature_level_record("metadata.version", 30))
+
+    assert fold.apply(image, records.feature_level_record("metadata.version", 0)) == EMPTY
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        records.topic_record("orders", UUID(int=0xA001)),
+        records.remove_topic_record(UUID(int=0xA001)),
+        records.partition_change_record(TOPIC, 9, isr=[ONE]),
+        records.partition_change_record(TOPIC, 0, isr=[NodeId(9)]),
+        records.partition_change_record(TOPIC, 0, isr=[TWO]),
+        records.partition_change_record(TOPIC, 0, isr=[ONE, THREE]),
+        records.partition_change_record(TOPIC, 0, replicas=[ONE, TWO]),
+        records.partition_change_record(TOPIC, 0, leader=THREE),
+        records.unregister_broker_record(BROKER),
+        records.broker_change_record(BROKER, is_fenced=True),
+        records.clear_elr_record("absent"),
+        Record(remove_topic=metadata_pb2.RemoveTopic(topic_id=b"short")),
+        Record(),
+    ],
+    ids=str,
+)
+def test_a_record_that_does_not_fit_the_image_is_corrupt(record: Record) -> None:
+    with pytest.raises(CorruptDataError):
+        fold.apply(one_topic(), record)
+
+
+def test_producer_ids_are_never_handed_out_twice() -> None:
+    image = fold.apply(EMPTY, records.producer_ids_record(ONE, 5, 2000))
+
+    with pytest.raises(CorruptDataError):
+        fold.apply(image, records.producer_ids_record(ONE, 5, 1000))
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff\xff", b"\xfa\x7f\x00"])
+def test_bytes_that_are_no_record_are_corrupt(value: bytes) -> None:
+    with pytest.raises(CorruptDataError):
+        records.decode_record(value)

@@ -1,0 +1,260 @@
+"""Whatever history a controller could have written, fold, delta and snapshot agree about it."""
+
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.metadata import fold, records
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.directories import UNASSIGNED
+from ottla.metadata.image import (
+    EMPTY,
+    BrokerRegistration,
+    Endpoint,
+    FeatureRange,
+    MetadataImage,
+    PartitionState,
+    Provenance,
+    QuotaEntity,
+    RecoveryState,
+)
+from ottla.metadata.records import Record
+from ottla.metadata.snapshot import records_of
+from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
+from ottla.proto import metadata_pb2
+
+BROKERS = [NodeId(number) for number in (1, 2, 3, 4)]
+NAMES = ["a", "b", "c"]
+MOVES = [
+    "register",
+    "unregister",
+    "change broker",
+    "topic",
+    "remove topic",
+    "partition",
+    "partition",
+    "change partition",
+    "change partition",
+    "clear elr",
+    "config",
+    "feature",
+    "quota",
+    "producer ids",
+    "no-op",
+]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Record]:
+    """Draw records, each of which fits the image left by those before it."""
+    image = EMPTY
+    history: list[Record] = []
+    for move in draw(st.lists(st.sampled_from(MOVES), max_size=30)):
+        record = _record(draw, image, move)
+        if record is not None:
+            image = fold.apply(image, record)
+            history.append(record)
+    return history
+
+
+def _record(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
+    if move in ("register", "unregister", "change broker"):
+        return _broker(draw, image, move)
+    if move in ("topic", "remove topic", "partition", "change partition", "clear elr"):
+        return _topic(draw, image, move)
+    if move == "config":
+        resource = draw(st.sampled_from([(2, "a"), (2, "b"), (4, ""), (4, "1")]))
+        value = draw(st.none() | st.sampled_from(["1", "2"]))
+        return records.config_record(*resource, draw(st.sampled_from(["k", "l"])), value)
+    if move == "feature":
+        name = draw(st.sampled_from(["metadata.version", "a.version", "z.version"]))
+        return records.feature_level_record(name, draw(st.integers(0, 3)))
+    if move == "quota":
+        entity = draw(
+            st.sampled_from(
+                [
+                    (QuotaEntity("user", False, "u"),),
+                    (QuotaEntity("user", True, ""), QuotaEntity("client-id", False, "c")),
+                ]
+            )
+        )
+        limit = draw(st.none() | st.sampled_from([0.0, 10.5]))
+        return records.client_quota_record(entity, "producer_byte_rate", limit)
+    if move == "producer ids":
+        return records.producer_ids_record(
+            NO_NODE, -1, image.next_producer_id + draw(st.integers(0, 2000))
+        )
+    return records.no_op_record()
+
+
+def _broker(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
+    broker_id = draw(st.sampled_from(BROKERS))
+    known = image.brokers.get(broker_id)
+    flags = st.none() | st.booleans()
+    if move == "register":
+        return records.register_broker_record(
+            BrokerRegistration(
+                id=broker_id,
+                epoch=draw(st.integers(0, 1 << 40)),
+                incarnation_id=draw(st.uuids()),
+                endpoints=(Endpoint("PLAINTEXT", "::1", draw(st.integers(1, 65535)), 0),),
+                features=(FeatureRange("metadata.version", 30, 30),),
+                rack=draw(st.none() | st.sampled_from(["", "r"])),
+                host=draw(st.none() | st.just("h")),
+                is_fenced=draw(st.booleans()),
+                log_dirs=tuple(draw(st.lists(st.uuids(), max_size=2, unique=True))),
+            )
+        )
+    if known is None:
+        return None
+    if move == "unregister":
+        return records.unregister_broker_record(known)
+    return records.broker_change_record(
+        known,
+        is_fenced=draw(flags),
+        in_controlled_shutdown=draw(flags),
+        log_dirs=draw(st.none() | st.lists(st.uuids(), max_size=2)),
+    )
+
+
+def _topic(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
+    name = draw(st.sampled_from(NAMES))
+    topic = image.topic(name)
+    if move == "topic":
+        fresh = draw(st.uuids())
+        return None if topic or fresh in image.topics else records.topic_record(name, fresh)
+    if move == "clear elr" and draw(st.booleans()):
+        return records.clear_elr_record("")
+    if topic is None:
+        return None
+    if move == "clear elr":
+        return records.clear_elr_record(name)
+    if move == "remove topic":
+        return records.remove_topic_record(topic.id)
+    partition_id = draw(st.integers(0, 2))
+    state = draw(partition_states())
+    if move == "partition":
+        return records.partition_record(topic.id, partition_id, state)
+    if partition_id not in topic.partitions:
+        return None
+    return _change(draw, topic.id, partition_id, state)
+
+
+def _change(draw: st.DrawFn, topic_id: UUID, partition_id: int, state: PartitionState) -> Record:
+    return records.partition_change_record(
+        topic_id,
+        partition_id,
+        isr=state.isr,
+        elr=state.elr,
+        leader=state.leader,
+        replicas=state.replicas,
+        directories=state.directories,
+        last_known_elr=draw(st.none() | st.just(state.last_known_elr)),
+        adding=draw(st.none() | st.just(state.adding)),
+        removing=draw(st.none() | st.just(state.removing)),
+        recovery_state=draw(st.none() | st.sampled_from(RecoveryState)),
+    )
+
+
+@st.composite
+def partition_states(draw: st.DrawFn) -> PartitionState:
+    """Draw a partition that keeps the promises of the image."""
+    replicas = draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True))
+    homes = draw(st.lists(st.sampled_from("ie-"), min_size=len(replicas), max_size=len(replicas)))
+    isr = tuple(one for one, home in zip(replicas, homes, strict=True) if home == "i")
+    elr = tuple(one for one, home in zip(replicas, homes, strict=True) if home == "e")
+    state = PartitionState(
+        replicas=tuple(replicas),
+        directories=(UNASSIGNED,) * len(replicas),
+        isr=isr,
+        elr=elr,
+        leader=draw(st.sampled_from([NO_NODE, *isr])),
+        recovery_state=draw(st.sampled_from(RecoveryState)),
+    )
+    if not isr and not elr:
+        state = replace(state, last_known_elr=(replicas[0],))
+    return state
+
+
+@given(histories())
+def test_a_snapshot_rebuilds_the_image(history: list[Record]) -> None:
+    image = fold.apply_all(EMPTY, history)
+
+    assert fold.apply_all(EMPTY, records_of(image)) == image
+
+
+@given(histories())
+def test_equal_images_make_equal_snapshots(history: list[Record]) -> None:
+    image = fold.apply_all(EMPTY, history)
+    rebuilt = fold.apply_all(EMPTY, records_of(image))
+
+    assert [*map(records.encode_record, records_of(rebuilt))] == [
+        *map(records.encode_record, records_of(image))
+    ]
+
+
+@given(histories())
+def test_a_record_survives_the_log(history: list[Record]) -> None:
+    for record in history:
+        assert records.decode_record(records.encode_record(record)) == record
+
+
+@given(histories(), st.integers(0, 30))
+def test_a_delta_reaches_what_the_fold_reaches(history: list[Record], split: int) -> None:
+    provenance = Provenance(Offset(7), Epoch(1), 123)
+    base = fold.apply_all(EMPTY, history[:split])
+    delta = MetadataDelta(base)
+
+    for record in history[split:]:
+        delta.replay(record)
+
+    image = delta.apply(provenance)
+    assert image == replace(fold.apply_all(base, history[split:]), provenance=provenance)
+    assert delta.base == base
+
+
+@given(histories(), st.integers(0, 30))
+def test_a_delta_names_all_that_differs(history: list[Record], split: int) -> None:
+    base = fold.apply_all(EMPTY, history[:split])
+    delta = MetadataDelta(base)
+    for record in history[split:]:
+        delta.replay(record)
+
+    differing = MetadataDelta.between(base, delta.image)
+
+    assert set(differing.changed_features) <= set(delta.changed_features)
+    assert set(differing.changed_brokers) <= set(delta.changed_brokers)
+    assert set(differing.changed_topics) <= set(delta.changed_topics)
+    assert set(differing.changed_partitions) <= set(delta.changed_partitions)
+    assert set(differing.changed_configs) <= set(delta.changed_configs)
+    assert set(differing.changed_quotas) <= set(delta.changed_quotas)
+    assert differing.deleted_topics == delta.deleted_topics
+    assert differing.created_topics == delta.created_topics
+
+
+@given(histories())
+def test_the_indexes_say_what_the_topics_say(history: list[Record]) -> None:
+    image = fold.apply_all(EMPTY, history)
+
+    assert dict(image.topic_ids) == {topic.name: topic.id for topic in image.topics.values()}
+    held = {
+        (broker, TopicIdPartition(topic.id, partition_id))
+        for topic in image.topics.values()
+        for partition_id, state in topic.partitions.items()
+        for broker in state.replicas
+    }
+    indexed = {
+        (broker, partition)
+        for broker, partitions in image.partitions_by_broker.items()
+        for partition in partitions
+    }
+    assert indexed == held
+    assert all(image.partitions_by_broker.values())
+
+
+def test_every_record_of_the_protocol_has_its_fold() -> None:
+    kinds = metadata_pb2.MetadataRecord.DESCRIPTOR.oneofs_by_name["record"].fields
+
+    assert set(fold.FOLDS) == {field.name for field in kinds}
