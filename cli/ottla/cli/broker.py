@@ -1,0 +1,19 @@
+"""`ottla broker CONFIG`: run one broker in the foreground."""
+
+import argparse
+
+from ottla.cli.node_process import config_of, configure_node, run_node
+from ottla.model.settings.broker import load_broker_config
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of 'ottla broker'."""
+    configure_node(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the broker until SIGTERM or SIGINT."""
+    config = config_of(arguments, load_broker_config)
+    from ottla.broker.broker_driver import run_broker
+
+    return run_node(run_broker, config)

@@ -1,0 +1,90 @@
+"""How one node runs in the foreground: its file read, its warnings said, its readiness told.
+
+Two environment variables serve a parent that starts nodes: OTTLA_READY_FD names a pipe that gets
+one `+` when the node serves, OTTLA_PARENT_PID the process whose end must be the node's end too.
+"""
+
+import argparse
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ottla.cli.common import note
+from ottla.model.errors import ConfigError
+
+READY = b"+"
+C = TypeVar("C")
+
+Body = Callable[..., Awaitable[None]]
+"""`run_broker` or `run_controller`: takes the config and `ready`, returns when told to stop."""
+
+
+def configure_node(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments that both kinds of node take."""
+    parser.add_argument("config", metavar="CONFIG", help="a .properties file with Kafka's keys")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting above the file's",
+    )
+
+
+def config_of(
+    arguments: argparse.Namespace,
+    load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
+) -> C:
+    """Read the node's settings; warn of keys nobody knows, refuse values that are not allowed."""
+    from ottla.node.properties import parse_properties
+
+    path = Path(arguments.config)
+    try:
+        texts = dict(parse_properties(path.read_text()))
+    except FileNotFoundError:
+        raise ConfigError("CONFIG", f"{path} is not there; 'ottla up' writes one") from None
+    except UnicodeDecodeError:
+        raise ConfigError("CONFIG", f"{path} is not a text file") from None
+    for text in arguments.set:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError("--set", f"is {text!r}; it must be KEY=VALUE")
+        texts[key.strip()] = value.strip()
+    config, unknown = load(texts)
+    for key in sorted(unknown):
+        note(f"ottla: warning: {path.name} sets {key}, which Ottla does not know; it is ignored")
+    return config
+
+
+def run_node(body: Body, config: Any) -> int:
+    """Run a node until it is told to stop."""
+    import trio
+
+    from ottla.node.process_driver import prepare_process
+
+    parent = os.environ.get("OTTLA_PARENT_PID")
+    prepare_process(dies_with_parent=parent is not None)
+    if parent is not None and os.getppid() != int(parent):
+        return 0  # it ended before we could ask the kernel to tell us
+    try:
+        trio.run(partial(body, config, ready=_tell_ready))
+    except BaseExceptionGroup as group:
+        raise _only(group) from None
+    return 0
+
+
+def _tell_ready() -> None:
+    descriptor = os.environ.pop("OTTLA_READY_FD", None)
+    if descriptor is not None:
+        os.write(int(descriptor), READY)
+        os.close(int(descriptor))
+
+
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the one error inside nested groups, or the group where there are several."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
