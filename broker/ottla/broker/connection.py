@@ -1,23 +1,379 @@
 """One client's connection, without its socket: bytes in, requests taken up in order, chunks out.
 
-Sans-I/O: the epoll driver and the simulated world drive the same object.
+Sans-I/O: the epoll driver and the simulated world drive the same object.  It parses frames, takes
+requests up, keeps answers in request order, and bounds everything it holds: the length of a frame
+before memory is taken, frames per turn, requests in flight, bytes waiting to be written, and,
+through `RequestMemory`, what all connections hold together.
+
+Take-up goes on past an unanswered request only if it is a Produce that has done its append; so
+order and sequences hold.  Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
 """
 
-from ottla.broker.dispatch import Dispatcher, Peer
-from ottla.wire.codec_types import Chunk
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from struct import Struct
+from types import CoroutineType
+from typing import Any, Protocol, TypeAlias
+
+from ottla.broker.dispatch import Dispatcher, Peer, RequestContext
+from ottla.broker.held_bytes import HeldBytes
+from ottla.broker.output import Output
+from ottla.broker.request_memory import RequestMemory
+from ottla.broker.response_queue import ResponseQueue, ResponseSlot
+from ottla.model.errors import ProtocolError
+from ottla.model.limits import (
+    FRAME_LENGTH_BYTES,
+    FRAMES_PER_TURN_MAX,
+    KIB,
+    MIB,
+    REQUESTS_IN_FLIGHT_MAX,
+    WRITE_BACKLOG_BYTES_MAX,
+)
+from ottla.wire.apis import PRODUCE
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import decode_request_header
+
+FRAME_BYTES_MIN = 8
+"""Size of the shortest request: a header v0 is api key, version and correlation id."""
+
+HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
+"""Bytes read ahead of a request that pauses take-up.  Lower stops reading sooner, which costs a
+system call each way; higher holds more memory for clients that send far ahead."""
+
+Pending: TypeAlias = Coroutine[Any, Any, Message | None]
+
+FRAME_LENGTH = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How much one connection may ask of us; the defaults are the house's."""
+
+    frame_bytes_max: int = 100 * MIB
+    """`socket.request.max.bytes`."""
+    frames_per_turn_max: int = FRAMES_PER_TURN_MAX
+    requests_in_flight_max: int = REQUESTS_IN_FLIGHT_MAX
+    write_backlog_bytes_max: int = WRITE_BACKLOG_BYTES_MAX
+
+
+class ConnectionHost(Protocol):
+    """What a connection needs of whoever drives it."""
+
+    def on_work(self, connection: "Connection") -> None:
+        """Note that the connection has output, or may take up more: call `resume` soon."""
+        ...
+
+    def run(self, connection: "Connection", slot: ResponseSlot, pending: Pending) -> None:
+        """Run a handler's coroutine, then call `on_coroutine_ended` with its result."""
+        ...
+
+    def on_fault(self, connection: "Connection", fault: Exception) -> None:
+        """Close the connection and log why: one of its answers cannot be written."""
+        ...
+
+    def wake_at(self, connection: "Connection", deadline_ms: int) -> None:
+        """Call `on_work` when the monotonic clock says `deadline_ms`."""
+        ...
 
 
 class Connection:
     """Parses frames, takes requests up, keeps answers in order, and bounds what it holds."""
 
-    def __init__(self, peer: Peer, dispatcher: Dispatcher) -> None:
+    __slots__ = (
+        "_awaited",
+        "_awaits_memory",
+        "_coroutine_count",
+        "_dispatcher",
+        "_frame_bytes",
+        "_held",
+        "_host",
+        "_is_serving",
+        "_lent_bytes",
+        "_limits",
+        "_memory",
+        "_muted_until_ms",
+        "_reserved_bytes",
+        "_responses",
+        "_takes_no_more",
+        "has_lent_buffer",
+        "has_more_to_take_up",
+        "is_closed",
+        "last_active_ms",
+        "output",
+        "peer",
+        "request_count",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        dispatcher: Dispatcher,
+        host: ConnectionHost,
+        *,
+        memory: RequestMemory,
+        limits: ConnectionLimits,
+        now_ms: int,
+    ) -> None:
         self.peer = peer
         self._dispatcher = dispatcher
+        self._host = host
+        self._memory = memory
+        self._limits = limits
+        self._responses = ResponseQueue()
+        self._held = HeldBytes()
+        self.output = Output()
+        self.last_active_ms = now_ms
+        self.request_count = 0
+        self.is_closed = False
+        # Set for the driver: a coroutine keeps views into the buffer it read to; take another.
+        self.has_lent_buffer = False
+        # Set for the driver: the bound of frames per turn was reached, call `resume` next turn.
+        self.has_more_to_take_up = False
+        self._is_serving = False
+        self._takes_no_more = False
+        self._awaited: ResponseSlot | None = None
+        self._coroutine_count = 0
+        self._muted_until_ms: int | None = None
+        self._awaits_memory = False
+        # The frame at the front of `_held`, with its length field; 0 while not known.
+        self._frame_bytes = 0
+        self._reserved_bytes = 0
+        self._lent_bytes = 0
+
+    # What the driver calls.
 
     def on_bytes(self, data: memoryview, now_ms: int) -> None:
-        """Take bytes that arrived; ProtocolError when they are not Kafka's protocol."""
-        raise NotImplementedError
+        """Take bytes that arrived.  `data` may be reused after the call but for `has_lent_buffer`.
 
-    def pending_output(self) -> list[Chunk]:
-        """Return the chunks that may be sent now, in order."""
-        raise NotImplementedError
+        Raises ProtocolError when they are not Kafka's protocol: the connection must be closed.
+        """
+        self.last_active_ms = now_ms
+        if len(self._held):
+            self._held.append(data)
+            self._take_up_held(now_ms)
+            return
+        consumed = self._take_up(data, now_ms)
+        if consumed < len(data) and not self._takes_no_more:
+            self._held.append(data[consumed:])
+            self._reserve_frame()
+
+    def window(self) -> memoryview | None:
+        """Return room of our own for the rest of a large frame, or None for the shared buffer.
+
+        What is received there is told by `on_window_filled`, and is never copied again.
+        """
+        if self._frame_bytes > len(self._held):
+            return self._held.window(self._frame_bytes)
+        return None
+
+    def on_window_filled(self, size: int, now_ms: int) -> None:
+        """Take bytes that arrived in the window; ProtocolError as `on_bytes`."""
+        self.last_active_ms = now_ms
+        self._held.advance(size)
+        if len(self._held) >= self._frame_bytes:
+            self._take_up_held(now_ms)
+
+    def resume(self, now_ms: int) -> None:
+        """Go on where a bound, a pause or a mute had stopped; ProtocolError as `on_bytes`."""
+        if self._muted_until_ms is not None and now_ms >= self._muted_until_ms:
+            self._muted_until_ms = None
+        if len(self._held) and not self.is_closed:
+            self._take_up_held(now_ms)
+
+    @property
+    def wants_bytes(self) -> bool:
+        """Say whether the socket should be read now."""
+        if self._muted_until_ms is not None or self._awaits_memory or self._takes_no_more:
+            return False
+        # A frame whose rest is on its way is always read on: its length is bounded, and reserved.
+        if len(self._held) < HELD_WHILE_PAUSED_BYTES_MAX or len(self._held) < self._frame_bytes:
+            return True
+        return self._may_take_up
+
+    @property
+    def is_closing(self) -> bool:
+        """Say whether the last answer has moved to the output: close when that has been sent."""
+        return self._responses.is_closing
+
+    @property
+    def has_held_bytes(self) -> bool:
+        """Say whether something waits to be taken up, be it only the beginning of a frame."""
+        return len(self._held) > 0
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many requests wait for their answer, or for an answer before theirs."""
+        return len(self._responses)
+
+    def on_sent(self, size: int, now_ms: int) -> None:
+        """Count output that went out; with the backlog gone, held requests are taken up again."""
+        self.last_active_ms = now_ms
+        bound = self._limits.write_backlog_bytes_max
+        was_above = self.output.byte_count >= bound
+        self.output.on_sent(size)
+        if was_above and self.output.byte_count < bound and len(self._held):
+            self._host.on_work(self)
+
+    def on_coroutine_ended(self, slot: ResponseSlot, response: Message | None) -> None:
+        """Answer with what a handler's coroutine came to; None leaves the slot to its keeper."""
+        self._coroutine_count -= 1
+        if not self._coroutine_count and self._lent_bytes:
+            lent_bytes, self._lent_bytes = self._lent_bytes, 0
+            self._memory.release(lent_bytes)
+        if response is not None:
+            slot.complete(response)
+        elif self._awaited is slot and slot.header.api_key == PRODUCE:
+            self._awaited = None
+            self._host.on_work(self)
+
+    def close(self) -> None:
+        """Part from every open request and give back what is held.  Twice is once."""
+        if self.is_closed:
+            return
+        self.is_closed = self._takes_no_more = True
+        self._responses.abandon()
+        self._awaited = None
+        self.output.clear()
+        self._held.clear()
+        self._release_frame()
+
+    # What handlers reach through their slot and context.
+
+    def on_slot_completed(self, slot: ResponseSlot) -> None:
+        """Move the answers whose turn has come to the output, and let take-up resume."""
+        if self._awaited is slot:
+            self._awaited = None
+        if slot.closes_connection:
+            self._takes_no_more = True
+        output = self.output
+        output.byte_count += self._responses.take_ready(output.chunks)
+        if not self._is_serving:
+            self._host.on_work(self)
+
+    def on_answer_failed(self, fault: Exception) -> None:
+        """Let the host close us: an answer cannot be written."""
+        self._host.on_fault(self, fault)
+
+    def mute_until(self, deadline_ms: int) -> None:
+        """Read and take up nothing until then (a throttled client); the latest of several counts.
+
+        Answers still leave, and what has been read stays unparsed.
+        """
+        if self._muted_until_ms is None or deadline_ms > self._muted_until_ms:
+            self._muted_until_ms = deadline_ms
+            self._host.wake_at(self, deadline_ms)
+
+    # The way of a frame.
+
+    @property
+    def _may_take_up(self) -> bool:
+        return (
+            self._awaited is None
+            and len(self._responses) < self._limits.requests_in_flight_max
+            and self.output.byte_count < self._limits.write_backlog_bytes_max
+            and self._muted_until_ms is None
+            and not self._takes_no_more
+        )
+
+    def _take_up(self, data: memoryview, now_ms: int) -> int:
+        """Serve the whole frames in `data` that may be taken up; return how many bytes they are."""
+        at = 0
+        end = len(data)
+        frames_left = self._limits.frames_per_turn_max
+        self.has_more_to_take_up = False
+        self._is_serving = True
+        try:
+            while end - at >= FRAME_LENGTH_BYTES:
+                if not self._may_take_up:
+                    break
+                body_at = at + FRAME_LENGTH_BYTES
+                frame_end = body_at + self._frame_length(data, at)
+                if frame_end > end:
+                    break
+                if not frames_left:
+                    self.has_more_to_take_up = True
+                    break
+                frames_left -= 1
+                at = frame_end
+                self._serve(data[body_at:frame_end], now_ms)
+        finally:
+            self._is_serving = False
+        return at
+
+    def _take_up_held(self, now_ms: int) -> None:
+        consumed = self._take_up(self._held.view, now_ms)
+        if self._takes_no_more:
+            self._held.clear()
+            self._release_frame()
+            return
+        if not consumed:
+            if not self._frame_bytes:
+                self._reserve_frame()
+            return
+        self._held.consume(consumed)
+        self._release_frame()
+        self._reserve_frame()
+
+    def _serve(self, frame: memoryview, now_ms: int) -> None:
+        header = decode_request_header(frame)
+        slot = ResponseSlot(self, header)
+        self._responses.append(slot)
+        self.request_count += 1
+        result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)
+        if result is None:
+            if not slot.is_done and header.api_key != PRODUCE:
+                self._awaited = slot
+        elif isinstance(result, CoroutineType):
+            assert self._awaited is None
+            self._awaited = slot
+            self._coroutine_count += 1
+            # Only a Produce keeps views into its frame (its records); all else was copied out.
+            if header.api_key == PRODUCE:
+                self._lend()
+            self._host.run(self, slot, result)
+        else:
+            slot.complete(result)
+
+    def _frame_length(self, data: memoryview, at: int) -> int:
+        """Read and check a frame's length before anything is made of it."""
+        length: int = FRAME_LENGTH.unpack_from(data, at)[0]
+        if FRAME_BYTES_MIN <= length <= self._limits.frame_bytes_max:
+            return length
+        start = bytes(data[at : at + FRAME_LENGTH_BYTES])
+        if start[:2] == b"\x16\x03":
+            raise ProtocolError("frame length: the client speaks TLS to a plain listener")
+        if start in (b"GET ", b"POST", b"HEAD", b"PUT "):
+            raise ProtocolError("frame length: the client speaks HTTP")
+        raise ProtocolError(f"frame length {length}")
+
+    # Memory.
+
+    def _reserve_frame(self) -> None:
+        """Note the length of the frame at the front of what is held, and reserve its memory."""
+        if len(self._held) < FRAME_LENGTH_BYTES or self._frame_bytes:
+            return
+        size = FRAME_LENGTH_BYTES + self._frame_length(self._held.view, 0)
+        if not self._memory.try_reserve(size):
+            if not self._awaits_memory:
+                self._awaits_memory = True
+                self._memory.when_available(self._on_memory_available)
+            return
+        self._frame_bytes = self._reserved_bytes = size
+
+    def _release_frame(self) -> None:
+        self._frame_bytes = 0
+        if self._reserved_bytes:
+            reserved_bytes, self._reserved_bytes = self._reserved_bytes, 0
+            self._memory.release(reserved_bytes)
+
+    def _on_memory_available(self) -> None:
+        self._awaits_memory = False
+        if not self.is_closed:
+            self._reserve_frame()
+            self._host.on_work(self)
+
+    def _lend(self) -> None:
+        """Leave the frame's bytes, and their reservation, to the coroutine that reads them."""
+        self.has_lent_buffer = True
+        self._lent_bytes += self._reserved_bytes
+        self._reserved_bytes = 0

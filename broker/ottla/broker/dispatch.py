@@ -13,22 +13,18 @@ The records of a request are views into the connection's buffer: they are valid 
 returns, and for a coroutine until it ends.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from types import CoroutineType
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import ProtocolError
-from ottla.wire.apis import API, request_class
+from ottla.wire.apis import API, API_VERSIONS, request_class
 from ottla.wire.codec import decode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
 
-API_KEY_PRODUCE = 0
-API_KEY_API_VERSIONS = 18
-
-HandlerResult: TypeAlias = Message | None | CoroutineType[Any, Any, Message | None]
+HandlerResult: TypeAlias = Message | Coroutine[Any, Any, Message | None] | None
 """What the handler has for its caller: see the top of the file."""
 
 Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
@@ -97,6 +93,7 @@ class Dispatcher:
 
     def __init__(self, handlers: Mapping[int, Handler] | None = None) -> None:
         self._routes: dict[int, Route] = {}
+        self._request_types: dict[int, type[Message]] = {}
         self.on_unsupported_api_versions: Handler | None = None
         for api_key, handler in (handlers or {}).items():
             self.register(api_key, handler)
@@ -104,7 +101,7 @@ class Dispatcher:
     def register(self, api_key: int, handler: Handler) -> None:
         """Serve an API, in every version of its table row, with `handler`."""
         api = API[api_key]
-        self._routes[api_key] = Route(handler, api.lowest, api.highest)
+        self._routes[api_key] = Route(handler, api.lowest, api.latest_stable)
 
     @property
     def api_keys(self) -> frozenset[int]:
@@ -123,8 +120,13 @@ class Dispatcher:
             raise ProtocolError(f"api key {api_key}")
         version = header.api_version
         if not route.lowest <= version <= route.highest:
-            if api_key == API_KEY_API_VERSIONS and self.on_unsupported_api_versions is not None:
+            if api_key == API_VERSIONS and self.on_unsupported_api_versions is not None:
                 return self.on_unsupported_api_versions(context, None)
             raise ProtocolError(f"version {version} of api key {api_key}")
-        request = decode(request_class(api_key), version, frame, header.body_at)
-        return route.handler(context, request)
+        request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
+        return route.handler(context, decode(request_type, version, frame, header.body_at))
+
+    def _import_request_type(self, api_key: int) -> type[Message]:
+        """Import a request's class when the first one comes: start-up stays light."""
+        found = self._request_types[api_key] = request_class(api_key)
+        return found

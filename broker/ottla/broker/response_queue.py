@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.model.errors import ProtocolError
 from ottla.wire.codec import encode_chunks
 from ottla.wire.codec_types import Chunk, Message
 from ottla.wire.frames import frame
@@ -20,6 +21,14 @@ class SlotOwner(Protocol):
 
     def on_slot_completed(self, slot: "ResponseSlot") -> None:
         """Move on: answers may leave and take-up may resume."""
+        ...
+
+    def on_answer_failed(self, fault: Exception) -> None:
+        """End the connection: one of its answers cannot be written."""
+        ...
+
+    def mute_until(self, deadline_ms: int) -> None:
+        """Read no further until then."""
         ...
 
 
@@ -51,11 +60,19 @@ class ResponseSlot:
         self.complete_as(response, self.header.api_version)
 
     def complete_as(self, response: Message, version: int) -> None:
-        """Answer in another version than asked: only ApiVersions does, when it knows no such."""
-        if self._owner is None:
+        """Answer in another version than asked: only ApiVersions does, when it knows no such.
+
+        What cannot be encoded ends this connection, never whoever completed the slot.
+        """
+        owner = self._owner
+        if owner is None:
             return
         header = self.header
-        chunks = encode_chunks(response, version)
+        try:
+            chunks = encode_chunks(response, version)
+        except (ProtocolError, AssertionError) as fault:
+            owner.on_answer_failed(fault)
+            return
         chunks.insert(0, encode_response_header(header.api_key, version, header.correlation_id))
         self._finish(frame(chunks))
 
@@ -70,6 +87,11 @@ class ResponseSlot:
         """
         self.closes_connection = True
         self._finish([])
+
+    def mute_until(self, deadline_ms: int) -> None:
+        """Keep the connection from being read until then (monotonic): its client is throttled."""
+        if self._owner is not None:
+            self._owner.mute_until(deadline_ms)
 
     def abandon(self) -> None:
         """Part from the connection, which has closed."""
