@@ -1,0 +1,285 @@
+"""Fetch: reads many partitions at once, or waits until there is enough to read.
+
+Pure; nothing awaits.  An answer holds slices of files, which the connection sends with sendfile.
+A fetch with too few bytes waits in the purgatory under its partitions and is woken by the append
+or the high watermark itself, never by polling.  A follower's fetch also says where its own log
+ends, which is what moves the high watermark and wakes produces and consumers.
+"""
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.fetch_read import (
+    FetchLimits,
+    local_partition,
+    note_follower,
+    read_partition,
+    refused,
+)
+from ottla.broker.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    FetchSessionCache,
+    FetchTarget,
+    SessionKey,
+    targets_of,
+)
+from ottla.broker.leader_hints import HINTED, endpoints_of
+from ottla.broker.partition import Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.purgatory import Purgatory, WaitingEntry
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import (
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+PATIENT = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+"""Refusals that do not end the wait for the other partitions: a client with one deleted topic
+would else poll without pause."""
+
+
+class Reading:
+    """What one pass over a fetch's partitions found, in their order."""
+
+    __slots__ = ("byte_count", "is_urgent", "readable_count", "results")
+
+    def __init__(self) -> None:
+        self.results: list[tuple[FetchTarget, PartitionData]] = []
+        self.byte_count = 0
+        self.is_urgent = False
+        """Whether a partition has something the asker must hear now (an error, a divergence)."""
+        self.readable_count = 0
+
+
+class WaitingFetch(WaitingEntry):
+    """One fetch: it reads, judges whether that is enough, and answers once."""
+
+    __slots__ = (
+        "_api",
+        "_context",
+        "_limits",
+        "_opens_session",
+        "_session",
+        "_session_epoch",
+        "_targets",
+    )
+
+    def __init__(
+        self,
+        api: "FetchApi",
+        context: RequestContext,
+        limits: FetchLimits,
+        targets: dict[SessionKey, FetchTarget],
+        session: FetchSession | None,
+        *,
+        opens_session: bool,
+    ) -> None:
+        super().__init__()
+        self._api = api
+        self._context = context
+        self._limits = limits
+        self._targets = targets
+        self._session = session
+        self._session_epoch = 0 if session is None else session.epoch
+        self._opens_session = opens_session
+
+    def is_enough(self, reading: Reading) -> bool:
+        """Say whether the answer should leave now."""
+        return (
+            reading.byte_count >= self._limits.bytes_min
+            or reading.is_urgent
+            or reading.readable_count == 0
+        )
+
+    def try_complete(self) -> bool:
+        """Answer if there is enough by now."""
+        reading = self.read()
+        if not self.is_enough(reading):
+            return False
+        self._context.slot.complete(self.answer(reading))
+        return True
+
+    def on_expire(self) -> None:
+        """Answer with what there is."""
+        self._context.slot.complete(self.answer(self.read()))
+
+    def keys(self) -> list[object]:
+        """Return what to watch: a follower waits for the log's end, a consumer for the commit."""
+        keys: list[object] = []
+        for target in self._targets.values():
+            partition = target.partition
+            if partition is not None:
+                keys.append(partition.high_watermark_key)
+                if self._limits.is_from_follower:
+                    keys.append(partition.end_offset_key)
+        return keys
+
+    def read(self) -> Reading:
+        """Read every partition within the limits; nothing is remembered but followers' ends."""
+        limits = self._limits
+        table = self._api.table
+        reading = Reading()
+        left = limits.bytes_max
+        is_first = True
+        moved: list[Partition] = []
+        for target in self._targets.values():
+            try:
+                partition = local_partition(table, target, limits)
+                data = read_partition(
+                    partition,
+                    target,
+                    limits,
+                    bytes_max=max(0, min(target.partition_bytes_max, left)),
+                    is_first=is_first,
+                )
+                reading.readable_count += 1
+                if data.diverging_epoch.epoch >= 0:
+                    reading.is_urgent = True
+                elif limits.is_from_follower:
+                    if note_follower(partition, target, limits, self._context.arrived_ms):
+                        moved.append(partition)
+                    if target.replica_high_watermark < data.high_watermark:
+                        reading.is_urgent = True
+            except RefusedError as error:
+                data = refused(target, error.code)
+                reading.is_urgent |= error.code not in PATIENT
+            size = len(data.records) if data.records is not None else 0
+            if size:
+                is_first = False
+                left = max(0, left - size)
+                reading.byte_count += size
+            reading.results.append((target, data))
+        if moved:
+            self._api.wake_committed(moved)
+        return reading
+
+    def answer(self, reading: Reading) -> FetchResponse:
+        """Make the response, and the session remember what it tells."""
+        results = reading.results
+        session = self._session
+        session_id = NO_SESSION
+        if session is not None:
+            if session.epoch != self._session_epoch:
+                # Another request of the session overtook this one while it waited.
+                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            session_id = session.session_id
+            results = [result for result in results if result[0].has_news(result[1])]
+            if len(self._targets) > 1:
+                for target, data in results:
+                    if data.records:
+                        session.move_to_end(target.key)
+        elif self._opens_session:
+            for target, data in results:
+                target.has_news(data)
+            session_id = self._api.open_session(
+                self._targets, self._limits, self._context.arrived_ms
+            )
+        return self._api.response_of(self._context, self._limits, results, session_id)
+
+
+class FetchApi:
+    """Serves Fetch 4-18."""
+
+    def __init__(
+        self,
+        *,
+        table: PartitionTable,
+        purgatory: Purgatory,
+        sessions: FetchSessionCache,
+        fetch_bytes_max: int,
+    ) -> None:
+        self.table = table
+        self._purgatory = purgatory
+        self._sessions = sessions
+        self._fetch_bytes_max = fetch_bytes_max
+
+    def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
+        """Read; answer when that is enough or the client does not wait, else wait."""
+        limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
+        try:
+            fetch = self._begin(context, request, limits)
+        except RefusedError as error:
+            return FetchResponse(error_code=error.code)
+        reading = fetch.read()
+        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+            return fetch.answer(reading)
+        self._purgatory.watch(fetch.keys(), fetch, context.arrived_ms + request.max_wait_ms)
+        context.slot.on_abandoned = lambda: self._purgatory.cancel(fetch)
+        return None
+
+    def _begin(
+        self, context: RequestContext, request: FetchRequest, limits: FetchLimits
+    ) -> WaitingFetch:
+        epoch = request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            # A full request ends the session it names.
+            if request.session_id != NO_SESSION:
+                self._sessions.close(request.session_id)
+            targets = targets_of(request, limits.uses_topic_ids)
+            opens_session = epoch == INITIAL_EPOCH and len(targets) > 0
+            return WaitingFetch(self, context, limits, targets, None, opens_session=opens_session)
+        session = self._sessions.continue_session(request, limits.uses_topic_ids)
+        if not session.targets:
+            self._sessions.close(session.session_id)
+            return WaitingFetch(self, context, limits, {}, None, opens_session=False)
+        self._sessions.touch(session, context.arrived_ms)
+        return WaitingFetch(self, context, limits, session.targets, session, opens_session=False)
+
+    def open_session(
+        self, targets: dict[SessionKey, FetchTarget], limits: FetchLimits, now_ms: int
+    ) -> int:
+        """Open a session over what a full request asked; return its id, 0 when no slot is free."""
+        session = self._sessions.open(
+            targets,
+            is_privileged=limits.is_from_follower,
+            uses_topic_ids=limits.uses_topic_ids,
+            now_ms=now_ms,
+        )
+        return NO_SESSION if session is None else session.session_id
+
+    def wake_committed(self, partitions: list[Partition]) -> None:
+        """Wake who waits for the commit that a follower's fetch has just made."""
+        for partition in partitions:
+            self._purgatory.wake(partition.high_watermark_key)
+
+    def response_of(
+        self,
+        context: RequestContext,
+        limits: FetchLimits,
+        results: list[tuple[FetchTarget, PartitionData]],
+        session_id: int,
+    ) -> FetchResponse:
+        """Group the partitions by topic, and say who leads those that we do not."""
+        topics: dict[object, FetchableTopicResponse] = {}
+        leaders: set[int] = set()
+        for target, data in results:
+            if data.error_code and limits.wants_hints and data.error_code in HINTED:
+                leader_id, leader_epoch = self.table.current_leader(
+                    target.topic, target.topic_id, target.index
+                )
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader_id, leader_epoch=leader_epoch
+                )
+                leaders.add(leader_id)
+            name = target.key[0]
+            topic = topics.get(name)
+            if topic is None:
+                topics[name] = FetchableTopicResponse(
+                    topic=target.topic, topic_id=target.topic_id, partitions=[data]
+                )
+            else:
+                topic.partitions.append(data)
+        response = FetchResponse(session_id=session_id, responses=list(topics.values()))
+        if leaders:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+                for node_id, host, port, rack in endpoints_of(
+                    self.table.image, leaders, context.peer.listener_name
+                )
+            ]
+        return response

@@ -1,0 +1,252 @@
+"""Fetch sessions: a consumer names its partitions once, then only what changed (KIP-227).
+
+Pure.  A session remembers, per partition, what the client asks and what it was told last, so that
+an incremental request may be empty and its answer holds only partitions with news.  The cache has
+a fixed number of slots; who gets one when all are taken is decided as in Kafka: followers before
+consumers, larger sessions before smaller, but nobody loses a slot used within the last two minutes
+to an equal.
+
+Invariants: OneEpochAtATime (a request repeated or lost is noticed), SlotsNeverExceeded.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from uuid import UUID
+
+from ottla.broker.partition import Partition
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.limits import INT32_MAX
+from ottla.model.seams import Rng
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
+from ottla.wire.messages.fetch_response import PartitionData
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+
+EVICTION_MS_MIN = 120_000
+"""A slot in use that recently is not taken away by an equal.  Shorter makes many consumers steal
+each other's sessions in turn; longer keeps slots of clients that have gone."""
+
+SessionKey = tuple[str | UUID, int]
+"""A partition as the client names it: by topic name, or by topic id from Fetch 13 on."""
+
+
+class FetchTarget:
+    """One partition a client fetches: what it asks, and in a session what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "key",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "partition",
+        "partition_bytes_max",
+        "replica_high_watermark",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: UUID, asked: FetchPartition, key: SessionKey) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = asked.partition
+        self.key = key
+        self.partition: Partition | None = None
+        """Found once and kept until it is removed."""
+        self.told_high_watermark = -1
+        self.told_log_start_offset = -1
+        self.ask(asked)
+
+    def ask(self, asked: FetchPartition) -> None:
+        """Take in what the client asks of this partition from now on."""
+        self.fetch_offset = asked.fetch_offset
+        self.partition_bytes_max = asked.partition_max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
+        self.replica_high_watermark = asked.high_watermark
+
+    def has_news(self, data: PartitionData) -> bool:
+        """Say whether an incremental answer must hold this partition, and note what it tells."""
+        records = data.records
+        is_news = (
+            (records is not None and len(records) > 0)
+            or data.error_code != 0
+            or data.high_watermark != self.told_high_watermark
+            or data.log_start_offset != self.told_log_start_offset
+            or data.diverging_epoch.epoch >= 0
+        )
+        # After an error the next answer without one must be told, whatever it says.
+        self.told_high_watermark = -1 if data.error_code else data.high_watermark
+        self.told_log_start_offset = data.log_start_offset
+        return is_news
+
+
+class FetchSession:
+    """The partitions one client fetches, in the order in which they are served."""
+
+    __slots__ = (
+        "cached_count",
+        "created_ms",
+        "epoch",
+        "is_privileged",
+        "last_used_ms",
+        "session_id",
+        "targets",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self,
+        session_id: int,
+        targets: dict[SessionKey, FetchTarget],
+        *,
+        is_privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> None:
+        self.session_id = session_id
+        self.targets = targets
+        self.is_privileged = is_privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = self.last_used_ms = now_ms
+        self.cached_count = len(targets)
+        self.epoch = next_epoch(INITIAL_EPOCH)
+
+    def update(self, request: FetchRequest) -> None:
+        """Take in what an incremental request adds, changes and forgets."""
+        targets = self.targets
+        for key, topic, topic_id, asked in asked_partitions(request, self.uses_topic_ids):
+            target = targets.get(key)
+            if target is None:
+                targets[key] = FetchTarget(topic, topic_id, asked, key)
+            else:
+                target.ask(asked)
+        for forgotten in request.forgotten_topics_data:
+            name = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
+            for index in forgotten.partitions:
+                targets.pop((name, index), None)
+
+    def move_to_end(self, key: SessionKey) -> None:
+        """Serve a partition last next time, because it had records now: nobody is starved."""
+        target = self.targets.pop(key, None)
+        if target is not None:
+            self.targets[key] = target
+
+
+class FetchSessionCache:
+    """The sessions of a broker, at most `slot_count`."""
+
+    __slots__ = ("_sessions", "eviction_count", "rng", "slot_count")
+
+    def __init__(self, slot_count: int, rng: Rng) -> None:
+        self.slot_count = slot_count
+        self.rng = rng
+        self.eviction_count = 0
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        """Least recently used first."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def continue_session(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession:
+        """Return the session an incremental request belongs to; refuse one out of step."""
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise RefusedError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.epoch != request.session_epoch:
+            raise RefusedError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.update(request)
+        session.epoch = next_epoch(session.epoch)
+        return session
+
+    def touch(self, session: FetchSession, now_ms: int) -> None:
+        """Note that a session was used."""
+        session.last_used_ms = now_ms
+        session.cached_count = len(session.targets)
+        self._sessions.move_to_end(session.session_id)
+
+    def close(self, session_id: int) -> None:
+        """Give a slot back; an unknown id is fine."""
+        self._sessions.pop(session_id, None)
+
+    def open(
+        self,
+        targets: dict[SessionKey, FetchTarget],
+        *,
+        is_privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchSession | None:
+        """Open a session if a slot is free or may be taken from another; else None."""
+        is_free = len(self._sessions) < self.slot_count
+        if not is_free and not self._evict_for(len(targets), is_privileged, now_ms):
+            return None
+        session = FetchSession(
+            self._fresh_id(),
+            targets,
+            is_privileged=is_privileged,
+            uses_topic_ids=uses_topic_ids,
+            now_ms=now_ms,
+        )
+        self._sessions[session.session_id] = session
+        assert len(self._sessions) <= self.slot_count
+        return session
+
+    def _evict_for(self, size: int, is_privileged: bool, now_ms: int) -> bool:
+        """Take the slot of the stalest session, or of the least worthy that is old enough."""
+        if not self._sessions:
+            return False
+        stalest = next(iter(self._sessions.values()))
+        if now_ms - stalest.last_used_ms > EVICTION_MS_MIN:
+            victim = stalest
+        else:
+            victim = min(
+                self._sessions.values(),
+                key=lambda other: (other.is_privileged, other.cached_count, other.session_id),
+            )
+            is_old_enough = now_ms - victim.created_ms > EVICTION_MS_MIN
+            if is_privileged and not victim.is_privileged:
+                is_old_enough = True
+            is_less = (victim.is_privileged, victim.cached_count) < (is_privileged, size)
+            if not (is_old_enough and is_less):
+                return False
+        del self._sessions[victim.session_id]
+        self.eviction_count += 1
+        return True
+
+    def _fresh_id(self) -> int:
+        while True:
+            session_id = 1 + self.rng.below(INT32_MAX - 1)
+            if session_id not in self._sessions:
+                return session_id
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the epoch that follows: 1 after the largest, for 0 opens a session."""
+    return 1 if epoch == INT32_MAX else epoch + 1
+
+
+def asked_partitions(
+    request: FetchRequest, uses_topic_ids: bool
+) -> Iterator[tuple[SessionKey, str, UUID, FetchPartition]]:
+    """Yield (key, topic name, topic id, what is asked) of every partition in a request."""
+    for topic in request.topics:
+        name: str | UUID = topic.topic_id if uses_topic_ids else topic.topic
+        for asked in topic.partitions:
+            yield (name, asked.partition), topic.topic, topic.topic_id, asked
+
+
+def targets_of(request: FetchRequest, uses_topic_ids: bool) -> dict[SessionKey, FetchTarget]:
+    """Return the targets of a full request; a partition named twice counts as asked last."""
+    return {
+        key: FetchTarget(topic, topic_id, asked, key)
+        for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids)
+    }

@@ -1,0 +1,54 @@
+"""Flushes the logs whose appends are acknowledged only when durable (`flush.messages`).
+
+One flush covers every append made before it began (group commit), and the partitions of a turn
+are flushed together.  After it the high watermark may move, which wakes the waiting produces.
+"""
+
+import logging
+
+import trio
+
+from ottla.broker.partition import Partition
+from ottla.broker.purgatory import Purgatory
+from ottla.model.errors import RefusedError
+from ottla.model.seams import Clock
+
+logger = logging.getLogger("ottla.broker.flush")
+
+
+class Flusher:
+    """Partitions that wait for a flush; each at most once, however many appends asked."""
+
+    def __init__(self, purgatory: Purgatory, clock: Clock) -> None:
+        self._purgatory = purgatory
+        self._clock = clock
+        self._due: dict[Partition, None] = {}
+        self._is_due = trio.Event()
+
+    def request(self, partition: Partition) -> None:
+        """Have a partition flushed soon."""
+        self._due[partition] = None
+        self._is_due.set()
+
+    async def run(self) -> None:
+        """Flush until cancelled."""
+        while True:
+            await self._is_due.wait()
+            self._is_due = trio.Event()
+            due, self._due = self._due, {}
+            async with trio.open_nursery() as nursery:
+                for partition in due:
+                    nursery.start_soon(self._flush, partition)
+
+    async def _flush(self, partition: Partition) -> None:
+        log = partition.log
+        if log is None:
+            return
+        try:
+            await log.flush()
+        except RefusedError as error:
+            # The log is offline now; who waits on it is answered by that.
+            logger.error("%r could not be flushed: %s", partition, error.message)
+        if partition.log is log and partition.is_leader:
+            partition.advance_high_watermark(self._clock.monotonic_ms())
+        self._purgatory.wake(partition.high_watermark_key)

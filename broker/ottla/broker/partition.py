@@ -1,0 +1,377 @@
+"""One partition as this broker sees it: who leads it, who is in sync, and what is committed.
+
+Pure: no clock, no await; the log below it appends synchronously.  The metadata image decides who
+leads (`apply`); the followers' fetches decide what is committed (`on_follower_fetch`).  While a
+change of the in-sync set is under way, the *maximal* set (the old and the new members) holds the
+high watermark back, so whichever way the controller decides, nothing committed is lost.
+
+Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
+(with fewer in sync than `min.insync.replicas` the high watermark stands still, KIP-966).
+"""
+
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from ottla.metadata.image import PartitionState
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset
+from ottla.model.settings.topic import TopicConfig
+from ottla.storage.append_info import AppendInfo
+from ottla.storage.log import Log
+from ottla.wire.codec_types import Records
+
+UNKNOWN_BROKER_EPOCH = -1
+ACKS_ALL = -1
+
+
+class WakeKey:
+    """What waiting requests watch: cheap to hash, one of each kind a partition."""
+
+    __slots__ = ()
+
+
+class Follower:
+    """What the leader knows of one other replica, from its fetches."""
+
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "end_offset",
+        "last_fetch_end_offset",
+        "last_fetch_ms",
+        "log_start_offset",
+    )
+
+    def __init__(self, now_ms: int) -> None:
+        self.end_offset = Offset(-1)
+        self.log_start_offset = Offset(-1)
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.caught_up_ms = now_ms
+        """The last instant at which it had all that the leader had."""
+        self.last_fetch_ms = 0
+        self.last_fetch_end_offset = Offset(-1)
+        """The leader's end when it fetched last: reaching it now, it had caught up then."""
+
+    def on_fetch(
+        self, *, end_offset: Offset, log_start_offset: Offset, leader_end: Offset, now_ms: int
+    ) -> None:
+        """Take in where its log ends, as its fetch says."""
+        if end_offset >= leader_end:
+            self.caught_up_ms = now_ms
+        elif end_offset >= self.last_fetch_end_offset >= 0:
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
+        self.end_offset = end_offset
+        self.log_start_offset = log_start_offset
+        self.last_fetch_end_offset = leader_end
+        self.last_fetch_ms = now_ms
+
+
+class Partition:
+    """The leader's or follower's view of one replica on this broker.
+
+    A partition whose log is still being opened or has been removed leads nothing.  Whoever calls a
+    method that returns "the high watermark moved" wakes `high_watermark_key`; an append wakes
+    `end_offset_key`.
+    """
+
+    __slots__ = (
+        "_other_maximal_isr",
+        "config",
+        "end_offset_key",
+        "followers",
+        "high_watermark_key",
+        "index",
+        "is_eligible",
+        "is_flush_awaited",
+        "is_leader",
+        "is_removed",
+        "isr",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "leader_id",
+        "local_id",
+        "log",
+        "min_isr_count",
+        "partition_epoch",
+        "pending_isr",
+        "replicas",
+        "storage_failure",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: UUID,
+        index: int,
+        *,
+        local_id: NodeId,
+        is_eligible: Callable[[NodeId, int], bool],
+    ) -> None:
+        """`is_eligible(replica, broker_epoch)`: may it be in sync, neither fenced nor leaving."""
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.local_id = local_id
+        self.is_eligible = is_eligible
+        self.log: Log | None = None
+        self.storage_failure: str | None = None
+        """Why there is no log and will be none: its bytes lie, or its disk failed."""
+        self.config = TopicConfig()
+        self.is_leader = False
+        self.is_removed = False
+        self.leader_id = NO_NODE
+        self.leader_epoch = NO_EPOCH
+        self.leader_epoch_start_offset = Offset(0)
+        self.partition_epoch = -1
+        self.replicas: tuple[NodeId, ...] = ()
+        self.isr: frozenset[NodeId] = frozenset()
+        self.pending_isr: frozenset[NodeId] | None = None
+        self.min_isr_count = 1
+        self.is_flush_awaited = False
+        self.followers: dict[NodeId, Follower] = {}
+        self._other_maximal_isr: tuple[Follower, ...] = ()
+        self.high_watermark_key = WakeKey()
+        self.end_offset_key = WakeKey()
+
+    def __repr__(self) -> str:
+        role = "leader" if self.is_leader else "follower"
+        return f"Partition({self.topic}-{self.index}, {role} in epoch {self.leader_epoch})"
+
+    # ---- what produce, fetch and look-ups ask ----
+
+    def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
+        """Return the log if this broker leads in that epoch; else refuse with Kafka's code.
+
+        `current_leader_epoch` is what the asker believes, -1 when it does not say (KIP-320).
+        """
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise RefusedError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        log = self.log
+        if not self.is_leader or log is None:
+            if self.storage_failure is not None and self.leader_id == self.local_id:
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.storage_failure)
+            raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def append(self, records: Records, *, acks: int, now_ms: int, mono_ms: int) -> AppendInfo:
+        """Append a client's batch as the leader; the high watermark follows if it can at once.
+
+        `now_ms` is wall time, for the records; `mono_ms` monotonic, for the followers' lag.
+        """
+        log = self.leader_log()
+        if acks == ACKS_ALL and len(self.isr) < self.min_isr_count:
+            raise RefusedError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} in sync, min.insync.replicas is {self.min_isr_count}",
+            )
+        assert isinstance(records, memoryview | bytes | bytearray)
+        info = log.append_as_leader(
+            memoryview(records), leader_epoch=self.leader_epoch, now_ms=now_ms
+        )
+        self.advance_high_watermark(mono_ms)
+        return info
+
+    def acknowledgement(self, end_offset: Offset, acks: int) -> ErrorCode | None:
+        """Say how a produce that ended at `end_offset` is answered; None while it must wait."""
+        log = self.log
+        if log is None or not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if acks == ACKS_ALL:
+            if log.high_watermark < end_offset:
+                return None if log.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
+            if len(self.isr) < self.min_isr_count:
+                return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            return ErrorCode.NONE
+        if self.is_flush_awaited and log.recovery_point < end_offset:
+            return None if log.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The end of what is committed; 0 while there is no log."""
+        return Offset(0) if self.log is None else self.log.high_watermark
+
+    @property
+    def durable_end(self) -> Offset:
+        """The end of what counts as written: the flushed end where a flush is demanded."""
+        assert self.log is not None
+        return self.log.recovery_point if self.is_flush_awaited else self.log.end_offset
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The lowest log start among the replicas: what DeleteRecords has deleted everywhere."""
+        assert self.log is not None
+        starts = [follower.log_start_offset for follower in self.followers.values()]
+        return min([self.log.log_start_offset, *starts])
+
+    # ---- what the metadata image says ----
+
+    def attach(self, log: Log, now_ms: int) -> None:
+        """Take the opened log; a leader in waiting leads from now."""
+        assert self.log is None
+        assert not self.is_removed
+        self.log = log
+        if self.leader_id == self.local_id:
+            self._begin_leading(now_ms)
+
+    def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+        """Follow what the controller decided; return whether the high watermark moved."""
+        if state.partition_epoch < self.partition_epoch:
+            return False
+        is_new_epoch = state.leader_epoch > self.leader_epoch
+        assert state.leader_epoch >= self.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.leader_epoch = Epoch(state.leader_epoch)
+        self.leader_id = NodeId(state.leader)
+        self.replicas = tuple(state.replicas)
+        self.isr = frozenset(state.isr)
+        self.pending_isr = None
+        self._apply_config(config)
+        if self.leader_id != self.local_id or self.log is None:
+            self.is_leader = False
+            self.followers.clear()
+            return False
+        if is_new_epoch or not self.is_leader:
+            return self._begin_leading(now_ms)
+        self._note_replicas(now_ms)
+        return self.advance_high_watermark(now_ms)
+
+    def apply_config(self, config: TopicConfig, now_ms: int) -> bool:
+        """Take changed topic settings; return whether the high watermark moved."""
+        self._apply_config(config)
+        return self.is_leader and self.advance_high_watermark(now_ms)
+
+    def remove(self) -> Log | None:
+        """Lead and follow no more: the topic is deleted or the replica moved; return the log."""
+        log, self.log = self.log, None
+        self.is_leader = False
+        self.is_removed = True
+        return log
+
+    def _apply_config(self, config: TopicConfig) -> None:
+        self.config = config
+        # Never more than there are replicas: such a topic could not be written at all (KIP-966).
+        self.min_isr_count = min(config.min_insync_replicas, max(1, len(self.replicas)))
+        self.is_flush_awaited = config.flush_messages == 1
+
+    def _begin_leading(self, now_ms: int) -> bool:
+        assert self.log is not None
+        self.is_leader = True
+        self.leader_epoch_start_offset = self.log.end_offset
+        self.log.assign_epoch(self.leader_epoch, self.leader_epoch_start_offset)
+        # What a follower of an earlier epoch reported may have been truncated since.
+        self.followers.clear()
+        self._note_replicas(now_ms)
+        return self.advance_high_watermark(now_ms)
+
+    def _note_replicas(self, now_ms: int) -> None:
+        others = [replica for replica in self.replicas if replica != self.local_id]
+        self.followers = {
+            replica: self.followers.get(replica) or Follower(now_ms) for replica in others
+        }
+        self._note_maximal_isr()
+
+    # ---- what is committed, and who is in sync ----
+
+    @property
+    def maximal_isr(self) -> frozenset[NodeId]:
+        """Every replica that may be in sync once the change under way is decided either way."""
+        return self.isr if self.pending_isr is None else self.isr | self.pending_isr
+
+    def _note_maximal_isr(self) -> None:
+        members = self.maximal_isr
+        self._other_maximal_isr = tuple(
+            follower for replica, follower in self.followers.items() if replica in members
+        )
+
+    def on_follower_fetch(
+        self,
+        replica: NodeId,
+        *,
+        end_offset: Offset,
+        log_start_offset: Offset,
+        broker_epoch: int,
+        now_ms: int,
+    ) -> bool:
+        """Take in a follower's fetch; return whether the high watermark moved."""
+        log = self.leader_log()
+        follower = self.followers.get(replica)
+        if follower is None:
+            raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        follower.broker_epoch = broker_epoch
+        follower.on_fetch(
+            end_offset=end_offset,
+            log_start_offset=log_start_offset,
+            leader_end=log.end_offset,
+            now_ms=now_ms,
+        )
+        return self.advance_high_watermark(now_ms)
+
+    def advance_high_watermark(self, now_ms: int, lag_max_ms: int = 30_000) -> bool:
+        """Commit what every replica of the maximal ISR has; return whether that moved it.
+
+        A caught-up replica that is about to join the ISR is waited for too: else the high
+        watermark could run ahead of it for ever (KIP-966's strict rule needs it to join).
+        """
+        log = self.log
+        assert log is not None
+        if len(self.isr) < self.min_isr_count:
+            return False
+        committed = log.recovery_point if self.is_flush_awaited else log.end_offset
+        for follower in self._other_maximal_isr:
+            committed = min(committed, follower.end_offset)
+        if len(self._other_maximal_isr) < len(self.followers):
+            for replica, follower in self.followers.items():
+                if (
+                    now_ms - follower.caught_up_ms <= lag_max_ms
+                    and follower.end_offset >= log.high_watermark
+                    and self.is_eligible(replica, follower.broker_epoch)
+                ):
+                    committed = min(committed, follower.end_offset)
+        if committed <= log.high_watermark:
+            return False
+        log.update_high_watermark(committed)
+        return True
+
+    def wanted_isr(self, now_ms: int, lag_max_ms: int) -> frozenset[NodeId] | None:
+        """Return the in-sync set the controller should be asked for, None when it stands.
+
+        A replica joins when it has all that is committed and all of this epoch's start; it leaves
+        when it has not caught up for `lag_max_ms`.  One change at a time.
+        """
+        log = self.log
+        if not self.is_leader or log is None or self.pending_isr is not None:
+            return None
+        joining: Iterable[NodeId] = (
+            replica
+            for replica, follower in self.followers.items()
+            if replica not in self.isr
+            and follower.end_offset >= max(log.high_watermark, self.leader_epoch_start_offset)
+            and self.is_eligible(replica, follower.broker_epoch)
+        )
+        leaving: Iterable[NodeId] = (
+            replica
+            for replica, follower in self.followers.items()
+            if replica in self.isr
+            and follower.end_offset < log.end_offset
+            and now_ms - follower.caught_up_ms > lag_max_ms
+        )
+        wanted = (self.isr | frozenset(joining)) - frozenset(leaving)
+        return None if wanted == self.isr else wanted
+
+    def begin_isr_change(self, isr: frozenset[NodeId]) -> None:
+        """Note that the controller has been asked for `isr`."""
+        assert self.is_leader
+        assert self.pending_isr is None
+        assert self.local_id in isr
+        self.pending_isr = isr
+        self._note_maximal_isr()
+
+    def abandon_isr_change(self) -> None:
+        """The controller refused the change under way; what was in sync still is."""
+        self.pending_isr = None
+        self._note_maximal_isr()

@@ -1,0 +1,324 @@
+"""Produce: appends each partition's batch at once, and answers when the asked-for acks are there.
+
+Pure; nothing awaits.  acks 0 and 1 answer after the append, acks -1 waits in the purgatory until
+the high watermark passes the batch.  The records stay a view into the connection's buffer from
+here to the one write of the log.
+
+Where Kafka has one leader per connection thread, our answers to a full purgatory are the same:
+REQUEST_TIMED_OUT for the partitions still open.  Transactional batches are refused until
+transactions exist.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.leader_hints import HINTED, endpoints_of
+from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.purgatory import Purgatory, WaitingEntry
+from ottla.broker.response_queue import ResponseSlot
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Offset
+from ottla.model.limits import BATCH_HEADER_BYTES
+from ottla.model.seams import Clock
+from ottla.storage.append_info import AppendInfo
+from ottla.wire.batch import CODEC_MASK, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
+from ottla.wire.codec_types import Records
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+ACKS_NONE = 0
+ACKS_LEADER = 1
+TOPIC_IDS_FROM = 13
+HINTS_FROM = 10
+ZSTD_FROM = 7
+CODEC_ZSTD = 4
+
+_peek = Struct(">8xi4xb4xh").unpack_from
+"""Of a batch header: its length, magic and attributes."""
+
+NO_LEADER_HINT = LeaderIdAndEpoch()
+
+
+class WaitingPartition:
+    """A batch that is appended and not yet acknowledged."""
+
+    __slots__ = ("answer", "end_offset", "partition")
+
+    def __init__(
+        self, partition: Partition, end_offset: Offset, answer: PartitionProduceResponse
+    ) -> None:
+        self.partition = partition
+        self.end_offset = end_offset
+        self.answer = answer
+
+    def is_settled(self, acks: int) -> bool:
+        """Say whether its outcome is known; the answer then carries it."""
+        code = self.partition.acknowledgement(self.end_offset, acks)
+        if code is None:
+            return False
+        if code is not ErrorCode.NONE:
+            refuse(self.answer, code)
+        return True
+
+
+class WaitingProduce(WaitingEntry):
+    """A produce whose batches are appended and not all acknowledged."""
+
+    __slots__ = ("_acks", "_open", "_response", "_slot")
+
+    def __init__(
+        self,
+        slot: ResponseSlot,
+        response: ProduceResponse,
+        open_partitions: list[WaitingPartition],
+        acks: int,
+    ) -> None:
+        super().__init__()
+        self._slot = slot
+        self._response = response
+        self._open = open_partitions
+        self._acks = acks
+
+    def try_complete(self) -> bool:
+        """Answer once every partition's outcome is known."""
+        self._open = [waiting for waiting in self._open if not waiting.is_settled(self._acks)]
+        if self._open:
+            return False
+        self._slot.complete(self._response)
+        return True
+
+    def on_expire(self) -> None:
+        """Answer REQUEST_TIMED_OUT for what is still open."""
+        for waiting in self._open:
+            if not waiting.is_settled(self._acks):
+                refuse(waiting.answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._slot.complete(self._response)
+
+
+class ProduceApi:
+    """Serves Produce 3-13.
+
+    `on_flush_due(partition)` is called after an append that makes the log's flush due
+    (`flush.messages`); it must not flush before it returns.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: PartitionTable,
+        purgatory: Purgatory,
+        clock: Clock,
+        on_flush_due: Callable[[Partition], None],
+    ) -> None:
+        self._table = table
+        self._purgatory = purgatory
+        self._clock = clock
+        self._on_flush_due = on_flush_due
+
+    def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+        """Append every batch, then answer or wait."""
+        acks = request.acks
+        wall_ms = self._clock.wall_ms()
+        touched: list[Partition] = []
+        waiting: list[WaitingPartition] = []
+        topics: list[TopicProduceResponse] = []
+        is_refused = False
+        for topic in request.topic_data:
+            answers: list[PartitionProduceResponse] = []
+            for data in topic.partition_data:
+                try:
+                    partition = self._checked_partition(context, request, topic, data)
+                    records = data.records
+                    assert records is not None
+                    info = partition.append(
+                        records, acks=acks, now_ms=wall_ms, mono_ms=context.arrived_ms
+                    )
+                except RefusedError as error:
+                    is_refused = True
+                    answers.append(self._refusal(context, topic, data, error))
+                    continue
+                answer = _accepted(data.index, info)
+                answers.append(answer)
+                touched.append(partition)
+                end_offset = Offset(info.last_offset + 1)
+                if partition.acknowledgement(end_offset, acks) is None and acks != ACKS_NONE:
+                    waiting.append(WaitingPartition(partition, end_offset, answer))
+            topics.append(
+                TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+                )
+            )
+        response = ProduceResponse(responses=topics)
+        if is_refused:
+            self._add_endpoints(context, response)
+        self._wake(touched)
+        return self._answer(context, request, response, waiting, is_refused)
+
+    def _answer(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        response: ProduceResponse,
+        waiting: list[WaitingPartition],
+        is_refused: bool,
+    ) -> ProduceResponse | None:
+        slot = context.slot
+        if request.acks == ACKS_NONE:
+            if is_refused:
+                # There is no answer to put the error into: the producer sees it as a hang-up.
+                context.close_connection()
+            else:
+                slot.complete_silently()
+            return None
+        if not waiting:
+            return response
+        entry = WaitingProduce(slot, response, waiting, request.acks)
+        # An earlier wake may have moved what this one waits for.
+        if entry.try_complete():
+            return None
+        self._purgatory.watch(
+            [item.partition.high_watermark_key for item in waiting],
+            entry,
+            context.arrived_ms + max(0, request.timeout_ms),
+        )
+        slot.on_abandoned = lambda: self._purgatory.cancel(entry)
+        return None
+
+    def _checked_partition(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+    ) -> Partition:
+        if request.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
+            raise RefusedError(ErrorCode.INVALID_REQUIRED_ACKS)
+        version = context.header.api_version
+        if version >= TOPIC_IDS_FROM:
+            partition = self._table.find_by_id(topic.topic_id, data.index)
+        else:
+            partition = self._table.find(topic.name, data.index)
+        check_batch(data.records, version)
+        if request.transactional_id is not None:
+            raise RefusedError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
+        return partition
+
+    def _wake(self, touched: list[Partition]) -> None:
+        wake = self._purgatory.wake
+        for partition in touched:
+            wake(partition.end_offset_key)
+            wake(partition.high_watermark_key)
+            log = partition.log
+            if log is not None and log.is_flush_due:
+                self._on_flush_due(partition)
+
+    def _refusal(
+        self,
+        context: RequestContext,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        error: RefusedError,
+    ) -> PartitionProduceResponse:
+        answer = PartitionProduceResponse(
+            index=data.index, base_offset=-1, current_leader=NO_LEADER_HINT
+        )
+        refuse(answer, error.code, error.message)
+        for batch_index, message in getattr(error, "record_errors", ()):
+            answer.record_errors.append(
+                BatchIndexAndErrorMessage(
+                    batch_index=batch_index, batch_index_error_message=message
+                )
+            )
+        if context.header.api_version >= HINTS_FROM and error.code in HINTED:
+            leader_id, leader_epoch = self._table.current_leader(
+                topic.name, topic.topic_id, data.index
+            )
+            answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        return answer
+
+    def _add_endpoints(self, context: RequestContext, response: ProduceResponse) -> None:
+        leaders = {
+            answer.current_leader.leader_id
+            for topic in response.responses
+            for answer in topic.partition_responses
+        } - {NO_LEADER_HINT.leader_id}
+        if leaders:
+            found = endpoints_of(self._table.image, leaders, context.peer.listener_name)
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+                for node_id, host, port, rack in found
+            ]
+
+
+def check_batch(records: Records | None, version: int) -> None:
+    """Refuse what can be seen without the log: not one whole v2 batch, or a codec too new.
+
+    The log checks the rest (CRC, counts, sequences, sizes).
+    """
+    if not records:
+        raise RefusedError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have exactly one record batch per "
+            "partition",
+        )
+    assert isinstance(records, memoryview | bytes | bytearray)
+    size = len(records)
+    if size < BATCH_HEADER_BYTES:
+        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, f"a record batch of {size} bytes is cut off")
+    batch_length, magic, attributes = _peek(records)
+    if magic != MAGIC:
+        raise RefusedError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches "
+            f"with magic version {MAGIC}, not {magic}",
+        )
+    if batch_length + LENGTH_END != size:
+        if 0 < batch_length + LENGTH_END < size:
+            raise RefusedError(
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests with version {version} are only allowed to contain exactly one "
+                "record batch per partition",
+            )
+        raise RefusedError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the record batch says it is {batch_length + LENGTH_END} bytes long, {size} came",
+        )
+    if attributes & CODEC_MASK == CODEC_ZSTD and version < ZSTD_FROM:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    if attributes & TRANSACTIONAL_FLAG:
+        raise RefusedError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
+
+
+def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None = None) -> None:
+    """Turn an answer into a refusal."""
+    answer.error_code = code
+    answer.error_message = message
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
+
+
+def _accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        base_offset=info.base_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+        current_leader=NO_LEADER_HINT,
+    )

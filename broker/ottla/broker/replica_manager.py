@@ -1,0 +1,248 @@
+"""Makes this broker hold the replicas that the metadata says it holds, and lead those it leads.
+
+A publisher: requests are answered from the partition table all the while, with
+NOT_LEADER_OR_FOLLOWER until a new log is there and as unknown once a topic is deleted.  Whoever
+waits on a partition is woken when it changes, so that nobody waits for a leader that is gone.
+Logs are deleted before others are made: a topic may be deleted and made anew in one delta.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from ottla.broker.partition import Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.topic_settings import topic_config_of, topic_defaults_of_image
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage, PartitionState
+from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.model.errors import RefusedError
+from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
+from ottla.model.seams import Clock
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.topic import TopicConfig
+from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
+
+logger = logging.getLogger("ottla.broker.replicas")
+
+
+class Logs(Protocol):
+    """What it needs of the log manager."""
+
+    async def create(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        directory_id: UUID | None = None,
+    ) -> Log:
+        """Return the partition's log, made when it is not there."""
+        ...
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Take a partition's log away."""
+        ...
+
+
+class TopicSettings(NamedTuple):
+    """One topic's settings as the broker and as its logs need them."""
+
+    topic: TopicConfig
+    log: LogConfig
+
+
+class ReplicaManager:
+    """The publisher of partitions; owns the partition table."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        table: PartitionTable,
+        logs: Logs,
+        purgatory: Purgatory,
+        clock: Clock,
+        on_flush_due: Callable[[Partition], None],
+    ) -> None:
+        self._config = config
+        self._local_id = config.node_id
+        self.table = table
+        self._logs = logs
+        self._purgatory = purgatory
+        self._clock = clock
+        self._on_flush_due = on_flush_due
+        self._settings: dict[str, TopicSettings] = {}
+        self._topic_defaults: dict[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        """How faults call this publisher."""
+        return "replicas"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Delete, lead, follow and make what the delta says."""
+        self.table.image = image
+        self._apply_configs(delta, image)
+        removed = self._removed(delta, image)
+        for partition in removed:
+            self._remove(partition)
+        for topic in delta.deleted_topics:
+            self._settings.pop(topic.name, None)
+        added = [
+            self._apply(image, found) for found in delta.changed_partitions if self._is_ours(found)
+        ]
+        for partition in removed:
+            await self._delete_log(partition)
+        for partition in added:
+            if partition is not None:
+                await self._open_log(partition, image)
+
+    # ---- what changes at once
+
+    def _removed(self, delta: MetadataDelta, image: MetadataImage) -> list[Partition]:
+        by_id = self.table.by_id
+        gone = [
+            partition
+            for topic in delta.deleted_topics
+            for partition in by_id.get(topic.id, {}).values()
+        ]
+        for topic_id, index in delta.changed_partitions:
+            partition = by_id.get(topic_id, {}).get(index)
+            state = image.partition(TopicIdPartition(topic_id, index))
+            if partition is not None and (state is None or self._local_id not in state.replicas):
+                gone.append(partition)
+        return gone
+
+    def _remove(self, partition: Partition) -> None:
+        self.table.remove(partition)
+        partition.remove()
+        self._wake(partition)
+
+    def _is_ours(self, found: TopicIdPartition) -> bool:
+        state = self.table.image.partition(found)
+        return state is not None and self._local_id in state.replicas
+
+    def _apply(self, image: MetadataImage, found: TopicIdPartition) -> Partition | None:
+        """Bring a local partition up to the image; return it when it still needs its log."""
+        topic = image.topics[found.topic_id]
+        state = topic.partitions[found.partition]
+        partition = self.table.by_id.get(topic.id, {}).get(found.partition)
+        if partition is None:
+            partition = Partition(
+                topic.name,
+                topic.id,
+                found.partition,
+                local_id=self._local_id,
+                is_eligible=self._is_eligible,
+            )
+            self.table.add(partition)
+        partition.apply(
+            state, self._settings_of(image, topic.name).topic, self._clock.monotonic_ms()
+        )
+        self._wake(partition)
+        return partition if partition.log is None else None
+
+    def _is_eligible(self, replica: NodeId, broker_epoch: int) -> bool:
+        broker = self.table.image.brokers.get(replica)
+        return broker is not None and broker.is_active and broker_epoch in (broker.epoch, -1)
+
+    def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        changed = delta.changed_configs
+        defaults_changed = any(
+            kind == BROKER_RESOURCE and name in ("", str(self._local_id)) for kind, name in changed
+        )
+        if defaults_changed:
+            self._settings.clear()
+            self._topic_defaults = None
+        for kind, name in changed:
+            if kind == TOPIC_RESOURCE:
+                self._settings.pop(name, None)
+        names: Iterable[str] = (
+            sorted(self.table.by_name)
+            if defaults_changed
+            else [name for kind, name in changed if kind == TOPIC_RESOURCE]
+        )
+        for name in names:
+            for local in list(self.table.by_name.get(name, {}).values()):
+                settings = self._settings_of(image, name)
+                if local.log is not None:
+                    local.log.config = settings.log
+                if local.apply_config(settings.topic, self._clock.monotonic_ms()):
+                    self._purgatory.wake(local.high_watermark_key)
+
+    def _settings_of(self, image: MetadataImage, topic: str) -> "TopicSettings":
+        """Return a topic's settings, the same objects for all its partitions."""
+        found = self._settings.get(topic)
+        if found is None:
+            if self._topic_defaults is None:
+                self._topic_defaults = topic_defaults_of_image(image, self._config)
+            config = topic_config_of(image, topic, self._topic_defaults)
+            found = self._settings[topic] = TopicSettings(
+                config,
+                LogConfig.of_topic(
+                    config, producer_id_expiration_ms=self._config.producer_id_expiration_ms
+                ),
+            )
+        return found
+
+    def _wake(self, partition: Partition) -> None:
+        self._purgatory.wake(partition.high_watermark_key)
+        self._purgatory.wake(partition.end_offset_key)
+
+    # ---- what the disk has to do
+
+    async def _delete_log(self, partition: Partition) -> None:
+        try:
+            await self._logs.delete(TopicPartition(partition.topic, partition.index))
+        except RefusedError as error:
+            logger.error("%r is not deleted: %s", partition, error.message)
+
+    async def _open_log(self, partition: Partition, image: MetadataImage) -> None:
+        if partition.is_removed:
+            return
+        state = image.partition(TopicIdPartition(partition.topic_id, partition.index))
+        assert state is not None
+        try:
+            log = await self._logs.create(
+                TopicPartition(partition.topic, partition.index),
+                partition.topic_id,
+                self._settings_of(image, partition.topic).log,
+                directory_id=_directory_of(state, self._local_id),
+            )
+        except RefusedError as error:
+            partition.storage_failure = error.message
+            logger.error("%r is offline: %s", partition, error.message)
+            return
+        partition.attach(log, self._clock.monotonic_ms())
+        if partition.is_flush_awaited and log.recovery_point < log.end_offset:
+            self._on_flush_due(partition)
+        self._wake(partition)
+
+    def on_directory_failed(self, path: str) -> None:
+        """Let everybody know who waits on a log of a directory that went offline."""
+        for partition in list(self.table):
+            log = partition.log
+            if log is not None and log.directory.startswith(f"{path}/"):
+                self._wake(partition)
+
+    def log_config_of(self, image: MetadataImage, partition: TopicPartition) -> LogConfig:
+        """Return the settings a log is opened with when the broker starts."""
+        return self._settings_of(image, partition.topic).log
+
+    def is_stray(
+        self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None
+    ) -> bool:
+        """Say whether a log found on disk at the start is no replica of ours any more."""
+        topic = image.topic(partition.topic)
+        if topic is None or topic.id != topic_id:
+            return True
+        state = topic.partitions.get(partition.partition)
+        return state is None or self._local_id not in state.replicas
+
+
+def _directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
+    return state.directory_of(replica) if state.directories else None
