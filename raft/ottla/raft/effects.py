@@ -42,7 +42,10 @@ class LeaderChangeAppend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerAppend:
-    """Append the leader's batches as they are; the first one's base offset is the log's end."""
+    """Append the leader's batches as they are; the first one's base offset is the log's end.
+
+    Check every CRC first; on a lie append nothing.  The next fetch asks from the log's end again.
+    """
 
     records: Records
 
@@ -66,10 +69,13 @@ class SnapshotChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLog:
-    """Fill a FetchResponse's `records`: whole batches in `[offset, end_offset)`, at least one."""
+    """Fill a FetchResponse's `records`: whole batches from `offset` to the log's end, at least one.
+
+    Nothing when `offset` is the end.  Followers read what is not committed yet; that is how it gets
+    committed.
+    """
 
     offset: Offset
-    end_offset: Offset
     bytes_max: int
 
 
@@ -128,7 +134,10 @@ class Effects:
     replies: list[Reply] = field(default_factory=list)
     messages: list[Outgoing] = field(default_factory=list)
     high_watermark: Offset | None = None
-    """The new high watermark when it moved: everything below is committed for ever."""
+    """The new high watermark when it moved: everything below is committed for ever.
+
+    After the last chunk of a snapshot it is at least the snapshot's end, which is loaded already.
+    """
     role_change: RoleChange | None = None
     next_wake_ms: int | None = None
     """When the next `Tick` is due at the latest; None while nothing is waited for."""

@@ -18,6 +18,9 @@ from ottla.raft.voters import ReplicaKey
 QUORUM_STATE_FILE = "quorum-state"
 """The file's name inside the metadata log's directory."""
 
+NO_ELECTION_YET = Epoch(0)
+"""The epoch of a replica that has never seen an election."""
+
 _NONE = -1
 
 
@@ -25,7 +28,7 @@ _NONE = -1
 class ElectionState:
     """The latest epoch seen, its leader if known, and the vote given in it if any."""
 
-    epoch: Epoch = Epoch(0)
+    epoch: Epoch = NO_ELECTION_YET
     leader_id: NodeId | None = None
     voted: ReplicaKey | None = None
 

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.model.ids import NO_OFFSET, ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.raft.voters import Endpoint, ReplicaKey
 
 
@@ -146,8 +146,8 @@ class FetchResponse:
     leader_id: NodeId | None = None
     leader_epoch: Epoch
     leader_endpoints: tuple[Endpoint, ...] = ()
-    high_watermark: Offset = Offset(-1)
-    log_start_offset: Offset = Offset(-1)
+    high_watermark: Offset = NO_OFFSET
+    log_start_offset: Offset = NO_OFFSET
     diverging: OffsetAndEpoch | None = None
     """The end of the last epoch both logs can share: the follower truncates to it at most."""
     snapshot_id: OffsetAndEpoch | None = None

@@ -28,19 +28,52 @@ the vote is kept and the asker asks again.  Whatever was not flushed may be gone
 An OSError in 1 or 2 ends the process: a replica that cannot remember must not answer.
 """
 
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.raft.effects import Effects
+from ottla.raft import answers
+from ottla.raft.candidate import Candidate, Prospective
+from ottla.raft.effects import Effects, LeaderAppend, RoleChange
 from ottla.raft.election_state import ElectionState
-from ottla.raft.events import Event
+from ottla.raft.events import (
+    AppendRequested,
+    Event,
+    Flushed,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    ShutdownRequested,
+    Tick,
+)
+from ottla.raft.follower import Follower
+from ottla.raft.leader import Leader
 from ottla.raft.log_view import LogView
-from ottla.raft.transitions import Role
-from ottla.raft.voters import QuorumIdentity
+from ottla.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    Response,
+    VoteRequest,
+)
+from ottla.raft.progress import QuorumDescription
+from ottla.raft.replica import Replica
+from ottla.raft.resigned import Resigned
+from ottla.raft.role_state import RoleState
+from ottla.raft.transitions import LEGAL, OBSERVER_ROLES, Role
+from ottla.raft.unattached import Unattached
+from ottla.raft.voters import QuorumIdentity, ReplicaKey
+
+ROLES_PER_STEP_MAX = 8
+"""A quorum of one passes through four roles in its first step; more than this is a cycle."""
 
 
 class QuorumCore:
     """One replica of the quorum, voter or observer."""
+
+    __slots__ = ("_now_ms", "_persisted", "_replica", "_state")
 
     def __init__(
         self,
@@ -51,43 +84,322 @@ class QuorumCore:
         rng: Rng,
         now_ms: int,
     ) -> None:
-        raise NotImplementedError
+        """Begin where the files left off; nothing is done before the first `Tick`."""
+        self._persisted = ElectionState() if election is None else election
+        self._replica = Replica(config, identity, log, self._persisted, rng)
+        self._now_ms = now_ms
+        self._state: RoleState = self._first_role(now_ms)
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        """Take in one event and return what must be done about it."""
-        raise NotImplementedError
+        """Take in one event and return what must be done about it, in the order of `Effects`.
+
+        Raises RefusedError for an AppendRequested that this replica may not append; nothing has
+        changed then.
+        """
+        assert now_ms >= self._now_ms, "a monotonic clock went back"
+        if isinstance(event, AppendRequested):
+            self._check_may_append(event)
+        self._now_ms = now_ms
+        replica = self._replica
+        replica.out = out = Effects()
+        before = (self.role, self.epoch, self.leader_id)
+        self._take_in(event, now_ms)
+        self._poll(now_ms)
+        if replica.election_state != self._persisted:
+            self._persisted = out.persist_election = replica.election_state
+        after = (self.role, self.epoch, self.leader_id)
+        if after != before:
+            out.role_change = RoleChange(role=after[0], epoch=after[1], leader_id=after[2])
+        out.next_wake_ms = replica.wake_ms
+        return out
 
     @property
     def role(self) -> Role:
         """This replica's role in `epoch`."""
-        raise NotImplementedError
+        return self._state.role
 
     @property
     def epoch(self) -> Epoch:
         """The highest epoch seen."""
-        raise NotImplementedError
+        return self._replica.epoch
 
     @property
     def leader_id(self) -> NodeId | None:
         """The leader of `epoch`, if there is one that is known and has not resigned."""
-        raise NotImplementedError
+        return self._state.leader_id
 
     @property
     def is_leader(self) -> bool:
         """Say whether this replica leads `epoch`."""
-        raise NotImplementedError
+        return isinstance(self._state, Leader)
 
     @property
     def epoch_start_offset(self) -> Offset | None:
         """A leader's LeaderChange offset; once the high watermark is past it, its log is whole."""
-        raise NotImplementedError
+        return self._state.epoch_start_offset if isinstance(self._state, Leader) else None
 
     @property
     def high_watermark(self) -> Offset:
         """Everything below is committed; starts at the latest snapshot's end."""
-        raise NotImplementedError
+        return self._replica.high_watermark
+
+    @property
+    def election_state(self) -> ElectionState:
+        """What `quorum-state` holds once the last effects are performed."""
+        return self._persisted
 
     @property
     def is_handed_over(self) -> bool:
         """After ShutdownRequested: nobody waits for this node any more."""
-        raise NotImplementedError
+        if not self._replica.is_shutting_down:
+            return False
+        return not isinstance(self._state, Resigned) or self._state.is_known
+
+    def describe(self) -> QuorumDescription | None:
+        """Return who has got how far, as of the last step; None unless this replica leads."""
+        if not isinstance(self._state, Leader):
+            return None
+        return self._state.describe(self._replica, self._now_ms)
+
+    # --- events -----------------------------------------------------------------------------
+
+    def _take_in(self, event: Event, now_ms: int) -> None:
+        match event:
+            case Tick() | Flushed():
+                pass  # polling sees what time and the log have become
+            case RequestReceived():
+                self._on_request(event, now_ms)
+            case ResponseReceived():
+                self._on_response(event, now_ms)
+            case RequestFailed():
+                outgoing = self._replica.requests.take(event.request_id)
+                if outgoing is not None:
+                    self._replica.requests.back_off(outgoing.to, now_ms)
+            case AppendRequested():
+                assert isinstance(self._state, Leader)
+                append = LeaderAppend(leader_epoch=event.epoch, records=event.records)
+                self._replica.out.append.append(append)
+                self._replica.out.flush = True
+                self._state.on_appended(self._replica)
+            case ResignRequested():
+                if isinstance(self._state, Leader) and event.epoch == self.epoch:
+                    self._become(Role.RESIGNED, now_ms)
+            case ShutdownRequested():
+                self._replica.is_shutting_down = True
+                if isinstance(self._state, Leader):
+                    self._become(Role.RESIGNED, now_ms)
+
+    def _check_may_append(self, event: AppendRequested) -> None:
+        assert len(event.records) > 0
+        if not isinstance(self._state, Leader) or event.epoch != self.epoch:
+            raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _on_request(self, event: RequestReceived, now_ms: int) -> None:
+        match event.request:
+            case VoteRequest() as request:
+                self._on_vote(event.token, request, now_ms)
+            case BeginQuorumEpochRequest() as request:
+                self._on_begin_quorum_epoch(event.token, request, now_ms)
+            case EndQuorumEpochRequest() as request:
+                self._on_end_quorum_epoch(event.token, request, now_ms)
+            case FetchRequest() as request:
+                self._on_fetch(event.token, request, now_ms)
+            case FetchSnapshotRequest() as request:
+                self._on_fetch_snapshot(event.token, request, now_ms)
+
+    def _on_response(self, event: ResponseReceived, now_ms: int) -> None:
+        replica, response = self._replica, event.response
+        outgoing = replica.requests.take(event.request_id)
+        if outgoing is None:
+            return
+        if not answers.is_answer_to(response, outgoing.request):
+            replica.requests.back_off(outgoing.to, now_ms)
+            return
+        if response.error is ErrorCode.NONE:
+            replica.requests.succeeded(outgoing.to)
+        state = self._state
+        if response.error is not ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._learn(response, now_ms)
+        if self._state is state:
+            state.on_response(replica, outgoing, response, now_ms)
+
+    # --- requests of other replicas -----------------------------------------------------------
+
+    def _on_vote(self, token: int, request: VoteRequest, now_ms: int) -> None:
+        replica = self._replica
+        error = answers.vote_error(replica, request)
+        if error is not ErrorCode.NONE:
+            replica.reply(token, answers.vote(replica, self.leader_id, error))
+            return
+        if request.replica_epoch > self.epoch:
+            self._become_unattached(now_ms, epoch=request.replica_epoch)
+        is_granted = replica.is_log_up_to_date(request.last_epoch, request.end_offset)
+        if request.pre_vote:
+            is_granted &= self._state.grants_pre_votes
+        else:
+            is_granted &= replica.epoch_leader_id is None
+            is_granted &= replica.voted in (None, request.replica_key)
+        if is_granted and not request.pre_vote and replica.voted is None:
+            replica.vote_for(request.replica_key)
+            self._become_unattached(now_ms)
+        replica.reply(token, answers.vote(replica, self.leader_id, is_granted=is_granted))
+
+    def _on_begin_quorum_epoch(
+        self, token: int, request: BeginQuorumEpochRequest, now_ms: int
+    ) -> None:
+        replica = self._replica
+        error = answers.begin_error(replica, request)
+        if error is ErrorCode.NONE:
+            self._follow_or_ignore(request.leader_epoch, request.leader_id, now_ms)
+        replica.reply(token, answers.begin(replica, self.leader_id, error))
+
+    def _on_end_quorum_epoch(self, token: int, request: EndQuorumEpochRequest, now_ms: int) -> None:
+        replica = self._replica
+        error = answers.end_error(replica, request)
+        if error is ErrorCode.NONE:
+            epoch = request.leader_epoch if request.leader_epoch > self.epoch else None
+            is_ours = self.leader_id == request.leader_id or replica.epoch_leader_id is None
+            if epoch is not None or is_ours:
+                pause_ms = answers.succession_pause_ms(replica, request.preferred_candidates)
+                self._become_unattached_after_goodbye(request.leader_id, epoch, now_ms, pause_ms)
+        replica.reply(token, answers.end(replica, self.leader_id, error))
+
+    def _on_fetch(self, token: int, request: FetchRequest, now_ms: int) -> None:
+        replica = self._replica
+        error = answers.fetch_error(replica, self.is_leader, request)
+        if error is not ErrorCode.NONE:
+            replica.reply(token, answers.fetch(replica, self.leader_id, error))
+            return
+        assert isinstance(self._state, Leader)
+        self._state.on_fetch(replica, token, request, now_ms)
+
+    def _on_fetch_snapshot(self, token: int, request: FetchSnapshotRequest, now_ms: int) -> None:
+        replica = self._replica
+        if isinstance(self._state, Leader) and request.current_leader_epoch == self.epoch:
+            self._state.on_fetch_snapshot(replica, request, now_ms)
+        replica.out.replies.append(answers.fetch_snapshot(replica, self.leader_id, token, request))
+
+    # --- changes of role ----------------------------------------------------------------------
+
+    def _learn(self, response: Response, now_ms: int) -> None:
+        """Take from an answer the epoch and the leader its sender knows."""
+        epoch, leader_id = response.leader_epoch, response.leader_id
+        if leader_id is not None and leader_id in self._replica.identity.voters:
+            self._follow_or_ignore(epoch, leader_id, now_ms)
+        elif epoch > self.epoch:
+            self._become_unattached(now_ms, epoch=epoch)
+
+    def _follow_or_ignore(self, epoch: Epoch, leader_id: NodeId, now_ms: int) -> None:
+        """Follow the leader of a higher epoch, or of ours if it was not known."""
+        replica = self._replica
+        is_self = leader_id == replica.identity.node_id
+        if epoch > self.epoch and not is_self:
+            replica.enter_epoch(epoch)
+            self._follow(leader_id, now_ms)
+        elif epoch > self.epoch:
+            # Others know us as leader of an epoch we have forgotten: never vote in it.
+            self._become_unattached_after_goodbye(leader_id, epoch, now_ms)
+        elif epoch == self.epoch and replica.epoch_leader_id is None:
+            if is_self:
+                replica.set_epoch_leader(leader_id)
+            else:
+                self._follow(leader_id, now_ms)
+        elif epoch == self.epoch:
+            replica.set_epoch_leader(leader_id)  # asserts OneLeaderPerEpoch
+
+    def _follow(self, leader_id: NodeId, now_ms: int) -> None:
+        self._replica.set_epoch_leader(leader_id)
+        self._change_to(Follower(self._replica, leader_id, now_ms))
+
+    def _become_unattached(self, now_ms: int, *, epoch: Epoch | None = None) -> None:
+        """Wait for an election: in a higher epoch, or in ours after giving a vote."""
+        if epoch is not None:
+            self._replica.enter_epoch(epoch)
+        pause_ms = 0 if self._is_alone else self._replica.random_election_timeout_ms()
+        self._change_to(Unattached(now_ms + pause_ms))
+
+    def _become_unattached_after_goodbye(
+        self, leader_id: NodeId, epoch: Epoch | None, now_ms: int, pause_ms: int | None = None
+    ) -> None:
+        """Wait for an election in an epoch whose leader is gone for good."""
+        replica = self._replica
+        if epoch is not None:
+            replica.enter_epoch(epoch)
+        replica.set_epoch_leader(leader_id)
+        if pause_ms is None:
+            pause_ms = replica.random_election_timeout_ms()
+        self._change_to(Unattached(now_ms + pause_ms))
+
+    def _poll(self, now_ms: int) -> None:
+        """Let the role do what is due, through as many roles as are due now."""
+        for _ in range(ROLES_PER_STEP_MAX):
+            self._replica.wake_ms = None
+            next_role = self._state.poll(self._replica, now_ms)
+            if next_role is None:
+                return
+            self._become(next_role, now_ms)
+        raise AssertionError(f"the roles go round in circles at {self._state.role}")
+
+    def _become(self, role: Role, now_ms: int) -> None:
+        """Make the state of a role that time or votes have brought."""
+        replica, old = self._replica, self._state
+        match role:
+            case Role.UNATTACHED:
+                self._become_unattached(now_ms)
+            case Role.FOLLOWER:
+                assert old.leader_id is not None
+                self._follow(old.leader_id, now_ms)
+            case Role.PROSPECTIVE:
+                self._change_to(Prospective(replica, now_ms, old.leader_id))
+            case Role.CANDIDATE:
+                replica.enter_epoch(Epoch(self.epoch + 1))
+                replica.vote_for(replica.identity.key)
+                self._change_to(Candidate(replica, now_ms))
+            case Role.LEADER:
+                assert isinstance(old, Candidate)
+                assert old.ballot.is_won
+                replica.set_epoch_leader(replica.identity.node_id)
+                self._change_to(Leader(replica, old.ballot.granting_voters, now_ms))
+            case Role.RESIGNED:
+                assert isinstance(old, Leader)
+                self._change_to(self._resigned(old.preferred_successors(), now_ms))
+
+    def _change_to(self, new: RoleState) -> None:
+        """Be in the new role from here on; what the old one asked and was asked is over."""
+        replica, old = self._replica, self._state
+        assert new.role in LEGAL[old.role], f"{old.role} cannot become {new.role}"
+        assert replica.identity.is_voter or new.role in OBSERVER_ROLES
+        replica.requests.reset()
+        self._state = new
+        if isinstance(old, Leader):
+            refusal = answers.fetch(replica, new.leader_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            old.release(replica, refusal)
+
+    def _resigned(self, preferred: tuple[ReplicaKey, ...], now_ms: int) -> Resigned:
+        pause_ms = 0 if self._is_alone else self._replica.random_election_timeout_ms()
+        return Resigned(self._replica, preferred, now_ms + pause_ms)
+
+    # --- the first role -----------------------------------------------------------------------
+
+    @property
+    def _is_alone(self) -> bool:
+        """Say whether this is a quorum of one, which has nobody to wait for."""
+        return len(self._replica.identity.voters) == 1
+
+    def _first_role(self, now_ms: int) -> RoleState:
+        """Return the role that the files left behind mean."""
+        replica = self._replica
+        identity, log = replica.identity, replica.log
+        if log.last_epoch > replica.epoch:
+            # The log was appended to, then the crash came before `quorum-state` was written.
+            replica.enter_epoch(log.last_epoch)
+        leader_id = replica.epoch_leader_id
+        if leader_id == identity.node_id and identity.is_voter:
+            return self._resigned(tuple(voter.key for voter in identity.peers), now_ms)
+        if leader_id is not None and leader_id in identity.voters and leader_id != identity.node_id:
+            return Follower(replica, leader_id, now_ms)
+        is_fresh = replica.epoch == 0 and log.end_offset == 0
+        # Somebody must begin, and in a fresh quorum there is no leader to disturb.
+        is_first = is_fresh and identity.node_id == identity.voters.ids[0]
+        at_once = self._is_alone or is_first
+        return Unattached(now_ms + (0 if at_once else replica.random_election_timeout_ms()))

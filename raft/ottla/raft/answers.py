@@ -1,0 +1,199 @@
+"""How requests of other replicas are checked, and the answers that name the leader we know.
+
+Pure functions over a replica; they change nothing.  A refusal is part of the protocol here, not a
+fault: whoever asked too late or in the wrong place learns the epoch and the leader from it.
+"""
+
+from typing import Any
+
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId
+from ottla.raft.effects import ReadSnapshot, Reply
+from ottla.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from ottla.raft.replica import Replica
+from ottla.raft.voters import ReplicaKey
+
+_ANSWERS: dict[type[Request], type[Response]] = {
+    VoteRequest: VoteResponse,
+    BeginQuorumEpochRequest: BeginQuorumEpochResponse,
+    EndQuorumEpochRequest: EndQuorumEpochResponse,
+    FetchRequest: FetchResponse,
+    FetchSnapshotRequest: FetchSnapshotResponse,
+}
+
+
+def is_answer_to(response: Response, request: Request) -> bool:
+    """Say whether a response is of its request's kind."""
+    return type(response) is _ANSWERS[type(request)]
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def vote_error(replica: Replica, request: VoteRequest) -> ErrorCode:
+    """Return why a vote request is not even considered, or NONE."""
+    if request.cluster_id != replica.identity.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if request.replica_epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if not _is_meant_for(replica, request.voter_id, request.voter_directory_id):
+        return ErrorCode.INVALID_VOTER_KEY
+    if not replica.identity.voters.is_voter(request.replica_key):
+        return ErrorCode.INCONSISTENT_VOTER_SET
+    # A candidate's epoch is new, so no log can have an entry of it yet.
+    last_epoch_max = request.replica_epoch - (0 if request.pre_vote else 1)
+    is_sane = 0 <= request.last_epoch <= last_epoch_max and request.end_offset >= 0
+    return ErrorCode.NONE if is_sane else ErrorCode.INVALID_REQUEST
+
+
+def begin_error(replica: Replica, request: BeginQuorumEpochRequest) -> ErrorCode:
+    """Return why a new leader is not believed, or NONE."""
+    error = _leader_claim_error(replica, request)
+    if error is ErrorCode.NONE and not _is_meant_for(
+        replica, request.voter_id, request.voter_directory_id
+    ):
+        return ErrorCode.INVALID_VOTER_KEY
+    return error
+
+
+def end_error(replica: Replica, request: EndQuorumEpochRequest) -> ErrorCode:
+    """Return why a goodbye is not believed, or NONE."""
+    return _leader_claim_error(replica, request)
+
+
+def fetch_error(
+    replica: Replica, is_leader: bool, request: FetchRequest | FetchSnapshotRequest
+) -> ErrorCode:
+    """Return why a fetch, of records or of a snapshot, is refused, or NONE."""
+    if request.cluster_id != replica.identity.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if request.current_leader_epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if request.current_leader_epoch > replica.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if request.bytes_max <= 0 or request.replica_id == replica.identity.node_id:
+        return ErrorCode.INVALID_REQUEST
+    if isinstance(request, FetchRequest) and not (
+        request.fetch_offset >= 0 and 0 <= request.last_fetched_epoch <= replica.epoch
+    ):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def _leader_claim_error(
+    replica: Replica, request: BeginQuorumEpochRequest | EndQuorumEpochRequest
+) -> ErrorCode:
+    identity = replica.identity
+    if request.cluster_id != identity.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if request.leader_epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if request.leader_id not in identity.voters or request.leader_id == identity.node_id:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def _is_meant_for(replica: Replica, voter_id: NodeId, directory_id: Any) -> bool:
+    """Say whether we are the voter meant: a wiped disk makes another replica of the same id."""
+    identity = replica.identity
+    is_ours = voter_id == identity.node_id and directory_id in (ZERO_UUID, identity.directory_id)
+    return is_ours and identity.is_voter
+
+
+# --- what is answered -----------------------------------------------------------------------------
+
+
+def vote(
+    replica: Replica,
+    leader_id: NodeId | None,
+    error: ErrorCode = ErrorCode.NONE,
+    *,
+    is_granted: bool = False,
+) -> VoteResponse:
+    """Return the answer to a VoteRequest."""
+    return VoteResponse(vote_granted=is_granted, **_hints(replica, leader_id, error))
+
+
+def begin(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> BeginQuorumEpochResponse:
+    """Return the answer to a BeginQuorumEpochRequest."""
+    return BeginQuorumEpochResponse(**_hints(replica, leader_id, error))
+
+
+def end(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> EndQuorumEpochResponse:
+    """Return the answer to an EndQuorumEpochRequest."""
+    return EndQuorumEpochResponse(**_hints(replica, leader_id, error))
+
+
+def fetch(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> FetchResponse:
+    """Return a refused FetchRequest's answer."""
+    assert error is not ErrorCode.NONE
+    return FetchResponse(**_hints(replica, leader_id, error))
+
+
+def fetch_snapshot(
+    replica: Replica, leader_id: NodeId | None, token: int, request: FetchSnapshotRequest
+) -> Reply:
+    """Return the answer to a FetchSnapshotRequest, with what the driver must read for it."""
+    is_leader = leader_id == replica.identity.node_id
+    error = fetch_error(replica, is_leader, request)
+    size_bytes = replica.log.snapshot_size_bytes(request.snapshot_id)
+    read = None
+    if error is ErrorCode.NONE:
+        if size_bytes is None:
+            error = ErrorCode.SNAPSHOT_NOT_FOUND
+        elif not 0 <= request.position < size_bytes:
+            error = ErrorCode.POSITION_OUT_OF_RANGE
+        else:
+            bytes_max = min(request.bytes_max, replica.config.fetch_snapshot_bytes_max)
+            read = ReadSnapshot(
+                snapshot_id=request.snapshot_id, position=request.position, bytes_max=bytes_max
+            )
+    response = FetchSnapshotResponse(
+        snapshot_id=request.snapshot_id,
+        size_bytes=size_bytes or 0,
+        position=request.position,
+        **_hints(replica, leader_id, error),
+    )
+    return Reply(token=token, response=response, read=read)
+
+
+def _hints(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> dict[str, Any]:
+    """Return what every answer carries; to a stranger of another cluster, nothing of ours."""
+    epoch: Epoch = replica.epoch
+    if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+        leader_id, epoch = None, NO_EPOCH
+    return {
+        "error": error,
+        "leader_id": leader_id,
+        "leader_epoch": epoch,
+        "leader_endpoints": replica.identity.voters.endpoints_of(leader_id),
+    }
+
+
+def succession_pause_ms(replica: Replica, preferred: tuple[ReplicaKey, ...]) -> int:
+    """Return how long a named successor waits: the first not at all, each next one longer."""
+    longest_ms = replica.config.election_backoff_ms_max
+    ids = [key.id for key in preferred]
+    if replica.identity.node_id not in ids:
+        return longest_ms
+    position = ids.index(replica.identity.node_id)
+    if position == 0:
+        return 0
+    # Distinct powers of two: strictly longer with each place, never above the longest.
+    shortest_ms = max(1, longest_ms >> (len(ids) - 1))
+    return min(longest_ms, shortest_ms << (position - 1))

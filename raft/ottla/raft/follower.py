@@ -1,0 +1,165 @@
+"""Follower: fetches from its leader, one request at a time, and believes in it while it answers.
+
+The fetch offset is the acknowledgement, so a voter fetches only from a log that is flushed to its
+end.  An observer does the same without flushing and without ever standing for election.
+"""
+
+from dataclasses import dataclass
+
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId, Offset, OffsetAndEpoch
+from ottla.raft.effects import FollowerAppend, Outgoing, SnapshotChunk
+from ottla.raft.messages import (
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Response,
+)
+from ottla.raft.replica import Replica
+from ottla.raft.transitions import Role
+
+
+@dataclass(slots=True)
+class SnapshotFetch:
+    """How much of which snapshot is here."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int = 0
+
+
+class Follower:
+    """A replica with a leader."""
+
+    __slots__ = (
+        "_fetch_deadline_ms",
+        "_has_fetched",
+        "_leader_high_watermark",
+        "_snapshot",
+        "leader_id",
+    )
+
+    role = Role.FOLLOWER
+
+    def __init__(self, replica: Replica, leader_id: NodeId, now_ms: int) -> None:
+        assert leader_id in replica.identity.voters
+        assert leader_id != replica.identity.node_id
+        assert leader_id == replica.epoch_leader_id
+        self.leader_id = leader_id
+        self._fetch_deadline_ms = now_ms + replica.config.fetch_timeout_ms
+        self._has_fetched = False
+        self._leader_high_watermark = Offset(0)
+        self._snapshot: SnapshotFetch | None = None
+
+    @property
+    def grants_pre_votes(self) -> bool:
+        """Say no once the leader has answered: it lives (KIP-996)."""
+        return not self._has_fetched
+
+    def poll(self, replica: Replica, now_ms: int) -> Role | None:
+        """Fetch on, or stand for election once the leader has been silent for too long."""
+        if replica.may_campaign:
+            if now_ms >= self._fetch_deadline_ms:
+                return Role.PROSPECTIVE
+            replica.wake_at(self._fetch_deadline_ms)
+        if replica.is_log_in_motion:
+            replica.wake_at(now_ms)
+            return None
+        log = replica.log
+        replica.raise_high_watermark(
+            Offset(min(self._leader_high_watermark, replica.acknowledged_offset))
+        )
+        if replica.acknowledged_offset == log.end_offset:
+            self._ask_leader(replica, now_ms)
+        return None
+
+    def _ask_leader(self, replica: Replica, now_ms: int) -> None:
+        leader = replica.identity.voters.get(self.leader_id)
+        assert leader is not None
+        if not replica.is_free(leader.id, now_ms):
+            if not replica.identity.is_voter and replica.requests.is_failing(leader.id):
+                # Nobody tells an observer of a new leader: it must ask around.
+                replica.seek_leader(now_ms)
+            return
+        if self._snapshot is None:
+            replica.send_fetch(leader, now_ms, replica.config.fetch_wait_ms_max)
+            return
+        request = FetchSnapshotRequest(
+            cluster_id=replica.identity.cluster_id,
+            replica_id=replica.identity.node_id,
+            replica_directory_id=replica.identity.directory_id,
+            current_leader_epoch=replica.epoch,
+            snapshot_id=self._snapshot.snapshot_id,
+            position=self._snapshot.position,
+            bytes_max=replica.config.fetch_snapshot_bytes_max,
+        )
+        replica.send(leader, request, now_ms)
+
+    def on_response(
+        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+    ) -> None:
+        """Take in what the leader sent; what others sent says nothing but who leads."""
+        if response.error is not ErrorCode.NONE or outgoing.to != self.leader_id:
+            if outgoing.to == self.leader_id:
+                # It may no longer have the snapshot; the next fetch tells which it has.
+                self._snapshot = None
+            replica.requests.back_off(outgoing.to, now_ms)
+            return
+        self._has_fetched = True
+        self._fetch_deadline_ms = now_ms + replica.config.fetch_timeout_ms
+        if isinstance(response, FetchResponse):
+            self._on_fetched(replica, response)
+        else:
+            assert isinstance(response, FetchSnapshotResponse)
+            self._on_snapshot_fetched(replica, outgoing, response, now_ms)
+
+    def _on_fetched(self, replica: Replica, response: FetchResponse) -> None:
+        if response.diverging is not None:
+            replica.truncate_to(self._shared_end(replica, response.diverging))
+        elif response.snapshot_id is not None:
+            assert response.snapshot_id.offset >= replica.high_watermark
+            self._snapshot = SnapshotFetch(response.snapshot_id)
+        elif len(response.records) > 0:
+            replica.out.append.append(FollowerAppend(records=response.records))
+            replica.out.flush = replica.identity.is_voter
+        self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
+
+    def _shared_end(self, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
+        """Return the highest offset up to which our log may equal the leader's."""
+        own = replica.log.end_offset_for_epoch(diverging.epoch)
+        if own.epoch != diverging.epoch:
+            return own.offset
+        return min(own.offset, diverging.offset)
+
+    def _on_snapshot_fetched(
+        self,
+        replica: Replica,
+        outgoing: Outgoing,
+        response: FetchSnapshotResponse,
+        now_ms: int,
+    ) -> None:
+        fetch = self._snapshot
+        request = outgoing.request
+        assert fetch is not None
+        assert isinstance(request, FetchSnapshotRequest)
+        end_position = fetch.position + len(response.data)
+        is_whole = end_position == response.size_bytes
+        is_sound = (
+            response.snapshot_id == fetch.snapshot_id
+            and response.position == fetch.position
+            and end_position <= response.size_bytes
+            and (is_whole or len(response.data) > 0)
+        )
+        if not is_sound:
+            self._snapshot = None
+            replica.requests.back_off(outgoing.to, now_ms)
+            return
+        replica.out.snapshot_chunk = SnapshotChunk(
+            snapshot_id=fetch.snapshot_id,
+            position=fetch.position,
+            data=response.data,
+            is_last=is_whole,
+        )
+        fetch.position = end_position
+        if is_whole:
+            self._snapshot = None
+            replica.raise_high_watermark(fetch.snapshot_id.offset)

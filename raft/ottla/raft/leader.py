@@ -1,0 +1,281 @@
+"""Leader: appends, answers fetches, and learns from them what is committed.
+
+Invariant ConsistentCommittedData: the high watermark is what a majority of voters has *flushed*,
+the leader itself included by its own flushed offset, and it moves only once an entry of the
+leader's own epoch is in that majority (raft paper, 5.4.2).
+"""
+
+from dataclasses import dataclass
+
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId, Offset, OffsetAndEpoch
+from ottla.raft.effects import LeaderChangeAppend, Outgoing, ReadLog, Reply
+from ottla.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    Response,
+)
+from ottla.raft.progress import Progress, QuorumDescription, ReplicaStatus, majority_value
+from ottla.raft.replica import Replica
+from ottla.raft.transitions import Role
+from ottla.raft.voters import ReplicaKey
+
+OBSERVER_SESSION_MS = 300_000
+"""How long a silent observer stays in the quorum's description."""
+
+PARKED_FETCHES_MAX = 1_000
+"""Fetches that may wait at once; a stranger beyond it is answered at once and asks again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ParkedFetch:
+    token: int
+    request: FetchRequest
+    deadline_ms: int
+
+
+class Leader:
+    """The one leader of an epoch."""
+
+    __slots__ = ("_observers", "_parked", "_voters", "epoch_start_offset", "leader_id")
+
+    role = Role.LEADER
+    grants_pre_votes = False
+
+    def __init__(
+        self, replica: Replica, granting_voters: tuple[ReplicaKey, ...], now_ms: int
+    ) -> None:
+        identity = replica.identity
+        assert replica.voted is not None
+        assert replica.voted.id == identity.node_id
+        assert not replica.is_log_in_motion
+        self.leader_id: NodeId | None = identity.node_id
+        self.epoch_start_offset = replica.log.end_offset
+        """Where this epoch's LeaderChange lies."""
+        self._voters = {voter.id: Progress(voter.key, now_ms) for voter in identity.peers}
+        self._observers: dict[ReplicaKey, Progress] = {}
+        self._parked: dict[ReplicaKey, _ParkedFetch] = {}
+        replica.out.append.append(
+            LeaderChangeAppend(
+                leader_epoch=replica.epoch,
+                leader_id=identity.node_id,
+                voters=tuple(voter.key for voter in identity.voters),
+                granting_voters=granting_voters,
+            )
+        )
+        replica.out.flush = True
+
+    def poll(self, replica: Replica, now_ms: int) -> Role | None:
+        """Resign without a majority; else count, make the leadership known, end long waits."""
+        if self._has_lost_majority(replica, now_ms):
+            return Role.RESIGNED
+        self.count_acknowledgements(replica)
+        for progress in self._voters.values():
+            self._make_known(replica, progress, now_ms)
+        for parked in list(self._parked.values()):
+            if now_ms >= parked.deadline_ms:
+                self._answer(replica, parked)
+            else:
+                replica.wake_at(parked.deadline_ms)
+        return None
+
+    def _has_lost_majority(self, replica: Replica, now_ms: int) -> bool:
+        """Say whether too few voters fetched lately (check-quorum): others may have a leader."""
+        needed_count = replica.identity.voters.majority_count - 1
+        if needed_count == 0:
+            return False
+        contacts_ms = (progress.last_contact_ms for progress in self._voters.values())
+        patience_ms = replica.config.fetch_timeout_ms * 3 // 2
+        deadline_ms = majority_value(contacts_ms, needed_count) + patience_ms
+        replica.wake_at(deadline_ms)
+        return now_ms >= deadline_ms
+
+    def _make_known(self, replica: Replica, progress: Progress, now_ms: int) -> None:
+        """Send BeginQuorumEpoch to a voter that has not been heard of for half a timeout."""
+        voter = replica.identity.voters.get(progress.key.id)
+        assert voter is not None
+        if now_ms < progress.begin_due_ms:
+            replica.wake_at(progress.begin_due_ms)
+        elif replica.is_free(voter.id, now_ms):
+            identity = replica.identity
+            request = BeginQuorumEpochRequest(
+                cluster_id=identity.cluster_id,
+                voter_id=voter.id,
+                voter_directory_id=voter.directory_id,
+                leader_id=identity.node_id,
+                leader_epoch=replica.epoch,
+                leader_endpoints=identity.voters.endpoints_of(identity.node_id),
+            )
+            replica.send(voter, request, now_ms)
+
+    def on_response(
+        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+    ) -> None:
+        """A voter knows of us now; or it refused, and hears of us again soon."""
+        if response.error is ErrorCode.NONE:
+            self._postpone_begin(replica, self._voters[outgoing.to], now_ms)
+        else:
+            replica.requests.back_off(outgoing.to, now_ms)
+
+    def on_appended(self, replica: Replica) -> None:
+        """New entries are in this step's effects: whoever waits gets them."""
+        for parked in list(self._parked.values()):
+            self._answer(replica, parked)
+
+    def count_acknowledgements(self, replica: Replica) -> None:
+        """Raise the high watermark to what a majority has flushed, and tell who waits."""
+        voters = replica.identity.voters
+        ends = [progress.end_offset for progress in self._voters.values()]
+        ends.append(replica.log.flushed_offset)
+        committed = Offset(majority_value(ends, voters.majority_count))
+        if committed <= self.epoch_start_offset:
+            return
+        if replica.raise_high_watermark(committed):
+            for parked in list(self._parked.values()):
+                if parked.request.high_watermark < committed:
+                    self._answer(replica, parked)
+
+    def on_fetch(self, replica: Replica, token: int, request: FetchRequest, now_ms: int) -> None:
+        """Answer or park a fetch of our epoch, after learning from it."""
+        overtaken = self._parked.pop(request.replica_key, None)
+        if overtaken is not None:
+            replica.reply(overtaken.token, self._response(replica))
+        answer = self._where_to_go_instead(replica, request)
+        if answer is not None:
+            self._note_contact(replica, request.replica_key, now_ms)
+            replica.reply(token, answer)
+            return
+        progress = self._progress_of(replica, request.replica_key, now_ms)
+        progress.on_fetch(request.fetch_offset, replica.log.end_offset, now_ms)
+        self._postpone_begin(replica, progress, now_ms)
+        self.count_acknowledgements(replica)
+        wait_ms = min(request.wait_ms_max, replica.config.fetch_wait_ms_max)
+        parked = _ParkedFetch(token, request, now_ms + wait_ms)
+        has_news = (
+            request.fetch_offset < replica.log.end_offset
+            or request.high_watermark < replica.high_watermark
+        )
+        self._parked[request.replica_key] = parked
+        if has_news or wait_ms <= 0 or len(self._parked) > PARKED_FETCHES_MAX:
+            self._answer(replica, parked)
+
+    def on_fetch_snapshot(
+        self, replica: Replica, request: FetchSnapshotRequest, now_ms: int
+    ) -> None:
+        """Count a snapshot's fetch as a sign of life; the core answers it."""
+        self._note_contact(replica, request.replica_key, now_ms)
+
+    def release(self, replica: Replica, response: FetchResponse) -> None:
+        """Answer whoever waits, as this leadership is over."""
+        for parked in self._parked.values():
+            replica.reply(parked.token, response)
+        self._parked.clear()
+
+    def preferred_successors(self) -> tuple[ReplicaKey, ...]:
+        """Return the other voters, the one with the longest log first."""
+        ordered = sorted(self._voters.values(), key=lambda p: (-p.end_offset, p.key.id))
+        return tuple(progress.key for progress in ordered)
+
+    def describe(self, replica: Replica, now_ms: int) -> QuorumDescription:
+        """Return who has got how far."""
+        own = ReplicaStatus(
+            key=replica.identity.key,
+            end_offset=replica.log.end_offset,
+            last_fetch_ms=now_ms,
+            last_caught_up_ms=now_ms,
+        )
+        voters = [own, *(_status(progress) for progress in self._voters.values())]
+        observers = [
+            _status(progress)
+            for progress in self._observers.values()
+            if now_ms - progress.last_contact_ms <= OBSERVER_SESSION_MS
+        ]
+        return QuorumDescription(
+            leader_id=replica.identity.node_id,
+            leader_epoch=replica.epoch,
+            high_watermark=replica.high_watermark,
+            voters=tuple(sorted(voters, key=lambda status: status.key.id)),
+            observers=tuple(sorted(observers, key=lambda status: status.key)),
+        )
+
+    def _where_to_go_instead(self, replica: Replica, request: FetchRequest) -> FetchResponse | None:
+        """Return a snapshot or a point to truncate to for a log that does not continue in ours."""
+        log = replica.log
+        if log.start_offset == 0 and request.fetch_offset == 0:
+            return None
+        earliest, latest = log.earliest_snapshot_id, log.latest_snapshot_id
+        if earliest is not None and (
+            request.fetch_offset < log.start_offset
+            or (
+                request.fetch_offset == log.start_offset
+                and request.last_fetched_epoch != earliest.epoch
+            )
+            or request.last_fetched_epoch < earliest.epoch
+        ):
+            assert latest is not None
+            return self._response(replica, snapshot_id=latest)
+        end = log.end_offset_for_epoch(request.last_fetched_epoch)
+        if end.epoch != request.last_fetched_epoch or end.offset < request.fetch_offset:
+            return self._response(replica, diverging=end)
+        return None
+
+    def _response(
+        self,
+        replica: Replica,
+        *,
+        diverging: OffsetAndEpoch | None = None,
+        snapshot_id: OffsetAndEpoch | None = None,
+    ) -> FetchResponse:
+        return FetchResponse(
+            leader_id=self.leader_id,
+            leader_epoch=replica.epoch,
+            leader_endpoints=replica.identity.voters.endpoints_of(self.leader_id),
+            high_watermark=replica.high_watermark,
+            log_start_offset=replica.log.start_offset,
+            diverging=diverging,
+            snapshot_id=snapshot_id,
+        )
+
+    def _answer(self, replica: Replica, parked: _ParkedFetch) -> None:
+        """End a wait with whatever the log holds when the driver reads it."""
+        del self._parked[parked.request.replica_key]
+        read = ReadLog(offset=parked.request.fetch_offset, bytes_max=parked.request.bytes_max)
+        replica.out.replies.append(
+            Reply(token=parked.token, response=self._response(replica), read=read)
+        )
+
+    def _progress_of(self, replica: Replica, key: ReplicaKey, now_ms: int) -> Progress:
+        """Return a voter's progress, or an observer's; a wiped voter is an observer."""
+        if replica.identity.voters.is_voter(key) and key.id in self._voters:
+            return self._voters[key.id]
+        if len(self._observers) >= PARKED_FETCHES_MAX:
+            self._forget_silent_observers(now_ms)
+        return self._observers.setdefault(key, Progress(key, now_ms))
+
+    def _forget_silent_observers(self, now_ms: int) -> None:
+        oldest_ms = now_ms - OBSERVER_SESSION_MS
+        silent = [key for key, p in self._observers.items() if p.last_contact_ms < oldest_ms]
+        for key in silent or [min(self._observers, key=self._last_contact_ms)]:
+            del self._observers[key]
+
+    def _last_contact_ms(self, key: ReplicaKey) -> int:
+        return self._observers[key].last_contact_ms
+
+    def _note_contact(self, replica: Replica, key: ReplicaKey, now_ms: int) -> None:
+        progress = self._progress_of(replica, key, now_ms)
+        progress.last_contact_ms = now_ms
+        self._postpone_begin(replica, progress, now_ms)
+
+    def _postpone_begin(self, replica: Replica, progress: Progress, now_ms: int) -> None:
+        progress.begin_due_ms = now_ms + replica.config.fetch_timeout_ms // 2
+
+
+def _status(progress: Progress) -> ReplicaStatus:
+    return ReplicaStatus(
+        key=progress.key,
+        end_offset=progress.end_offset,
+        last_fetch_ms=progress.last_contact_ms,
+        last_caught_up_ms=progress.last_caught_up_ms,
+    )

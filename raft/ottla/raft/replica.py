@@ -1,0 +1,178 @@
+"""What every role shares: who we are, the log, the present epoch's facts, the step's effects.
+
+A mutable class owned by one `QuorumCore`.  Invariants: MonotonicEpoch, MonotonicHighWatermark, and
+this replica's part of OneLeaderPerEpoch: in one epoch it votes once and knows one leader.
+"""
+
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.seams import Rng
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.raft.effects import Effects, Outgoing, Reply
+from ottla.raft.election_state import ElectionState
+from ottla.raft.log_view import LogView
+from ottla.raft.messages import FetchRequest, Request, Response
+from ottla.raft.requests import Requests
+from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter
+
+
+class Replica:
+    """The state beneath the roles; roles are handed it with every call."""
+
+    __slots__ = (
+        "config",
+        "epoch",
+        "epoch_leader_id",
+        "high_watermark",
+        "identity",
+        "is_shutting_down",
+        "log",
+        "out",
+        "requests",
+        "rng",
+        "voted",
+        "wake_ms",
+    )
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        identity: QuorumIdentity,
+        log: LogView,
+        election: ElectionState,
+        rng: Rng,
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self.log = log
+        self.rng = rng
+        self.requests = Requests(config.retry_backoff_ms)
+        self.out = Effects()
+        self.wake_ms: int | None = None
+        self.is_shutting_down = False
+        self.epoch = election.epoch
+        self.epoch_leader_id = election.leader_id
+        """Who leads or led `epoch`; once known it stays, even after that leader resigned."""
+        self.voted = election.voted
+        """Whom this replica voted for in `epoch`."""
+        snapshot_id = log.latest_snapshot_id
+        self.high_watermark = Offset(0) if snapshot_id is None else snapshot_id.offset
+
+    @property
+    def may_campaign(self) -> bool:
+        """Say whether this replica may stand for election."""
+        return self.identity.is_voter and not self.is_shutting_down
+
+    @property
+    def election_state(self) -> ElectionState:
+        """Return what must never be forgotten of this epoch."""
+        return ElectionState(epoch=self.epoch, leader_id=self.epoch_leader_id, voted=self.voted)
+
+    @property
+    def acknowledged_offset(self) -> Offset:
+        """Return how far this replica vouches for its log; only a voter must have flushed it."""
+        return self.log.flushed_offset if self.identity.is_voter else self.log.end_offset
+
+    @property
+    def is_log_in_motion(self) -> bool:
+        """Say whether this step changes the log, so that LogView is not true before the next."""
+        out = self.out
+        return bool(out.append) or out.truncate_to is not None or out.snapshot_chunk is not None
+
+    def enter_epoch(self, epoch: Epoch) -> None:
+        """Move to a higher epoch, of which nothing is known yet."""
+        assert epoch > self.epoch, f"MonotonicEpoch: {self.epoch} cannot be followed by {epoch}"
+        self.epoch = epoch
+        self.epoch_leader_id = None
+        self.voted = None
+
+    def vote_for(self, candidate: ReplicaKey) -> None:
+        """Give this epoch's one vote."""
+        assert self.voted is None or self.voted == candidate
+        assert self.epoch_leader_id is None
+        self.voted = candidate
+
+    def set_epoch_leader(self, leader_id: NodeId) -> None:
+        """Note who leads this epoch."""
+        assert self.epoch_leader_id in (None, leader_id), (
+            f"OneLeaderPerEpoch: {self.epoch_leader_id} and {leader_id} lead {self.epoch}"
+        )
+        self.epoch_leader_id = leader_id
+
+    def is_log_up_to_date(self, last_epoch: Epoch, end_offset: Offset) -> bool:
+        """Say whether a log that ends so is at least as new as ours (raft paper, 5.4.1)."""
+        return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
+
+    def raise_high_watermark(self, offset: Offset) -> bool:
+        """Raise the high watermark; say whether it moved.  It never recedes."""
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.out.high_watermark = offset
+        return True
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Cut off what was never committed."""
+        assert offset >= self.high_watermark, (
+            f"ConsistentCommittedData: cannot cut {offset} below {self.high_watermark}"
+        )
+        assert offset >= self.log.start_offset
+        assert not self.is_log_in_motion
+        self.out.truncate_to = offset
+
+    def random_election_timeout_ms(self) -> int:
+        """Return an election timeout; chance keeps candidates from standing in step."""
+        timeout_ms = self.config.election_timeout_ms
+        return timeout_ms + self.rng.below(timeout_ms)
+
+    def wake_at(self, instant_ms: int) -> None:
+        """Be ticked at `instant_ms` at the latest."""
+        if self.wake_ms is None or instant_ms < self.wake_ms:
+            self.wake_ms = instant_ms
+
+    def reply(self, token: int, response: Response) -> None:
+        """Answer a request with nothing to be read."""
+        self.out.replies.append(Reply(token=token, response=response))
+
+    def is_free(self, node_id: NodeId, now_ms: int) -> bool:
+        """Say whether a voter may be asked something now; if not, wake when it may."""
+        busy_until_ms = self.requests.busy_until_ms(node_id, now_ms)
+        if busy_until_ms is None:
+            return True
+        self.wake_at(busy_until_ms)
+        return False
+
+    def send(self, to: Voter, request: Request, now_ms: int) -> None:
+        """Ask a free voter something."""
+        outgoing = Outgoing(
+            request_id=self.requests.next_request_id(),
+            to=to.id,
+            endpoints=to.endpoints,
+            request=request,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+        self.requests.start(outgoing, now_ms)
+        self.out.messages.append(outgoing)
+        self.wake_at(now_ms + outgoing.timeout_ms)
+
+    def send_fetch(self, to: Voter, now_ms: int, wait_ms_max: int) -> None:
+        """Ask a voter for what comes after our log."""
+        request = FetchRequest(
+            cluster_id=self.identity.cluster_id,
+            replica_id=self.identity.node_id,
+            replica_directory_id=self.identity.directory_id,
+            current_leader_epoch=self.epoch,
+            fetch_offset=self.acknowledged_offset,
+            last_fetched_epoch=self.log.last_epoch,
+            high_watermark=self.high_watermark,
+            wait_ms_max=wait_ms_max,
+            bytes_max=self.config.fetch_bytes_max,
+        )
+        self.send(to, request, now_ms)
+
+    def seek_leader(self, now_ms: int) -> None:
+        """Ask some voter, by a fetch that does not wait, who leads; its refusal tells."""
+        if self.is_log_in_motion or self.acknowledged_offset != self.log.end_offset:
+            return
+        free = [peer for peer in self.identity.peers if self.is_free(peer.id, now_ms)]
+        if free and not self.requests.in_flight_count:
+            self.send_fetch(free[self.rng.below(len(free))], now_ms, wait_ms_max=0)
