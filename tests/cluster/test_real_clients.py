@@ -80,12 +80,12 @@ def write_by_confluent(bootstrap: str, topic: str) -> None:
                 try:
                     producer.produce(
                         topic,
-                        sent.value,
-                        sent.key,
-                        partition_of(index),
-                        delivered,
-                        sent.timestamp_ms,
-                        list(sent.headers),
+                        value=sent.value,
+                        key=sent.key,
+                        partition=partition_of(index),
+                        on_delivery=delivered,
+                        timestamp=sent.timestamp_ms,
+                        headers=list(sent.headers),
                     )
                     break
                 except BufferError:
