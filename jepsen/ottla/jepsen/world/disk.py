@@ -1,0 +1,517 @@
+"""The world's disk: in memory, deterministic, and as forgetful as POSIX allows.
+
+It implements the seam of `ottla.storage.disk_seam` beside the real one.  What was written but not
+flushed may be lost, kept, torn or kept out of order by `crash`; a name that was made, renamed or
+removed is durable only once its directory was flushed.  Faults are asked for by `fail` and by
+`capacity_bytes`.  Handles from before a crash are dead; whoever
+crashes a node also cancels its tasks, so nothing of the old process writes on.
+"""
+
+import errno
+import posixpath
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from ottla.model.seams import Rng
+from ottla.storage.disk_seam import Chunk, DiskFile
+
+Pause = Callable[[], Awaitable[None]]
+"""Runs before each awaitable operation takes effect: where the world lets others go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Resize:
+    size: int
+
+
+class _Inode:
+    """A file's bytes: as processes see them, as the device holds them, and what lies between."""
+
+    __slots__ = ("content", "durable", "flushed_count", "has_failed_fsync", "is_cached", "pending")
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.durable = bytearray()
+        self.pending: list[_Write | _Resize] = []
+        self.flushed_count = 0
+        """Changes that are durable, so that overlapping fsyncs know which one took what."""
+        self.is_cached = True
+        self.has_failed_fsync = False
+
+    def change(self, operation: _Write | _Resize) -> None:
+        _apply(self.content, operation)
+        self.pending.append(operation)
+
+    def flush(self, count: int) -> None:
+        for operation in self.pending[:count]:
+            _apply(self.durable, operation)
+        del self.pending[:count]
+        self.flushed_count += count
+
+
+class _Directory:
+    """Names: as processes see them, as the device holds them, and the changes between."""
+
+    __slots__ = ("durable", "entries", "pending")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _Node] = {}
+        self.durable: dict[str, _Node] = {}
+        self.pending: list[_NameChange] = []
+
+    def change(self, change: "_NameChange") -> None:
+        _change_names(self.entries, change)
+        self.pending.append(change)
+
+
+_Node = _Inode | _Directory
+_NameChange = dict[str, _Node | None]
+"""What becomes of names together: a rename within one directory is atomic."""
+
+
+class Operation(Enum):
+    """What a fault may strike."""
+
+    OPEN = auto()
+    WRITE = auto()
+    READ = auto()
+    FSYNC = auto()
+    NAME = auto()
+    """Making, renaming, removing and flushing names."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Fault:
+    operation: Operation
+    error_number: int
+    path_part: str
+    skip_count: int
+    times_left: int
+
+
+class SimulatedFile:
+    """A handle on an inode; it keeps working after its name is gone, as on POSIX."""
+
+    __slots__ = ("_disk", "_is_closed", "_life", "_path", "_pin_count", "inode")
+
+    def __init__(self, disk: "SimulatedDisk", path: str, inode: _Inode) -> None:
+        self._disk = disk
+        self._path = path
+        self._life = disk.life
+        self._pin_count = 0
+        self._is_closed = False
+        self.inode = inode
+
+    @property
+    def path(self) -> str:
+        """Return the path the file was opened under."""
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of the file now."""
+        self.check_usable()
+        return len(self.inode.content)
+
+    def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
+        """Write all chunks; a fault or a full disk may leave the first part of them written."""
+        self.check_usable()
+        data = b"".join(chunks)
+        self._disk.write(self, position, data)
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position`."""
+        self.check_usable()
+        self._disk.strike(Operation.READ, self._path)
+        return bytes(self.inode.content[position : position + size])
+
+    def set_size(self, size: int) -> None:
+        """Cut the file, or extend it by a hole."""
+        self.check_usable()
+        self._disk.strike(Operation.WRITE, self._path)
+        self.inode.change(_Resize(size))
+
+    def fileno(self) -> int:
+        """Raise OSError: there is no descriptor in the world."""
+        raise OSError(errno.ENOTSUP, "the world's files have no descriptor", self._path)
+
+    def pin(self) -> None:
+        """Keep the handle usable until the matching `unpin`."""
+        self._pin_count += 1
+
+    def unpin(self) -> None:
+        """Take back one `pin`."""
+        assert self._pin_count > 0
+        self._pin_count -= 1
+
+    def close(self) -> None:
+        """Give the file up."""
+        self._is_closed = True
+
+    def check_usable(self) -> None:
+        """Raise OSError when the handle is closed or from before a crash."""
+        if self._life != self._disk.life:
+            raise OSError(errno.EIO, "the node crashed since this file was opened", self._path)
+        if self._is_closed and self._pin_count == 0:
+            raise OSError(errno.EBADF, "the file is closed", self._path)
+
+
+class SimulatedDisk:
+    """Files and directories in memory; see the module's docstring for what it may do to them."""
+
+    def __init__(self, rng: Rng, *, pause: Pause | None = None) -> None:
+        self.life = 0
+        """Which process's handles are valid: counts crashes."""
+        self.capacity_bytes: int | None = None
+        """Bytes all files may hold together before writing fails with ENOSPC."""
+        self._rng = rng
+        self._pause = pause
+        self._root = _Directory()
+        self._faults: list[_Fault] = []
+
+    # ---- what a test asks for
+
+    def fail(
+        self,
+        operation: Operation,
+        error_number: int = errno.EIO,
+        *,
+        path_part: str = "",
+        skip_count: int = 0,
+        times: int = 1,
+    ) -> None:
+        """Have the next `times` operations on paths holding `path_part` fail, after some skipped.
+
+        A write that fails leaves a drawn part of its bytes behind.
+        """
+        self._faults.append(
+            _Fault(
+                operation=operation,
+                error_number=error_number,
+                path_part=path_part,
+                skip_count=skip_count,
+                times_left=times,
+            )
+        )
+
+    def heal(self) -> None:
+        """Take all faults back."""
+        self._faults.clear()
+        self.capacity_bytes = None
+
+    def crash(self) -> None:
+        """Lose power: what was not flushed survives in part, as chance has it; handles die."""
+        self.life += 1
+        for directory in list(self._directories(self._root)):
+            kept_count = self._rng.below(len(directory.pending) + 1)
+            for change in directory.pending[:kept_count]:
+                _change_names(directory.durable, change)
+            directory.pending.clear()
+            directory.entries = dict(directory.durable)
+        for inode in self._inodes(self._root):
+            self._crash_inode(inode)
+
+    def kill(self) -> None:
+        """End the process but not the machine: the page cache lives on, handles die."""
+        self.life += 1
+
+    def flush_everything(self) -> None:
+        """Make all durable: the state a test starts from."""
+        for directory in self._directories(self._root):
+            directory.durable = dict(directory.entries)
+            directory.pending.clear()
+        for inode in self._inodes(self._root):
+            inode.flush(len(inode.pending))
+
+    @property
+    def used_bytes(self) -> int:
+        """Return the bytes all files hold together."""
+        return sum(len(inode.content) for inode in self._inodes(self._root))
+
+    # ---- the seam
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        """Open a file for reading and writing."""
+        self.strike(Operation.OPEN, path)
+        parent, name = self._parent(path)
+        node = parent.entries.get(name)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            node = _Inode()
+            parent.change({name: node})
+        return SimulatedFile(self, path, node)
+
+    def exists(self, path: str) -> bool:
+        """Say whether a file or directory of that name is there."""
+        try:
+            self._node(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
+        """Say whether the file was read or written since the last crash."""
+        return _simulated(file).inode.is_cached
+
+    async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
+        """Bring the file into the cache."""
+        await self._wait()
+        file.pread(position, size)
+        _simulated(file).inode.is_cached = True
+
+    async def read(self, file: DiskFile, position: int, size: int) -> bytes:
+        """Do what `pread` does."""
+        await self.read_ahead(file, position, size)
+        return file.pread(position, size)
+
+    async def fsync(self, file: DiskFile) -> None:
+        """Make durable what was written before the call; after one failure it always fails."""
+        simulated = _simulated(file)
+        inode = simulated.inode
+        simulated.check_usable()
+        target_count = inode.flushed_count + len(inode.pending)
+        simulated.pin()
+        try:
+            await self._wait()
+        finally:
+            simulated.unpin()
+        if inode.has_failed_fsync:
+            raise OSError(errno.EIO, "an earlier fsync failed", file.path)
+        try:
+            self.strike(Operation.FSYNC, file.path)
+        except OSError:
+            inode.has_failed_fsync = True
+            raise
+        inode.flush(max(0, target_count - inode.flushed_count))
+
+    async def truncate(self, file: DiskFile, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        await self._wait()
+        file.set_size(size)
+
+    async def read_file(self, path: str) -> bytes:
+        """Return the whole file."""
+        await self._wait()
+        self.strike(Operation.READ, path)
+        node = self._node(path)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return bytes(node.content)
+
+    async def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace the file durably, in the real disk's steps; a crash may fall between them."""
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        file.set_size(0)
+        file.pwrite(0, [data])
+        await self.fsync(file)
+        file.close()
+        await self.rename(temporary, path)
+        await self.fsync_directory(posixpath.dirname(path))
+
+    async def unlink(self, path: str) -> None:
+        """Remove a file."""
+        await self._wait_to_name(path)
+        if isinstance(self._node(path), _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        parent, name = self._parent(path)
+        parent.change({name: None})
+
+    async def rename(self, source: str, target: str) -> None:
+        """Rename a file or directory, replacing a file of the target's name."""
+        await self._wait_to_name(source)
+        node = self._node(source)
+        old_parent, old_name = self._parent(source)
+        new_parent, new_name = self._parent(target)
+        replaced = new_parent.entries.get(new_name)
+        if isinstance(replaced, _Directory):
+            raise OSError(errno.ENOTEMPTY, "the target is a directory", target)
+        if new_parent is old_parent:
+            new_parent.change({old_name: None, new_name: node})
+        else:
+            new_parent.change({new_name: node})
+            old_parent.change({old_name: None})
+
+    async def fsync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        await self._wait_to_name(path)
+        directory = self._directory(path)
+        directory.durable = dict(directory.entries)
+        directory.pending.clear()
+
+    async def listdir(self, path: str) -> list[str]:
+        """Return the sorted names in a directory."""
+        await self._wait_to_name(path)
+        return sorted(self._directory(path).entries)
+
+    async def is_directory(self, path: str) -> bool:
+        """Say whether the path is a directory."""
+        await self._wait()
+        return self.exists(path) and isinstance(self._node(path), _Directory)
+
+    async def makedirs(self, path: str) -> None:
+        """Make a directory and its parents."""
+        await self._wait_to_name(path)
+        directory = self._root
+        for name in _names(path):
+            node = directory.entries.get(name)
+            if isinstance(node, _Inode):
+                raise FileExistsError(errno.EEXIST, "is a file", path)
+            if node is None:
+                node = _Directory()
+                directory.change({name: node})
+            directory = node
+
+    async def remove_tree(self, path: str) -> None:
+        """Remove a directory and all it holds."""
+        await self._wait_to_name(path)
+        if self.exists(path):
+            parent, name = self._parent(path)
+            parent.change({name: None})
+
+    # ---- what handles call
+
+    def write(self, file: SimulatedFile, position: int, data: bytes) -> None:
+        """Write for a handle; a fault or a full disk leaves a part."""
+        try:
+            self.strike(Operation.WRITE, file.path)
+        except OSError:
+            self._write_part(file.inode, position, data[: self._rng.below(len(data) + 1)])
+            raise
+        if self.capacity_bytes is not None:
+            grown_bytes = max(0, position + len(data) - len(file.inode.content))
+            missing_bytes = self.used_bytes + grown_bytes - self.capacity_bytes
+            if missing_bytes > 0:
+                self._write_part(file.inode, position, data[: max(0, len(data) - missing_bytes)])
+                raise OSError(errno.ENOSPC, "no space left on the world's disk", file.path)
+        self._write_part(file.inode, position, data)
+
+    def strike(self, operation: Operation, path: str) -> None:
+        """Raise the OSError of a fault that waits for this operation."""
+        for fault in self._faults:
+            if fault.operation is not operation or fault.path_part not in path:
+                continue
+            if fault.skip_count > 0:
+                fault.skip_count -= 1
+            elif fault.times_left > 0:
+                fault.times_left -= 1
+                raise OSError(fault.error_number, "the world's disk fails as asked", path)
+
+    # ---- inside
+
+    async def _wait(self) -> None:
+        """Let others go first; whoever waits across a crash belongs to the dead process."""
+        life = self.life
+        if self._pause is not None:
+            await self._pause()
+        if life != self.life:
+            raise OSError(errno.EIO, "the node crashed meanwhile")
+
+    async def _wait_to_name(self, path: str) -> None:
+        await self._wait()
+        self.strike(Operation.NAME, path)
+
+    def _write_part(self, inode: _Inode, position: int, data: bytes) -> None:
+        if data:
+            inode.change(_Write(position, data))
+            inode.is_cached = True
+
+    def _crash_inode(self, inode: _Inode) -> None:
+        """Keep what chance keeps: a torn prefix of the pending writes, or any of them."""
+        is_ordered = self._rng.below(2) == 0
+        kept_count = self._rng.below(len(inode.pending) + 1)
+        for index, operation in enumerate(inode.pending):
+            if not is_ordered:
+                if self._rng.below(2):
+                    _apply(inode.durable, operation)
+            elif index < kept_count:
+                _apply(inode.durable, operation)
+            elif index == kept_count and isinstance(operation, _Write):
+                torn = operation.data[: self._rng.below(len(operation.data) + 1)]
+                _apply(inode.durable, _Write(operation.position, torn))
+        inode.flushed_count += len(inode.pending)
+        inode.pending.clear()
+        inode.content = bytearray(inode.durable)
+        inode.is_cached = False
+        inode.has_failed_fsync = False
+
+    def _directories(self, directory: _Directory) -> Iterator[_Directory]:
+        """Yield every directory that some name leads to, seen or durable."""
+        yield directory
+        for node in _nodes_of(directory):
+            if isinstance(node, _Directory):
+                yield from self._directories(node)
+
+    def _inodes(self, root: _Directory) -> list[_Inode]:
+        inodes: dict[int, _Inode] = {}
+        for directory in self._directories(root):
+            for node in _nodes_of(directory):
+                if isinstance(node, _Inode):
+                    inodes[id(node)] = node
+        return list(inodes.values())
+
+    def _node(self, path: str) -> _Node:
+        node: _Node = self._root
+        for name in _names(path):
+            if isinstance(node, _Inode):
+                raise NotADirectoryError(errno.ENOTDIR, "is a file", path)
+            if name not in node.entries:
+                raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
+            node = node.entries[name]
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._node(path)
+        if isinstance(node, _Inode):
+            raise NotADirectoryError(errno.ENOTDIR, "is a file", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        return self._directory(posixpath.dirname(path)), posixpath.basename(path)
+
+
+def _apply(content: bytearray, operation: _Write | _Resize) -> None:
+    if isinstance(operation, _Resize):
+        del content[operation.size :]
+        content.extend(bytes(operation.size - len(content)))
+        return
+    if operation.data:
+        end = operation.position + len(operation.data)
+        content.extend(bytes(max(0, operation.position - len(content))))
+        content[operation.position : end] = operation.data
+
+
+def _change_names(entries: dict[str, _Node], change: _NameChange) -> None:
+    for name, node in change.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+def _nodes_of(directory: _Directory) -> list[_Node]:
+    """Return what the directory's names lead to: seen, durable, or in between."""
+    nodes = [*directory.entries.values(), *directory.durable.values()]
+    for change in directory.pending:
+        nodes += [node for node in change.values() if node is not None]
+    return list({id(node): node for node in nodes}.values())
+
+
+def _names(path: str) -> list[str]:
+    assert path.startswith("/"), path
+    return [name for name in path.split("/") if name]
+
+
+def _simulated(file: DiskFile) -> SimulatedFile:
+    assert isinstance(file, SimulatedFile)
+    return file

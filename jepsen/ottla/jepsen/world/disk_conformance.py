@@ -1,0 +1,226 @@
+"""What every Disk promises, as checks that the real one and the world's both pass.
+
+`check_disk_conforms` runs them all; a test may also take them one by one from `CHECKS`, so that a
+failure names the promise that broke.  A check gets a disk and an empty directory on it.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from ottla.storage.disk_seam import Disk, DiskFile
+
+Check = Callable[[Disk, str], Awaitable[None]]
+MakeDisk = Callable[[], tuple[Disk, str]]
+"""Returns a disk and the path of a fresh, empty directory on it."""
+
+MANY_CHUNKS = 3_000
+"""More chunks than one pwritev of the kernel takes (1024)."""
+
+
+async def check_disk_conforms(make_disk: MakeDisk) -> None:
+    """Run every check, each in a directory of its own; AssertionError says what does not hold."""
+    for check in CHECKS:
+        disk, root = make_disk()
+        await check(disk, root)
+
+
+def _file(disk: Disk, path: str, content: bytes = b"") -> DiskFile:
+    file = disk.open(path, create=True)
+    file.pwrite(0, [content])
+    return file
+
+
+async def what_is_written_is_read(disk: Disk, root: str) -> None:
+    """Chunks follow each other from the position; reading stops at the end."""
+    file = _file(disk, f"{root}/f", b"0123456789")
+    file.pwrite(3, [b"abc", memoryview(b"de"), bytearray(b"f")])
+    assert file.pread(0, 100) == b"012abcdef9"
+    assert file.pread(8, 2) == b"f9"
+    assert file.pread(9, 5) == b"9"
+    assert file.pread(10, 5) == b""
+    assert file.size_bytes == 10
+    assert await disk.read(file, 3, 3) == b"abc"
+    file.close()
+
+
+async def writing_beyond_the_end_leaves_zeros(disk: Disk, root: str) -> None:
+    """A gap reads as zeros."""
+    file = _file(disk, f"{root}/f", b"ab")
+    file.pwrite(5, [b"c"])
+    assert file.pread(0, 10) == b"ab\0\0\0c"
+    file.close()
+
+
+async def many_and_empty_chunks_are_written(disk: Disk, root: str) -> None:
+    """No count of chunks is too many, and an empty one is nothing."""
+    file = _file(disk, f"{root}/f")
+    file.pwrite(0, [])
+    file.pwrite(0, [b"", *[b"%04d" % i for i in range(MANY_CHUNKS)], b""])
+    assert file.pread(0, 4 * MANY_CHUNKS + 1) == b"".join(b"%04d" % i for i in range(MANY_CHUNKS))
+    file.close()
+
+
+async def files_shrink_and_grow(disk: Disk, root: str) -> None:
+    """Cutting loses the tail; growing adds zeros, not the old tail."""
+    file = _file(disk, f"{root}/f", b"0123456789")
+    file.set_size(4)
+    assert file.pread(0, 10) == b"0123"
+    file.set_size(6)
+    assert file.pread(0, 10) == b"0123\0\0"
+    await disk.truncate(file, 1)
+    assert file.size_bytes == 1
+    file.close()
+
+
+async def a_missing_file_is_missing_until_it_is_created(disk: Disk, root: str) -> None:
+    """Only `create` makes a file, and it empties none that is there."""
+    path = f"{root}/f"
+    assert not disk.exists(path)
+    assert _refuses(FileNotFoundError, lambda: disk.open(path))
+    _file(disk, path, b"x").close()
+    assert disk.exists(path)
+    again = disk.open(path, create=True)
+    assert again.pread(0, 1) == b"x"
+    assert again.path == path
+    again.close()
+    assert _refuses(FileNotFoundError, lambda: disk.open(f"{root}/none/f", create=True))
+    assert _refuses(IsADirectoryError, lambda: disk.open(root))
+
+
+async def two_handles_share_one_file(disk: Disk, root: str) -> None:
+    """What one handle writes the other reads."""
+    first = _file(disk, f"{root}/f", b"old")
+    second = disk.open(f"{root}/f")
+    first.pwrite(0, [b"new"])
+    assert second.pread(0, 3) == b"new"
+    first.close()
+    second.close()
+
+
+async def fsyncs_may_follow_each_other(disk: Disk, root: str) -> None:
+    """Flushing what is flushed is fine, for files and for directories."""
+    file = _file(disk, f"{root}/f", b"x")
+    await disk.fsync(file)
+    await disk.fsync(file)
+    await disk.fsync_directory(root)
+    await disk.fsync_directory(root)
+    file.close()
+
+
+async def a_renamed_file_keeps_its_handles(disk: Disk, root: str) -> None:
+    """The name moves and replaces; handles stay with their bytes."""
+    moved = _file(disk, f"{root}/a", b"moved")
+    replaced = _file(disk, f"{root}/b", b"replaced")
+    await disk.rename(f"{root}/a", f"{root}/b")
+    assert await disk.listdir(root) == ["b"]
+    assert await disk.read_file(f"{root}/b") == b"moved"
+    assert replaced.pread(0, 20) == b"replaced"
+    moved.pwrite(5, [b"!"])
+    assert await disk.read_file(f"{root}/b") == b"moved!"
+    assert moved.path == f"{root}/a"
+    assert await _refuses_later(FileNotFoundError, disk.rename(f"{root}/none", f"{root}/c"))
+    moved.close()
+    replaced.close()
+
+
+async def a_renamed_directory_takes_all_along(disk: Disk, root: str) -> None:
+    """Files in it are found under the new name, and open handles live on."""
+    await disk.makedirs(f"{root}/a/deep")
+    file = _file(disk, f"{root}/a/deep/f", b"x")
+    await disk.rename(f"{root}/a", f"{root}/b")
+    assert not disk.exists(f"{root}/a")
+    file.pwrite(1, [b"y"])
+    assert await disk.read_file(f"{root}/b/deep/f") == b"xy"
+    file.close()
+
+
+async def an_unlinked_file_lives_until_it_is_closed(disk: Disk, root: str) -> None:
+    """The name is gone at once, the bytes with the last handle."""
+    file = _file(disk, f"{root}/f", b"x")
+    await disk.unlink(f"{root}/f")
+    assert not disk.exists(f"{root}/f")
+    assert file.pread(0, 1) == b"x"
+    assert await _refuses_later(FileNotFoundError, disk.unlink(f"{root}/f"))
+    file.close()
+
+
+async def a_pinned_file_outlives_its_close(disk: Disk, root: str) -> None:
+    """A slice on its way to a socket keeps the descriptor open; closing twice is closing once."""
+    file = _file(disk, f"{root}/f", b"x")
+    file.pin()
+    file.pin()
+    file.close()
+    file.close()
+    file.unpin()
+    assert file.pread(0, 1) == b"x"
+    file.unpin()
+    assert _refuses(OSError, lambda: file.pread(0, 1))
+
+
+async def directories_are_made_listed_and_removed(disk: Disk, root: str) -> None:
+    """Making one twice is fine, a list is sorted, removing takes all."""
+    await disk.makedirs(f"{root}/b/c")
+    await disk.makedirs(f"{root}/b/c")
+    await disk.makedirs(f"{root}/a")
+    _file(disk, f"{root}/b/f").close()
+    assert await disk.listdir(root) == ["a", "b"]
+    assert await disk.listdir(f"{root}/b") == ["c", "f"]
+    assert await disk.is_directory(f"{root}/b")
+    assert not await disk.is_directory(f"{root}/b/f")
+    assert not await disk.is_directory(f"{root}/none")
+    assert await _refuses_later(FileNotFoundError, disk.listdir(f"{root}/none"))
+    assert await _refuses_later(FileExistsError, disk.makedirs(f"{root}/b/f"))
+    await disk.remove_tree(f"{root}/b")
+    assert await disk.listdir(root) == ["a"]
+    await disk.remove_tree(f"{root}/b")
+
+
+async def an_atomic_write_leaves_one_whole_file(disk: Disk, root: str) -> None:
+    """It makes or replaces the file, shorter or longer, and leaves nothing beside it."""
+    for data in (b"first and long", b"second", b""):
+        await disk.write_atomically(f"{root}/f", data)
+        assert await disk.read_file(f"{root}/f") == data
+    assert await disk.listdir(root) == ["f"]
+    assert await _refuses_later(FileNotFoundError, disk.read_file(f"{root}/none"))
+
+
+async def what_was_read_ahead_is_cached(disk: Disk, root: str) -> None:
+    """After a read ahead the loop may read without waiting."""
+    file = _file(disk, f"{root}/f", bytes(1 << 16))
+    await disk.fsync(file)
+    await disk.read_ahead(file, 0, 1 << 16)
+    assert disk.is_cached(file, 0, 1 << 16)
+    file.close()
+
+
+CHECKS: tuple[Check, ...] = (
+    what_is_written_is_read,
+    writing_beyond_the_end_leaves_zeros,
+    many_and_empty_chunks_are_written,
+    files_shrink_and_grow,
+    a_missing_file_is_missing_until_it_is_created,
+    two_handles_share_one_file,
+    fsyncs_may_follow_each_other,
+    a_renamed_file_keeps_its_handles,
+    a_renamed_directory_takes_all_along,
+    an_unlinked_file_lives_until_it_is_closed,
+    a_pinned_file_outlives_its_close,
+    directories_are_made_listed_and_removed,
+    an_atomic_write_leaves_one_whole_file,
+    what_was_read_ahead_is_cached,
+)
+
+
+def _refuses(error: type[OSError], call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except error:
+        return True
+    return False
+
+
+async def _refuses_later(error: type[OSError], call: Awaitable[object]) -> bool:
+    try:
+        await call
+    except error:
+        return True
+    return False
