@@ -150,6 +150,7 @@ async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> 
     except trio.TooSlowError:
         raise ConnectionLostError(f"{address} did not answer in {timeout_s:g} s") from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        # Several addresses tried in vain come as one error that names no reason.
+        reason = (error.strerror or "nobody listens there").lower()
         raise ConnectionLostError(f"cannot connect to {address}: {reason}") from error
     return connection
