@@ -242,7 +242,7 @@ class SimulatedDisk:
         self.strike(Operation.OPEN, path)
         parent, name = self._parent(path)
         node = parent.entries.get(name)
-        if isinstance(node, _Directory):
+        if isinstance(node, _Directory) or not name:
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         if node is None:
             if not create:
