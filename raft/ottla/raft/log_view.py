@@ -8,7 +8,9 @@ from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 class LogView(Protocol):
     """The replicated log as the driver keeps it; true again before every step.
 
-    `start_offset <= flushed_offset <= end_offset`.  A log just opened is flushed to its end.
+    `start_offset <= flushed_offset <= end_offset`, and no snapshot ends above `end_offset`: a log
+    that a crash left shorter than its newest snapshot is opened empty at that snapshot's end.  A
+    log just opened is flushed to its end.
     """
 
     @property

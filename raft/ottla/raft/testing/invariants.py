@@ -1,0 +1,56 @@
+"""What must hold after every step of every replica, whatever the network and the disks do."""
+
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.raft.quorum import QuorumCore
+from ottla.raft.testing.memory_log import Entry, MemoryLog
+
+
+class Invariants:
+    """The memory of an all-seeing judge: who led which epoch, and what was committed."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[Epoch, NodeId] = {}
+        self.committed: list[Entry] = []
+        self._epochs: dict[NodeId, Epoch] = {}
+        self._high_watermarks: dict[NodeId, Offset] = {}
+
+    def check(self, node_id: NodeId, core: QuorumCore, log: MemoryLog) -> None:
+        """Judge one replica just after its effects were performed."""
+        self._check_epoch(node_id, core)
+        self._check_leader(node_id, core, log)
+        self._check_committed(node_id, core, log)
+
+    def forget_volatile(self, node_id: NodeId) -> None:
+        """A crash may take back a high watermark, which no file holds; never an epoch."""
+        self._high_watermarks.pop(node_id, None)
+
+    def _check_epoch(self, node_id: NodeId, core: QuorumCore) -> None:
+        before = self._epochs.get(node_id, core.epoch)
+        assert core.epoch >= before, f"MonotonicEpoch: {node_id} went {before} -> {core.epoch}"
+        self._epochs[node_id] = core.epoch
+
+    def _check_leader(self, node_id: NodeId, core: QuorumCore, log: MemoryLog) -> None:
+        if not core.is_leader:
+            return
+        is_new = core.epoch not in self.leaders
+        leader = self.leaders.setdefault(core.epoch, node_id)
+        assert leader == node_id, f"OneLeaderPerEpoch: {leader} and {node_id} lead {core.epoch}"
+        if is_new:
+            for offset, entry in enumerate(self.committed):
+                assert log.entry(offset) == entry, f"LeaderCompleteness: {node_id} lacks {offset}"
+
+    def _check_committed(self, node_id: NodeId, core: QuorumCore, log: MemoryLog) -> None:
+        before = self._high_watermarks.get(node_id, Offset(0))
+        now = core.high_watermark
+        assert now >= before, f"MonotonicHighWatermark: {node_id} went {before} -> {now}"
+        assert now <= log.end_offset, f"{node_id} commits {now}, its log ends at {log.end_offset}"
+        for offset in range(before, now):
+            entry = log.entry(offset)
+            assert entry is not None
+            if offset == len(self.committed):
+                self.committed.append(entry)
+            assert self.committed[offset] == entry, (
+                f"ConsistentCommittedData: {node_id} has {entry} at {offset}, "
+                f"{self.committed[offset]} was committed"
+            )
+        self._high_watermarks[node_id] = now

@@ -1,0 +1,11 @@
+"""What the tests of the quorum share."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-transcripts",
+        action="store_true",
+        help="write the conversations of tests/raft/transcripts anew, to be reviewed as a diff",
+    )
