@@ -78,15 +78,16 @@ class Api:
 
 def request_class(key: int) -> type[Message]:
     """Import the class of an API's request."""
-    return _message_class(f"{API[key].name}Request")
+    return message_class(f"{API[key].name}Request")
 
 
 def response_class(key: int) -> type[Message]:
     """Import the class of an API's response."""
-    return _message_class(f"{API[key].name}Response")
+    return message_class(f"{API[key].name}Response")
 
 
-def _message_class(name: str) -> type[Message]:
+def message_class(name: str) -> type[Message]:
+    """Import a message's class by Kafka's name of it."""
     module = import_module(f"ottla.wire.messages.{module_name(name)}")
     return cast(type[Message], getattr(module, name))
 
@@ -146,7 +147,7 @@ _ROWS = (
     Api(53, "BeginQuorumEpoch", 0, 1, 1, CONTROLLER),
     Api(54, "EndQuorumEpoch", 0, 1, 1, CONTROLLER),
     Api(55, "DescribeQuorum", 0, 2, 0, BOTH, is_forwarded=True),
-    Api(56, "AlterPartition", 2, 3, 0, CONTROLLER),
+    Api(56, "AlterPartition", 2, 3, 2, CONTROLLER),
     Api(57, "UpdateFeatures", 0, 2, 0, BOTH, is_forwarded=True),
     Api(58, "Envelope", 0, 0, 0, CONTROLLER),
     Api(59, "FetchSnapshot", 0, 1, 0, CONTROLLER),
@@ -166,10 +167,10 @@ _ROWS = (
     Api(73, "AssignReplicasToDirs", 0, 0, 0, CONTROLLER),
     Api(74, "ListConfigResources", 0, 1, 0, BROKER),
     Api(75, "DescribeTopicPartitions", 0, 0, 0, BROKER),
-    Api(76, "ShareGroupHeartbeat", 1, 1, 0, BROKER),
-    Api(77, "ShareGroupDescribe", 1, 1, 0, BROKER),
-    Api(78, "ShareFetch", 1, 2, 0, BROKER),
-    Api(79, "ShareAcknowledge", 1, 2, 0, BROKER),
+    Api(76, "ShareGroupHeartbeat", 1, 1, 1, BROKER),
+    Api(77, "ShareGroupDescribe", 1, 1, 1, BROKER),
+    Api(78, "ShareFetch", 1, 2, 1, BROKER),
+    Api(79, "ShareAcknowledge", 1, 2, 1, BROKER),
     Api(80, "AddRaftVoter", 0, 1, 0, BOTH, is_forwarded=True),
     Api(81, "RemoveRaftVoter", 0, 0, 0, BOTH, is_forwarded=True),
     Api(82, "UpdateRaftVoter", 0, 0, 0, CONTROLLER),

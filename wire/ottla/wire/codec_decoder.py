@@ -10,6 +10,12 @@ smallest encoding of one element, before anything is made for it.
 from ottla.wire.codec_source import Source, default_text, smallest_bytes
 from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
+DENSE_BYTES_MAX = 2
+DENSE_COUNT_MAX = 100_000
+"""A list takes eight bytes an element (nine while it grows), which for elements of one or two bytes
+is more than four times the input.  Arrays of those may have this many and a third of the message's
+bytes: no list is then larger than 4 x the input + 1 MiB.  No honest message comes near."""
+
 
 def decoder_source(schema: MessageSchema, version: int) -> Source:
     """Write the decode function of a version, with the names it needs."""
@@ -166,7 +172,10 @@ class _Decoder(Source):
         """Read an array, after its count was held against the bytes left."""
         count = self.length("array", where, target, is_nullable=is_nullable)
         smallest = smallest_bytes(field, self.schema, self.version)
-        self.line(f'if {count} * {smallest} > end - p: raise too_long("{where}")')
+        limit = f"{count} * {smallest} > end - p"
+        if smallest <= DENSE_BYTES_MAX:
+            limit += f" or {count} > end // 3 + {DENSE_COUNT_MAX}"
+        self.line(f'if {limit}: raise too_long("{where}")')
         code = SCALARS.get(field.type)
         if code is not None and field.type != "uuid":
             self.line(f'{target} = list(unpack_from(f">{{{count}}}{code}", data, p))')

@@ -1,0 +1,71 @@
+"""The table of APIs agrees with the schemas, and says to clients what Kafka says."""
+
+import pytest
+from ottla.wire.apis import (
+    API,
+    API_VERSIONS,
+    DESCRIBE_NODE,
+    Listener,
+    request_class,
+    response_class,
+)
+from ottla.wire.codec_examples import all_messages
+
+CONTROLLER_ONLY = {52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82}
+FORWARDED = {19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 67, 80, 81}
+
+
+@pytest.mark.parametrize("key", sorted(API))
+def test_a_row_says_what_both_schemas_say(key: int) -> None:
+    api = API[key]
+    for kind in (request_class(key), response_class(key)):
+        assert key == api.key == kind.API_KEY
+        assert range(api.lowest, api.highest + 1) == kind.VERSIONS
+        assert api.flexible_from == kind.FLEXIBLE_FROM
+        assert kind.__name__.startswith(api.name)
+
+
+def test_every_message_of_an_api_has_a_row() -> None:
+    keys = {kind.API_KEY for _, kind in all_messages()}
+    assert keys - {-1} == set(API)
+
+
+def test_kafka_has_removed_the_requests_of_its_zookeeper_days() -> None:
+    assert not {4, 5, 6, 7} & set(API)
+
+
+def test_what_only_controllers_serve_is_not_on_a_broker() -> None:
+    assert {key for key, api in API.items() if not api.on_broker} == CONTROLLER_ONLY
+    assert Listener.CONTROLLER in API[18].listener
+
+
+def test_forwarded_apis_are_those_of_kafka() -> None:
+    assert {key for key, api in API.items() if api.is_forwarded} == FORWARDED
+
+
+def test_produce_is_advertised_from_zero_and_served_from_three() -> None:
+    assert API[0].advertised == range(0, 14)
+    assert not API[0].serves(2)
+    assert API[0].serves(3)
+    assert API[0].serves(13)
+    assert not API[0].serves(14)
+
+
+def test_unstable_versions_are_not_advertised() -> None:
+    assert API[22].advertised == range(0, 6)
+    assert API[22].highest == 6
+    assert API[88].advertised == range(0, 1)
+    assert API[93].advertised == range(0)
+    assert API[API_VERSIONS].advertised == range(0, 6)
+
+
+def test_every_other_minimum_is_advertised_as_it_is() -> None:
+    for key, api in API.items():
+        if key != 0 and len(api.advertised):
+            assert api.advertised[0] == api.lowest
+
+
+def test_our_own_apis_are_never_advertised() -> None:
+    assert API[DESCRIBE_NODE].on_broker
+    assert len(API[DESCRIBE_NODE].advertised) == 0
+    assert API[DESCRIBE_NODE].serves(0)

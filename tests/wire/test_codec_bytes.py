@@ -1,0 +1,315 @@
+"""Bytes written out by hand: what kio cannot check, and a few that everybody knows.
+
+Each row is a message, its version, and its bytes as hexadecimal words, one field a word; the
+comment of a line says which.
+"""
+
+from uuid import UUID
+
+import pytest
+from kio.schema.index import schema_name_map
+from ottla.wire import codec
+from ottla.wire.codec_examples import all_messages
+from ottla.wire.codec_types import Message
+from ottla.wire.messages import (
+    streams_group_describe_response as describe,
+)
+from ottla.wire.messages import (
+    streams_group_heartbeat_request as heartbeat_request,
+)
+from ottla.wire.messages import (
+    streams_group_heartbeat_response as heartbeat_response,
+)
+from ottla.wire.messages import (
+    streams_group_topology_description_update_request as topology_update,
+)
+from ottla.wire.messages.aborted_txn import AbortedTxn
+from ottla.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.wire.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from ottla.wire.messages.describe_node_request import DescribeNodeRequest
+from ottla.wire.messages.describe_node_response import (
+    DescribeNodeResponse,
+    NodeMetric,
+    RecoveringLogDir,
+)
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from ottla.wire.messages.streams_group_topology_description_update_response import (
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
+from ottla.wire.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.wire.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+
+WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
+    (
+        AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1),
+        0,
+        "0000000000000001 0000000000000002 0000000000000003 ffffffffffffffff",
+    ),
+    (
+        ApiVersionsRequest(
+            client_software_name="ab", client_software_version="1", cluster_id="c", node_id=7
+        ),
+        5,
+        "03 6162  02 31  02 63  00000007  00",
+    ),
+    (
+        ApiVersionsResponse(
+            error_code=35,
+            api_keys=[ApiVersion(api_key=18, min_version=0, max_version=5)],
+            throttle_time_ms=1,
+            supported_features=[SupportedFeatureKey(name="f", min_version=0, max_version=2)],
+            finalized_features_epoch=9,
+            finalized_features=[
+                FinalizedFeatureKey(name="f", max_version_level=2, min_version_level=2)
+            ],
+        ),
+        5,
+        # error, one API with its empty tags, throttle, then three tagged fields of 8, 8, 8 bytes
+        "0023  02 0012 0000 0005 00  00000001  03"
+        " 00 08 02 0266 0000 0002 00  01 08 0000000000000009  02 08 02 0266 0002 0002 00",
+    ),
+    (DeleteGroupsRequest(groups_names=["g", ""]), 3, "03 0267 01 00"),
+    (
+        DeleteGroupsResponse(
+            throttle_time_ms=2,
+            results=[
+                DeletableGroupResult(group_id="g", error_code=68, error_message="no"),
+                DeletableGroupResult(group_id="h"),
+            ],
+        ),
+        3,
+        "00000002 03  0267 0044 036e6f 00  0268 0000 00 00  00",
+    ),
+    (DescribeNodeRequest(), 0, "00"),
+    (
+        DescribeNodeResponse(
+            node_id=1,
+            state="recovering",
+            recovery=[
+                RecoveringLogDir(
+                    log_dir="/d",
+                    remaining_logs=3,
+                    remaining_segments=4,
+                    bytes_total=256,
+                    bytes_done=16,
+                )
+            ],
+            metrics=[NodeMetric(name="m", value=1.0)],
+        ),
+        0,
+        "00000000 0000 00 00000001 0b 7265636f766572696e67"
+        " 02  032f64 00000003 00000004 0000000000000100 0000000000000010 00"
+        " 02  026d 3ff0000000000000 00  00",
+    ),
+    (
+        StreamsGroupDescribeRequest(
+            group_ids=["g"],
+            include_authorized_operations=True,
+            include_topology_description=True,
+        ),
+        1,
+        "02 0267  01 01 00",
+    ),
+    (
+        describe.StreamsGroupDescribeResponse(
+            groups=[
+                describe.DescribedGroup(
+                    group_id="g",
+                    group_state="E",
+                    group_epoch=1,
+                    assignment_epoch=2,
+                    topology_description=describe.TopologyDescription(
+                        global_stores=[
+                            describe.TopologyDescriptionGlobalStore(
+                                source=describe.TopologyDescriptionNode(name="s", node_type=1)
+                            )
+                        ]
+                    ),
+                    topology_description_status=1,
+                )
+            ]
+        ),
+        1,
+        # throttle, one group: error, message, id, state, epochs, no topology, no members,
+        "00000000 02  0000 00 0267 0245 00000001 00000002 ff 01 80000000"
+        # a description: no subtopologies, one global store of a source and an empty processor,
+        " 01 01 02  0273 01 01 00 01 01 00   01 00 01 00 01 01 00   00 00"
+        # its status, the end of the group, the end
+        " 01 00 00",
+    ),
+    (
+        heartbeat_request.StreamsGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=-1,
+            endpoint_information_epoch=3,
+            active_tasks=[heartbeat_request.TaskIds(subtopology_id="0", partitions=[1, 2])],
+            user_endpoint=heartbeat_request.Endpoint(host="h", port=65535),
+            shutdown_application=True,
+        ),
+        1,
+        "0267 026d ffffffff 00000003 00 00 ffffffff ff"
+        " 02 0230 03 00000001 00000002 00  00 00 00  01 0268 ffff 00  00 00 00 01 00",
+    ),
+    (
+        heartbeat_response.StreamsGroupHeartbeatResponse(
+            member_id="m",
+            member_epoch=1,
+            heartbeat_interval_ms=5,
+            task_offset_interval_ms=6,
+            acceptable_recovery_lag=7,
+            status=[heartbeat_response.Status(status_code=-1, status_detail="d")],
+            topology_description_required=True,
+            endpoint_information_epoch=4,
+        ),
+        1,
+        "00000000 0000 00 026d 00000001 00000005 00000006 0000000000000007"
+        " 02 ff 0264 00  00 00 00 01 00000004 00 00",
+    ),
+    (
+        topology_update.StreamsGroupTopologyDescriptionUpdateRequest(
+            group_id="g",
+            member_id="m",
+            topology_epoch=2,
+            topology_description=topology_update.TopologyDescription(
+                subtopologies=[
+                    topology_update.TopologyDescriptionSubtopology(
+                        subtopology_id="0",
+                        nodes=[
+                            topology_update.TopologyDescriptionNode(
+                                name="n", node_type=2, sink_topic="t", stores=["s"]
+                            )
+                        ],
+                    )
+                ]
+            ),
+        ),
+        0,
+        "0267 026d 00000002  02 0230 02 026e 02 01 0274 02 0273 01 00 00  01 00 00",
+    ),
+    (
+        StreamsGroupTopologyDescriptionUpdateResponse(error_code=1, error_message="e"),
+        0,
+        "00000000 0001 0265 00",
+    ),
+    (
+        TxnOffsetCommitRequest(
+            transactional_id="t",
+            group_id="g",
+            producer_id=1,
+            producer_epoch=2,
+            generation_id_or_member_epoch=3,
+            member_id="m",
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="dropped",
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=4, committed_offset=5, committed_metadata=None
+                        )
+                    ],
+                )
+            ],
+        ),
+        6,
+        "0274 0267 0000000000000001 0002 00000003 026d 00"
+        " 02 00112233445566778899aabbccddeeff 02 00000004 0000000000000005 ffffffff 00 00 00 00",
+    ),
+    (
+        TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponseTopic(
+                    name="dropped",
+                    topic_id=TOPIC_ID,
+                    partitions=[TxnOffsetCommitResponsePartition(partition_index=4, error_code=7)],
+                )
+            ]
+        ),
+        6,
+        "00000000 02 00112233445566778899aabbccddeeff 02 00000004 0007 00 00 00",
+    ),
+]
+
+WELL_KNOWN: list[tuple[Message, int, str]] = [
+    (ApiVersionsRequest(), 0, ""),
+    (
+        ApiVersionsResponse(
+            error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=4)]
+        ),
+        0,
+        "0023 00000001 0012 0000 0004",
+    ),
+    (
+        ProduceRequest(
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[
+                TopicProduceData(
+                    name="t",
+                    partition_data=[
+                        PartitionProduceData(index=0, records=b"\xaa\xbb"),
+                        PartitionProduceData(index=1, records=None),
+                    ],
+                )
+            ],
+        ),
+        3,
+        "ffff ffff 00007530 00000001 0001 74 00000002 00000000 00000002 aabb  00000001 ffffffff",
+    ),
+]
+
+ROWS = [*WHAT_KIO_LACKS, *WELL_KNOWN]
+
+
+def test_every_version_that_kio_lacks_is_written_out_here() -> None:
+    known = set()
+    for versions in schema_name_map.values():
+        for version, paths in versions.items():
+            known |= {(path.rpartition(":")[2], version) for path in paths.values()}
+    ours = {(name, version) for name, kind in all_messages() for version in kind.VERSIONS}
+    assert {(type(row).__name__, version) for row, version, _ in WHAT_KIO_LACKS} == ours - known
+
+
+def label(value: object) -> str:
+    return type(value).__name__ if isinstance(value, Message) else ""
+
+
+@pytest.mark.parametrize(("message", "version", "words"), ROWS, ids=label)
+def test_a_message_has_the_bytes_written_out_by_hand(
+    message: Message, version: int, words: str
+) -> None:
+    assert codec.encode(message, version).hex() == words.replace(" ", "")
+
+
+@pytest.mark.parametrize(("message", "version", "words"), ROWS, ids=label)
+def test_the_bytes_written_out_by_hand_are_read_as_the_message(
+    message: Message, version: int, words: str
+) -> None:
+    read = codec.decode(type(message), version, bytes.fromhex(words))
+    # What the version drops is not read back; written again it must be the same bytes.
+    assert codec.encode(read, version).hex() == words.replace(" ", "")
+    if "dropped" not in repr(message):
+        assert read == message

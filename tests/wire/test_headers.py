@@ -1,0 +1,106 @@
+"""Headers, against their own schemas and against bytes written out by hand."""
+
+import random
+
+import pytest
+from ottla.model.errors import ProtocolError
+from ottla.wire import codec, headers
+from ottla.wire.apis import API, API_VERSIONS
+from ottla.wire.headers import RequestHeader
+from ottla.wire.messages.request_header import RequestHeader as HeaderMessage
+from ottla.wire.messages.response_header import ResponseHeader
+
+PRODUCE = 0
+
+
+def test_a_flexible_request_header_keeps_the_long_length_of_its_client_id() -> None:
+    frame = bytes.fromhex("0000 0009 00000007 0002 6d65 00") + b"body"
+    assert headers.decode_request_header(frame) == RequestHeader(0, 9, 7, "me", 13)
+    assert headers.encode_request_header(0, 9, 7, "me") + b"body" == frame
+
+
+def test_an_old_request_header_has_no_tagged_fields() -> None:
+    frame = bytes.fromhex("0000 0008 ffffffff ffff")
+    assert headers.decode_request_header(frame) == RequestHeader(0, 8, -1, None, 10)
+    assert headers.encode_request_header(0, 8, -1, None) == frame
+
+
+def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
+    frame = bytes.fromhex("0003 000c 00000001 0000 02 07 02 aabb 63 00") + b"body"
+    header = headers.decode_request_header(memoryview(frame))
+    assert header == RequestHeader(3, 12, 1, "", len(frame) - 4)
+
+
+@pytest.mark.parametrize("key", sorted(API))
+@pytest.mark.parametrize("client_id", [None, "", "client-1", "ü"])
+def test_a_request_header_is_what_its_schema_says(key: int, client_id: str | None) -> None:
+    api = API[key]
+    for version in range(api.lowest, api.highest + 1):
+        is_flexible = api.flexible_from is not None and version >= api.flexible_from
+        message = HeaderMessage(
+            request_api_key=key,
+            request_api_version=version,
+            correlation_id=-5,
+            client_id=client_id,
+        )
+        expected = codec.encode(message, 2 if is_flexible else 1)
+        assert headers.encode_request_header(key, version, -5, client_id) == expected
+        assert headers.decode_request_header(expected) == (
+            *(key, version, -5, client_id),
+            len(expected),
+        )
+
+
+@pytest.mark.parametrize("key", sorted(API))
+def test_a_response_header_is_what_its_schema_says(key: int) -> None:
+    api = API[key]
+    for version in range(api.lowest, api.highest + 1):
+        is_flexible = api.flexible_from is not None and version >= api.flexible_from
+        header_version = 1 if is_flexible and key != API_VERSIONS else 0
+        expected = codec.encode(ResponseHeader(correlation_id=9), header_version)
+        assert headers.encode_response_header(key, version, 9) == expected
+        data = expected + b"body"
+        assert headers.decode_response_header(key, version, data) == (9, len(expected))
+
+
+def test_the_answer_to_api_versions_can_be_read_before_versions_are_known() -> None:
+    assert headers.encode_response_header(API_VERSIONS, 4, 1) == b"\0\0\0\1"
+
+
+def test_tagged_fields_of_a_response_header_are_skipped() -> None:
+    data = bytes.fromhex("00000001 01 05 02 aabb") + b"body"
+    assert headers.decode_response_header(PRODUCE, 9, data) == (1, len(data) - 4)
+
+
+def test_a_version_too_high_still_has_a_header() -> None:
+    frame = bytes.fromhex("0012 7fff 00000001 ffff 00") + b"whatever"
+    assert headers.decode_request_header(frame) == RequestHeader(18, 32767, 1, None, 11)
+
+
+@pytest.mark.parametrize("key", [-1, 4, 7, 999, 20001])
+def test_an_api_nobody_knows_is_refused(key: int) -> None:
+    frame = key.to_bytes(2, signed=True) + bytes(30)
+    with pytest.raises(ProtocolError, match="there is no API"):
+        headers.decode_request_header(frame)
+
+
+def test_a_header_that_ends_at_any_earlier_byte_is_refused() -> None:
+    request = bytes.fromhex("0003 000c 00000001 0002 6162 02 07 02 aabb 63 00")
+    for length in range(len(request)):
+        with pytest.raises(ProtocolError):
+            headers.decode_request_header(request[:length])
+    response = bytes.fromhex("00000001 01 05 02 aabb")
+    for length in range(len(response)):
+        with pytest.raises(ProtocolError):
+            headers.decode_response_header(PRODUCE, 9, response[:length])
+
+
+def test_garbage_gives_a_header_or_a_protocol_error() -> None:
+    chance = random.Random(7)
+    for _ in range(5_000):
+        frame = bytes([0, chance.choice(sorted(API)) & 0xFF]) + chance.randbytes(20)
+        try:
+            header = headers.decode_request_header(frame)
+        except ProtocolError:
+            continue
+        assert 10 <= header.body_at <= len(frame)
