@@ -45,7 +45,8 @@ class Walk:
         self.world.weather = Weather()
         for member in self.world.members.values():
             member.flushes_at_once = True
-        self.world.start(*self._stopped())
+        for node_id in self._stopped():
+            self.world.start(node_id)
         self.world.run_until(self.world.now_ms + CALM_MS)
         assert self.world.propose("after the storm")
         self.world.run_until(self.world.now_ms + 2_000)

@@ -118,10 +118,13 @@ class Follower:
         elif response.snapshot_id is not None:
             assert response.snapshot_id.offset >= replica.high_watermark
             self._snapshot = SnapshotFetch(response.snapshot_id)
-        elif len(response.records) > 0:
-            replica.out.append.append(FollowerAppend(records=response.records))
-            replica.out.flush = replica.identity.is_voter
-        self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
+        else:
+            # Only here is our whole log a prefix of the leader's: elsewhere its watermark says
+            # nothing of our entries below it.
+            self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
+            if len(response.records) > 0:
+                replica.out.append.append(FollowerAppend(records=response.records))
+                replica.out.flush = replica.identity.is_voter
 
     def _shared_end(self, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
         """Return the highest offset up to which our log may equal the leader's."""
