@@ -1,6 +1,7 @@
 """The table of APIs agrees with the schemas, and says to clients what Kafka says."""
 
 import pytest
+
 from ottla.wire.apis import (
     API,
     API_VERSIONS,
@@ -44,7 +45,7 @@ def test_forwarded_apis_are_those_of_kafka() -> None:
 
 
 def test_produce_is_advertised_from_zero_and_served_from_three() -> None:
-    assert API[0].advertised == range(0, 14)
+    assert API[0].advertised == range(14)
     assert not API[0].serves(2)
     assert API[0].serves(3)
     assert API[0].serves(13)
@@ -52,11 +53,11 @@ def test_produce_is_advertised_from_zero_and_served_from_three() -> None:
 
 
 def test_unstable_versions_are_not_advertised() -> None:
-    assert API[22].advertised == range(0, 6)
+    assert API[22].advertised == range(6)
     assert API[22].highest == 6
-    assert API[88].advertised == range(0, 1)
+    assert API[88].advertised == range(1)
     assert API[93].advertised == range(0)
-    assert API[API_VERSIONS].advertised == range(0, 6)
+    assert API[API_VERSIONS].advertised == range(6)
 
 
 def test_every_other_minimum_is_advertised_as_it_is() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
+
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec, codec_runtime
 from ottla.wire.codec_examples import all_messages, example

@@ -23,6 +23,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import classify_field, get_field_tag
+
 from ottla.wire import codec
 from ottla.wire.apis import message_class
 from ottla.wire.codec_examples import all_messages
@@ -119,9 +120,8 @@ def same_type(ours: str, kafka_type: Any) -> bool:
         "timedelta_i64": "int64",
         "datetime_i64": "int64",
     }
-    return ours.removesuffix("16" if ours == "string16" else "") == theirs.get(
-        kafka_type, kafka_type
-    )
+    ours = "string" if ours == "string16" else ours
+    return ours == str(theirs.get(kafka_type, kafka_type))
 
 
 def assert_same_default(ours: Field, theirs: "KioField[Any]", where: str) -> None:
@@ -170,10 +170,10 @@ def random_entity(entity: Any, chance: random.Random) -> Any:
 
 def random_field(field: "KioField[Any]", chance: random.Random) -> Any:
     kind = classify_field(field)
-    if may_be_null(field) and chance.random() < 0.25:
-        # kio cannot write a null tagged field whose default is something else.
-        if get_field_tag(field) is None or field.default is None:
-            return None
+    # kio cannot write a null tagged field whose default is something else.
+    null_is_written = get_field_tag(field) is None or field.default is None
+    if may_be_null(field) and null_is_written and chance.random() < 0.25:
+        return None
     if field.default is not MISSING and chance.random() < 0.2:
         return field.default
     kafka_type = field.metadata.get("kafka_type")

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.index import schema_name_map
+
 from ottla.wire import codec
 from ottla.wire.codec_examples import all_messages
 from ottla.wire.codec_types import Message

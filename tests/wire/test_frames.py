@@ -1,6 +1,7 @@
 """A frame's length is what its chunks are, and a length that lies is refused."""
 
 import pytest
+
 from ottla.model.errors import ProtocolError
 from ottla.wire.frames import frame, frame_length
 

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec, headers
 from ottla.wire.apis import API, API_VERSIONS

@@ -1,6 +1,7 @@
 """The notation is read as its page says, and a wrong line is an error that shows the line."""
 
 import pytest
+
 from ottla.wire.schema import Field, load, parse, versions_in
 
 TEXT = """
@@ -29,7 +30,7 @@ def test_a_head_line_names_key_versions_and_the_first_flexible_one() -> None:
     assert (message.kind, message.root.name, message.key) == ("request", "GreetRequest", 7)
     assert message.versions == range(1, 6)
     assert [message.is_flexible(version) for version in message.versions] == [0, 0, 1, 1, 1]
-    assert (nothing.key, nothing.versions, nothing.flexible_from) == (-1, range(0, 1), None)
+    assert (nothing.key, nothing.versions, nothing.flexible_from) == (-1, range(1), None)
     assert not nothing.is_flexible(0)
 
 
