@@ -52,6 +52,11 @@ class RealFile:
         """Return the size of the file now."""
         return os.fstat(self._fd).st_size
 
+    @property
+    def is_closed(self) -> bool:
+        """Say whether the owner has given the file up."""
+        return self._is_given_up
+
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
         """Write all chunks one after another from `position`."""
         assert not self._is_given_up
@@ -176,6 +181,8 @@ class RealDisk:
     async def fsync(self, file: DiskFile) -> None:
         """Make durable what was written before the call; calls that overlap share one fsync."""
         assert isinstance(file, RealFile)
+        if file.is_closed:
+            return
         state = file.fsyncs
         wanted = state.begun_count + 1  # one that runs already may miss our last write
         while state.done_count < wanted:
@@ -183,6 +190,8 @@ class RealDisk:
                 raise OSError(state.failure.errno, state.failure.strerror, file.path)
             if state.running is not None:
                 await state.running.wait()
+            elif file.is_closed:
+                return
             else:
                 await self._begin_fsync(file, state)
 
@@ -207,7 +216,8 @@ class RealDisk:
 
     async def truncate(self, file: DiskFile, size: int) -> None:
         """Cut the file to `size` bytes."""
-        await self._run(file.path, file.set_size, size, pinned=file)
+        if not file.is_closed:
+            await self._run(file.path, file.set_size, size, pinned=file)
 
     async def read_file(self, path: str) -> bytes:
         """Return the whole file."""

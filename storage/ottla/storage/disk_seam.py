@@ -26,6 +26,11 @@ class DiskFile(Protocol):
         """Return the size of the file now."""
         ...
 
+    @property
+    def is_closed(self) -> bool:
+        """Say whether the owner has given the file up."""
+        ...
+
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
         """Write all chunks from `position` on, in order; after an OSError part may be there."""
         ...
@@ -86,11 +91,12 @@ class Disk(Protocol):
         """Make durable what was written before the call.  Calls that overlap share one fsync.
 
         After one failure every later call fails too: the kernel forgets what it could not write.
+        A file whose owner has closed it is passed over.
         """
         ...
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Cut the file to `size` bytes; one whose owner has closed it is passed over."""
         ...
 
     async def read_file(self, path: str) -> bytes:

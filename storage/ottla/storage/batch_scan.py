@@ -1,0 +1,112 @@
+"""Walks the batches of a segment's file in large blocks, checking each: what recovery trusts.
+
+A scan ends at the end of the range or at the first byte that is no whole, valid batch following
+the last: `valid_end` says where, `problem` why.  Reading is on the directory's worker; headers and
+CRCs are done here, with no work per record.
+"""
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, MIB
+from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.wire.batch import CRC_START, LENGTH_END, BatchHeader, parse_header
+
+BLOCK_BYTES = 1 * MIB
+"""Bytes read at once.  Smaller pays the worker's hand-over more often, larger leaves the cache
+and holds the loop longer."""
+
+
+class ScannedBlock(NamedTuple):
+    """Whole batches that were read together."""
+
+    data: memoryview
+    position: int
+    """Where the block lies in the file."""
+    batches: list[tuple[int, BatchHeader]]
+    """(place within `data`, header) of each batch."""
+    size_bytes: int
+    """Bytes of the whole batches."""
+
+
+class BatchScan:
+    """One walk over `[position, end)` of a file; iterate `blocks`, then look at the outcome."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        file: DiskFile,
+        *,
+        position: int,
+        end: int,
+        first_offset: int,
+        base_offset: int,
+        is_crc_checked: bool,
+    ) -> None:
+        self._disk = disk
+        self._file = file
+        self._end = end
+        self._next_offset = first_offset
+        self._base_offset = base_offset
+        self._is_crc_checked = is_crc_checked
+        self.valid_end = position
+        self.problem: str | None = None
+
+    async def blocks(self) -> AsyncIterator[ScannedBlock]:
+        """Yield blocks of whole, valid batches."""
+        block_bytes = BLOCK_BYTES
+        while self.valid_end < self._end and self.problem is None:
+            position = self.valid_end
+            size = min(block_bytes, self._end - position)
+            data = memoryview(await self._disk.read(self._file, position, size))
+            if len(data) < size:
+                self._end = position + len(data)  # shorter than it said: judge what is there
+            batches, consumed, wanted = self._check_block(data, self._end - position)
+            self.valid_end = position + consumed
+            if batches:
+                yield ScannedBlock(data, position, batches, consumed)
+            block_bytes = max(BLOCK_BYTES, wanted)
+
+    def _check_block(
+        self, data: memoryview, left: int
+    ) -> tuple[list[tuple[int, BatchHeader]], int, int]:
+        """Return the whole batches of a block, their bytes, and the size of one it cuts off."""
+        batches: list[tuple[int, BatchHeader]] = []
+        at = 0
+        size = len(data)
+        next_offset = self._next_offset
+        offset_max = self._base_offset + INT32_MAX
+        while size - at >= BATCH_HEADER_BYTES:
+            try:
+                header = parse_header(data, at)
+            except CorruptDataError as error:
+                self.problem = error.where
+                break
+            end = at + header.batch_length + LENGTH_END
+            last_offset = header.base_offset + header.last_offset_delta
+            if end > left:
+                self.problem = f"batch at {at}: it ends beyond the file"
+                break
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                self.problem = f"batch at {at}: offset {header.base_offset} goes back"
+                break
+            if last_offset > offset_max:
+                self.problem = f"batch at {at}: offset {last_offset} is out of the segment's range"
+                break
+            if end > size:
+                self._next_offset = next_offset
+                return batches, at, end - at
+            if self._is_crc_checked and crc32c(data[at + CRC_START : end]) != header.crc:
+                self.problem = f"batch at {at}: its CRC is wrong"
+                break
+            batches.append((at, header))
+            next_offset = last_offset + 1
+            at = end
+        else:
+            if at < size == left:
+                self.problem = f"batch at {at}: only {size - at} bytes of its header"
+        self._next_offset = next_offset
+        return batches, at, 0

@@ -1,0 +1,146 @@
+"""A file of fixed-size entries that only grows at its end: what all three indexes are made of.
+
+While its segment is active all entries are in memory and each is also written at its place; a
+write that fails is made up for by the next, and at the latest when the segment is sealed, so an
+index on a full disk never stops an append.  Sealed, the file is exactly its entries, and they are
+read in place: no mapping (a mapped file kills the process when the disk is full), no cache of ours.
+"""
+
+from contextlib import suppress
+
+from ottla.storage.disk_seam import Disk, DiskFile
+
+
+class EntryFile:
+    """One index file, active (`_memory` holds it) or sealed."""
+
+    __slots__ = (
+        "_capacity_bytes",
+        "_disk",
+        "_file",
+        "_is_closed",
+        "_memory",
+        "_written_bytes",
+        "count",
+        "path",
+    )
+
+    entry_bytes = 8
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self.count = 0
+        self._file: DiskFile | None = None
+        self._is_closed = False
+        self._memory: bytearray | None = None
+        self._written_bytes = 0
+        self._capacity_bytes = 0
+
+    @property
+    def is_sealed(self) -> bool:
+        """Say whether the file is trimmed and read in place."""
+        return self._memory is None
+
+    def begin(self, *, capacity_bytes: int = 0) -> None:
+        """Start empty and active; the file is a hole of `capacity_bytes`, as Kafka preallocates."""
+        self._memory = bytearray()
+        self.count = 0
+        self._written_bytes = 0
+        self._capacity_bytes = capacity_bytes - capacity_bytes % self.entry_bytes
+        file = self._open()
+        file.set_size(0)
+        file.set_size(self._capacity_bytes)
+
+    def open_sealed(self) -> int:
+        """Take a sealed file as it is; return its size, which may not fit whole entries."""
+        self._memory = None
+        size = self._open().size_bytes
+        self.count = size // self.entry_bytes
+        return size
+
+    def activate(self, *, capacity_bytes: int = 0) -> None:
+        """Take a sealed file into memory to append again."""
+        if self._memory is not None:
+            return
+        size = self.count * self.entry_bytes
+        file = self._open()
+        self._memory = bytearray(file.pread(0, size))
+        self._written_bytes = size
+        self._capacity_bytes = max(size, capacity_bytes - capacity_bytes % self.entry_bytes)
+        file.set_size(self._capacity_bytes)
+
+    def entry(self, index: int, size: int) -> bytes | bytearray:
+        """Return the first `size` bytes of one entry."""
+        at = index * self.entry_bytes
+        if self._memory is not None:
+            return self._memory[at : at + size]
+        return self._open().pread(at, size)
+
+    def add(self, entry: bytes) -> None:
+        """Append one entry in memory; `write` brings it to the file."""
+        assert self._memory is not None
+        assert len(entry) == self.entry_bytes
+        self._memory += entry
+        self.count += 1
+
+    def write(self) -> None:
+        """Write what the file lacks; OSError leaves it lacking."""
+        if self._memory is None or self._written_bytes == len(self._memory):
+            return
+        chunk = bytes(memoryview(self._memory)[self._written_bytes :])
+        self._open().pwrite(self._written_bytes, [chunk])
+        self._written_bytes += len(chunk)
+
+    def write_if_possible(self) -> None:
+        """Write what the file lacks, or leave it to the next try."""
+        with suppress(OSError):
+            self.write()
+
+    def keep_first(self, count: int) -> None:
+        """Drop all entries but the first `count`; the file must be active."""
+        assert self._memory is not None
+        assert 0 <= count <= self.count
+        self.count = count
+        size = count * self.entry_bytes
+        del self._memory[size:]
+        self._written_bytes = min(self._written_bytes, size)
+        file = self._open()
+        file.set_size(size)  # first cut, so that what is beyond reads as a hole again
+        file.set_size(max(size, self._capacity_bytes))
+
+    async def trim(self) -> None:
+        """Make the file exactly its entries, durably; it stays in memory until `seal`.
+
+        All of it is written anew, which makes good whatever an earlier write missed.
+        """
+        if self._memory is None or self._is_closed:
+            return
+        self._written_bytes = 0
+        self.write()
+        file = self._open()
+        await self._disk.truncate(file, self.count * self.entry_bytes)
+        await self._disk.fsync(file)
+
+    async def flush(self) -> None:
+        """Make the entries of an active file durable."""
+        if self._memory and not self._is_closed:
+            self.write()
+            await self._disk.fsync(self._open())
+
+    def seal(self) -> None:
+        """Let go of the memory of a trimmed file."""
+        self._memory = None
+
+    def close(self) -> None:
+        """Close the file, if it is open."""
+        self._is_closed = True
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> DiskFile:
+        assert not self._is_closed
+        if self._file is None:
+            self._file = self._disk.open(self.path, create=True)
+        return self._file

@@ -1,0 +1,128 @@
+"""The lineage of leaderships in one log: which epoch begins at which offset (KIP-101).
+
+Invariants: epochs and start offsets both strictly increase; a start once given stays until it is
+truncated away.  The text is Kafka's `leader-epoch-checkpoint`.  Pure: the log writes the file
+before its recovery point passes an epoch's start; what lies above is in the batches themselves.
+"""
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import NamedTuple
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset, OffsetAndEpoch
+
+VERSION = 0
+
+
+class EpochEntry(NamedTuple):
+    """One leadership and the first offset it may write."""
+
+    epoch: Epoch
+    start_offset: Offset
+
+
+class EpochCache:
+    """The epochs of one log, oldest first."""
+
+    __slots__ = ("_epochs", "_starts", "change_count")
+
+    def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
+        self._epochs = [entry.epoch for entry in entries]
+        self._starts = [entry.start_offset for entry in entries]
+        self.change_count = 0
+        """Counts changes, so that the writer of the file knows whether it is behind."""
+
+    @property
+    def latest(self) -> Epoch:
+        """Return the newest epoch, -1 for none."""
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """Return all entries, oldest first."""
+        return tuple(map(EpochEntry, self._epochs, self._starts))
+
+    def assign(self, epoch: Epoch, start_offset: Offset) -> None:
+        """Note that `epoch` begins at an offset; an epoch that is known or older changes nothing.
+
+        Entries that begin at or after it never got a record that lasted, and go.
+        """
+        if epoch <= self.latest:
+            return
+        self._drop_from(start_offset)
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.change_count += 1
+
+    def end_offset_for(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch:
+        """Return the largest known epoch not above `epoch`, and where it ends; (-1, -1) if none."""
+        unknown = OffsetAndEpoch(NO_OFFSET, NO_EPOCH)
+        if epoch == NO_EPOCH or epoch > self.latest:
+            return unknown
+        if epoch == self.latest:
+            return OffsetAndEpoch(log_end_offset, epoch)
+        following = bisect_right(self._epochs, epoch)
+        if following == 0:  # older than all we know: it ends where the oldest begins
+            return OffsetAndEpoch(self._starts[0], epoch)
+        return OffsetAndEpoch(self._starts[following], self._epochs[following - 1])
+
+    def epoch_of(self, offset: Offset) -> Epoch:
+        """Return the epoch an offset belongs to, -1 when it is before the oldest."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else NO_EPOCH
+
+    def truncate_from_end(self, end_offset: Offset) -> None:
+        """Forget epochs that begin at or after the log's new end."""
+        if self._starts and self._starts[-1] >= end_offset:
+            self._drop_from(end_offset)
+            self.change_count += 1
+
+    def truncate_from_start(self, start_offset: Offset) -> None:
+        """Forget epochs that end before the log's new start; the one it is in begins there."""
+        kept = bisect_right(self._starts, start_offset) - 1
+        if kept < 0 or self._starts[kept] == start_offset == self._starts[0]:
+            return
+        del self._epochs[:kept], self._starts[:kept]
+        self._starts[0] = start_offset
+        self.change_count += 1
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._epochs.clear()
+        self._starts.clear()
+        self.change_count += 1
+
+    def _drop_from(self, offset: Offset) -> None:
+        while self._starts and self._starts[-1] >= offset:
+            self._starts.pop()
+            self._epochs.pop()
+
+    def encode(self) -> bytes:
+        """Return the checkpoint's text."""
+        lines = [str(VERSION), str(len(self._epochs))]
+        lines += (
+            f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)
+        )
+        return ("\n".join(lines) + "\n").encode()
+
+
+def decode_epochs(data: bytes) -> EpochCache:
+    """Read a checkpoint's text; an empty file holds no epochs (Kafka makes one first)."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    if not lines:
+        return EpochCache()
+    try:
+        version, count = int(lines[0]), int(lines[1])
+        entries = tuple(
+            EpochEntry(Epoch(int(epoch)), Offset(int(start)))
+            for epoch, start in (line.split() for line in lines[2:])
+        )
+    except (ValueError, IndexError):
+        raise CorruptDataError("leader-epoch-checkpoint: not its format") from None
+    if version != VERSION or count != len(entries):
+        raise CorruptDataError("leader-epoch-checkpoint: version or count is wrong")
+    for older, newer in pairwise(entries):
+        if newer.epoch <= older.epoch or newer.start_offset <= older.start_offset:
+            raise CorruptDataError("leader-epoch-checkpoint: entries do not increase")
+    return EpochCache(entries)

@@ -1,0 +1,66 @@
+"""The sparse offset index (`.index`): last offset of a batch → where the batch starts in the file.
+
+8 bytes an entry: offset relative to the segment's base (int32), position (int32); both strictly
+increase.  A look-up gives a place at or before the batch, from where the log is walked.
+"""
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+
+from ottla.model.limits import INT32_MAX
+from ottla.storage.disk_seam import Disk
+from ottla.storage.entry_file import EntryFile
+
+_ENTRY = Struct(">ii")
+
+
+class OffsetIndex(EntryFile):
+    """The offset index of one segment."""
+
+    __slots__ = ("base_offset", "entry_count_max")
+
+    entry_bytes = _ENTRY.size
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
+        super().__init__(disk, path)
+        self.base_offset = base_offset
+        self.entry_count_max = bytes_max // self.entry_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether the segment must roll for want of room here."""
+        return self.count >= self.entry_count_max
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """Return (offset, position) of the last entry; (base offset, 0) when there is none."""
+        return self.entry_at(self.count - 1) if self.count else (self.base_offset, 0)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; offsets only grow."""
+        relative = offset - self.base_offset
+        assert 0 <= relative <= INT32_MAX
+        assert self.count == 0 or relative > self._relative_at(self.count - 1)
+        self.add(_ENTRY.pack(relative, position))
+
+    def entry_at(self, index: int) -> tuple[int, int]:
+        """Return (offset, position) of one entry."""
+        relative, position = _ENTRY.unpack(self.entry(index, self.entry_bytes))
+        return self.base_offset + relative, position
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """Return the last entry at or before `offset`; (base offset, 0) when there is none."""
+        relative = offset - self.base_offset
+        count = self.count
+        if count and relative >= self._relative_at(count - 1):
+            return self.entry_at(count - 1)  # tailing readers search nothing
+        index = bisect_right(range(count), relative, key=self._relative_at)
+        return (self.base_offset, 0) if index == 0 else self.entry_at(index - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after `offset`."""
+        relative = offset - self.base_offset
+        self.keep_first(bisect_left(range(self.count), relative, key=self._relative_at))
+
+    def _relative_at(self, index: int) -> int:
+        return int.from_bytes(self.entry(index, 4), "big")

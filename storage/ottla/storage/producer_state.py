@@ -1,0 +1,242 @@
+"""What one partition remembers of its producers: sequences, epochs, open transactions (KIP-98).
+
+Pure: a batch's header goes in, a duplicate's place or a refusal comes out.  The state is that of
+`[.., end_offset)` of the log: `check` never changes it, `apply` follows a write.  Invariants: at
+most five batches a producer; an open transaction is in `_open` under its first offset.
+"""
+
+from typing import NamedTuple
+
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import NO_OFFSET, Offset, ProducerId
+from ottla.model.limits import INT32_MAX, PRODUCER_BATCHES_KEPT
+from ottla.storage.append_info import AppendOrigin
+from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+
+NO_COORDINATOR_EPOCH = -1
+
+
+class SequencedBatch(NamedTuple):
+    """One of a producer's last batches, as a retry would name it."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: Offset
+    last_offset: Offset
+    timestamp_ms: int
+
+
+class EndMarker(NamedTuple):
+    """A transaction's end, from its control record."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker is in the log; an aborted one goes to the transaction index."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    is_aborted: bool
+
+
+class Producer:
+    """One producer's state."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "txn_first_offset")
+
+    def __init__(self) -> None:
+        self.epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp_ms = NO_TIMESTAMP
+        self.txn_first_offset: Offset = NO_OFFSET
+        self.batches: list[SequencedBatch] = []
+
+    def move_to_epoch(self, epoch: int) -> None:
+        """Begin a new epoch, in which sequences start anew."""
+        if self.epoch != epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+class ProducerStates:
+    """The producers of one log, up to `end_offset`."""
+
+    __slots__ = ("_completed", "_open", "end_offset", "producers")
+
+    def __init__(self, end_offset: Offset = Offset(0)) -> None:  # noqa: B008 - a plain int
+        self.end_offset = end_offset
+        self.producers: dict[int, Producer] = {}
+        self._open: dict[Offset, ProducerId] = {}
+        """Open transactions by first offset, in that order."""
+        self._completed: dict[Offset, Offset] = {}
+        """First → marker's offset of those that ended above the high watermark."""
+
+    def check(
+        self, header: BatchHeader, marker: EndMarker | None, origin: AppendOrigin
+    ) -> SequencedBatch | None:
+        """Return the first copy of a duplicate; RefusedError where Kafka refuses the batch."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            return None  # forgotten or new: any sequence is taken, as Kafka does
+        if origin is AppendOrigin.CLIENT:
+            duplicate = find_duplicate(producer, header)
+            if duplicate is not None:
+                return duplicate
+        if header.producer_epoch < producer.epoch:
+            raise RefusedError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {header.producer_id} is {header.producer_epoch}, which is "
+                f"smaller than the last seen epoch {producer.epoch}",
+            )
+        if marker is not None:
+            if producer.coordinator_epoch > marker.coordinator_epoch:
+                raise RefusedError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+            return None
+        if origin is AppendOrigin.CLIENT:
+            _check_sequence(producer, header)
+        if producer.txn_first_offset != NO_OFFSET and not header.is_transactional:
+            raise RefusedError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {header.producer_id}",
+            )
+        return None
+
+    def apply(
+        self, header: BatchHeader, base_offset: Offset, marker: EndMarker | None
+    ) -> CompletedTransaction | None:
+        """Take in a batch that lies at `base_offset`; return the transaction it completes."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            if header.is_control and marker is None:
+                return None
+            producer = self.producers[header.producer_id] = Producer()
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        if marker is not None:
+            return self._end_transaction(producer, header, last_offset, marker)
+        if header.is_control:
+            return None  # a marker whose transaction was compacted away
+        producer.move_to_epoch(header.producer_epoch)
+        batches = producer.batches
+        if len(batches) == PRODUCER_BATCHES_KEPT:
+            del batches[0]
+        batches.append(
+            SequencedBatch(
+                header.base_sequence,
+                header.last_sequence,
+                base_offset,
+                last_offset,
+                header.max_timestamp,
+            )
+        )
+        producer.last_timestamp_ms = header.max_timestamp
+        if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
+            producer.txn_first_offset = base_offset
+            self._open[base_offset] = ProducerId(header.producer_id)
+        return None
+
+    def _end_transaction(
+        self, producer: Producer, header: BatchHeader, last_offset: Offset, marker: EndMarker
+    ) -> CompletedTransaction | None:
+        producer.move_to_epoch(header.producer_epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp_ms = header.max_timestamp
+        first_offset = producer.txn_first_offset
+        if first_offset == NO_OFFSET:
+            return None
+        producer.txn_first_offset = NO_OFFSET
+        del self._open[first_offset]
+        self._completed[first_offset] = last_offset
+        return CompletedTransaction(
+            ProducerId(header.producer_id), first_offset, last_offset, marker.is_abort
+        )
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """Return where the first transaction that is open or not yet committed begins."""
+        first_open = next(iter(self._open), None)
+        if not self._completed:
+            return first_open
+        first_completed = min(self._completed)
+        return first_completed if first_open is None else min(first_open, first_completed)
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
+        """Return the last stable offset once `completed` counts: what the index entry records."""
+        first_open = next(iter(self._open), None)
+        return Offset(completed.last_offset + 1) if first_open is None else first_open
+
+    def on_high_watermark(self, high_watermark: Offset) -> None:
+        """Forget completed transactions whose marker is committed."""
+        if self._completed:
+            self._completed = {
+                first: last for first, last in self._completed.items() if last >= high_watermark
+            }
+
+    def on_log_start(self, log_start_offset: Offset) -> None:
+        """Forget completed transactions below the log start."""
+        self.on_high_watermark(log_start_offset)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget idle producers without an open transaction; return how many."""
+        idle = [
+            producer_id
+            for producer_id, producer in self.producers.items()
+            if _is_expired(producer, now_ms, expiration_ms)
+        ]
+        for producer_id in idle:
+            del self.producers[producer_id]
+        return len(idle)
+
+    def restore(self, producer_id: int, producer: Producer) -> None:
+        """Take in one producer of a snapshot."""
+        self.producers[producer_id] = producer
+        if producer.txn_first_offset != NO_OFFSET:
+            self._open[producer.txn_first_offset] = ProducerId(producer_id)
+            self._open = dict(sorted(self._open.items()))
+
+
+def find_duplicate(producer: Producer, header: BatchHeader) -> SequencedBatch | None:
+    """Return the remembered batch with exactly this epoch and range of sequences."""
+    if header.producer_epoch != producer.epoch:
+        return None
+    base_sequence = header.base_sequence
+    for batch in producer.batches:
+        if batch.base_sequence == base_sequence and batch.last_sequence == header.last_sequence:
+            return batch
+    return None
+
+
+def _check_sequence(producer: Producer, header: BatchHeader) -> None:
+    sequence = header.base_sequence
+    if header.producer_epoch != producer.epoch:
+        expected = 0
+        is_in_order = sequence == 0 or producer.epoch == NO_PRODUCER_EPOCH
+    else:
+        last = producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE
+        expected = 0 if last == INT32_MAX else last + 1
+        is_in_order = sequence == expected
+    if not is_in_order:
+        raise RefusedError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id}: {sequence} "
+            f"(incoming), {expected} (expected)",
+        )
+
+
+def _is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
+    return (
+        producer.txn_first_offset == NO_OFFSET
+        and now_ms - producer.last_timestamp_ms >= expiration_ms
+    )
+
+
+def read_end_marker(key: bytes | None, value: bytes | None) -> EndMarker | None:
+    """Read a transaction's end from its control record; None for any other control record."""
+    if key is None or len(key) < 4 or value is None or len(value) < 6:
+        raise CorruptDataError("control record: its key or value is too short")
+    control_type = int.from_bytes(key[2:4], "big", signed=True)
+    if control_type not in (0, 1):
+        return None
+    return EndMarker(control_type == 0, int.from_bytes(value[2:6], "big", signed=True))

@@ -1,0 +1,473 @@
+"""Brings a partition's directory back to a log after any death, at any byte.
+
+The order is Kafka's: left-over files go, interrupted swaps are finished, segments are opened; then,
+unless the log was closed cleanly, every segment from the recovery point on is walked: the tail is
+cut at the first batch that is not whole and valid, segments after a cut are removed, indexes,
+epochs and producers are built anew from the batches.  Work is proportional to the bytes of those
+segments.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import Epoch, Offset
+from ottla.storage.batch_scan import BatchScan, ScannedBlock
+from ottla.storage.disk_seam import Disk
+from ottla.storage.epoch_cache import EpochCache, decode_epochs
+from ottla.storage.files import (
+    CLEANED,
+    DELETED,
+    INDEX_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT,
+    SWAP,
+    file_name,
+    offset_of,
+    offsets_of,
+)
+from ottla.storage.log_config import LogConfig
+from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from ottla.storage.producer_snapshot import decode_snapshot
+from ottla.storage.producer_state import EndMarker, ProducerStates, read_end_marker
+from ottla.storage.segment import Segment
+from ottla.storage.transaction_index import AbortedTransaction
+from ottla.wire.batch import BatchHeader, Buffer
+from ottla.wire.records import scan
+
+Progress = Callable[[int, int], None]
+"""Told (segments left, bytes done since the last call) while a log recovers."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """What a directory held."""
+
+    segments: list[Segment]
+    epochs: EpochCache
+    producers: ProducerStates
+    log_start_offset: Offset
+    end_offset: Offset
+    recovery_point: Offset
+
+
+async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:
+    """Return the directory's topic id, writing it where it is new; durable before any record.
+
+    RefusedError(INCONSISTENT_TOPIC_ID) when the directory is another topic's.
+    """
+    path = f"{directory}/{PARTITION_METADATA}"
+    if disk.exists(path):
+        found = decode_partition_metadata(await disk.read_file(path))
+        if topic_id is not None and found != topic_id:
+            raise RefusedError(
+                ErrorCode.INCONSISTENT_TOPIC_ID, f"{directory} belongs to topic id {found}"
+            )
+        return found
+    if topic_id is not None:
+        await disk.write_atomically(path, encode_partition_metadata(topic_id))
+    return topic_id
+
+
+class LogLoader:
+    """One load of one directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        progress: Progress | None = None,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._now_ms = now_ms
+        self._progress = progress
+
+    async def load(
+        self, *, is_clean: bool, recovery_point: Offset, log_start_offset: Offset
+    ) -> LoadedLog:
+        """Open the log; with `is_clean` nothing is checked, for `close` wrote all of it."""
+        await clean_directory(self._disk, self._directory)
+        names = await self._disk.listdir(self._directory)
+        segments = [self._open_segment(Offset(base)) for base in offsets_of(names, LOG)]
+        epochs = await self._load_epochs()
+        first_checked = len(segments) if is_clean else _floor(segments, recovery_point)
+        first_checked = await self._repair_sealed(segments, first_checked)
+        producers, end_offset = ProducerStates(log_start_offset), log_start_offset
+        if segments and first_checked == len(segments):
+            clean_end = await self._open_active(segments[-1])
+            if clean_end is None:
+                first_checked -= 1  # the clean marker lied
+            else:
+                producers, end_offset = await self._clean_producers(segments, clean_end), clean_end
+        if first_checked < len(segments):
+            is_clean = False
+            producers, end_offset = await self._recover(segments, first_checked, epochs)
+        if not segments or log_start_offset > end_offset:
+            # Nothing is left of what the checkpoint promises: start empty there (Kafka does too).
+            await self._remove(segments, 0)
+            epochs.clear()
+            producers, end_offset = ProducerStates(log_start_offset), log_start_offset
+            segments.append(self._new_segment(log_start_offset))
+        log_start_offset = max(log_start_offset, segments[0].base_offset)
+        epochs.truncate_from_end(end_offset)
+        epochs.truncate_from_start(log_start_offset)
+        await remove_stray_snapshots(self._disk, self._directory, segments, end_offset)
+        return LoadedLog(
+            segments=segments,
+            epochs=epochs,
+            producers=producers,
+            log_start_offset=log_start_offset,
+            end_offset=end_offset,
+            recovery_point=end_offset if is_clean else min(recovery_point, end_offset),
+        )
+
+    def _new_segment(self, base_offset: Offset) -> Segment:
+        segment = self._open_segment(base_offset)
+        segment.begin(self._config)
+        return segment
+
+    def _open_segment(self, base_offset: Offset) -> Segment:
+        segment = Segment(
+            self._disk, self._directory, base_offset, self._config, now_ms=self._now_ms
+        )
+        segment.size_bytes = segment.file.size_bytes
+        return segment
+
+    async def _load_epochs(self) -> EpochCache:
+        """Read the checkpoint; one that lies is forgotten, for batches carry their epochs."""
+        with suppress(FileNotFoundError, CorruptDataError):
+            path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
+            return decode_epochs(await self._disk.read_file(path))
+        return EpochCache()
+
+    async def _repair_sealed(self, segments: list[Segment], first_checked: int) -> int:
+        """Open the indexes of trusted segments, rebuilding what is missing or does not fit.
+
+        A trusted segment that is damaged ends the trust: all from it on is recovered.
+        """
+        for index, segment in enumerate(segments[:first_checked]):
+            if _open_indexes(self._disk, segment):
+                segment.is_sealed = True
+                segment.load_max_timestamp()
+                continue
+            following = segments[index + 1].base_offset if index + 1 < len(segments) else None
+            if not await self._rebuild_indexes(segment) or following is None:
+                return index
+        return first_checked
+
+    async def _rebuild_indexes(self, segment: Segment) -> bool:
+        """Build a closed segment's offset and time index anew; False when its bytes lie."""
+        file_size = segment.size_bytes
+        segment.restart(self._config)
+        found = self._scan(segment, position=0, end=file_size)
+        async for block in found.blocks():
+            for _, header in block.batches:
+                note(segment, header, self._config)
+        if found.problem is not None:
+            segment.size_bytes = file_size
+            return False
+        segment.add_last_time_entry()
+        await segment.trim()
+        segment.seal()
+        return True
+
+    async def _open_active(self, segment: Segment) -> Offset | None:
+        """Make a cleanly closed log's last segment active; return its end, None if it lies."""
+        segment.activate(self._config)
+        file_size = segment.size_bytes
+        last_offset, position = segment.offset_index.last_entry
+        end_offset = segment.base_offset
+        found = self._scan(segment, position=position, end=file_size)
+        async for block in found.blocks():
+            end_offset = block.batches[-1][1].end_offset
+        if found.problem is not None or (segment.offset_index.count and end_offset <= last_offset):
+            return None
+        segment.load_first_timestamp()
+        segment.load_max_timestamp()
+        return end_offset
+
+    async def _clean_producers(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
+        """Return the producers of a cleanly closed log: no snapshot at all means there are none."""
+        names = await self._disk.listdir(self._directory)
+        if not offsets_of(names, SNAPSHOT):
+            return ProducerStates(end_offset)
+        return await load_producers(
+            self._disk, self._directory, segments, end_offset, self._config, now_ms=self._now_ms
+        )
+
+    async def _recover(
+        self, segments: list[Segment], first: int, epochs: EpochCache
+    ) -> tuple[ProducerStates, Offset]:
+        """Check the segments from `first` on and build anew what is derived from them."""
+        base_offset = segments[first].base_offset
+        epochs.truncate_from_end(base_offset)
+        producers = await load_producers(
+            self._disk,
+            self._directory,
+            segments[:first],
+            base_offset,
+            self._config,
+            now_ms=self._now_ms,
+        )
+        index = first
+        while index < len(segments):
+            segment = segments[index]
+            is_cut = await self._recover_segment(segment, len(segments) - index, epochs, producers)
+            if is_cut or (
+                index + 1 < len(segments) and segments[index + 1].base_offset < producers.end_offset
+            ):
+                await self._remove(segments, index + 1)
+                break
+            index += 1
+            if index < len(segments):
+                segment.add_last_time_entry()
+                await segment.trim()
+                segment.seal()
+                producers.end_offset = segments[index].base_offset
+        return producers, producers.end_offset
+
+    async def _recover_segment(
+        self, segment: Segment, segments_left: int, epochs: EpochCache, producers: ProducerStates
+    ) -> bool:
+        """Check one segment; say whether its tail had to be cut."""
+        file_size = segment.size_bytes
+        segment.restart(self._config)
+        found = self._scan(segment, position=0, end=file_size)
+        async for block in found.blocks():
+            for at, header in block.batches:
+                note(segment, header, self._config)
+                if header.partition_leader_epoch > epochs.latest:
+                    epochs.assign(Epoch(header.partition_leader_epoch), header.base_offset)
+                if header.producer_id >= 0:
+                    replay(producers, segment, block.data, at, header)
+            producers.end_offset = block.batches[-1][1].end_offset
+            if self._progress is not None:
+                self._progress(segments_left, block.size_bytes)
+        segment.write_indexes()
+        if found.valid_end < file_size:
+            await self._disk.truncate(segment.file, found.valid_end)
+            return True
+        return False
+
+    def _scan(self, segment: Segment, *, position: int, end: int) -> BatchScan:
+        return BatchScan(
+            self._disk,
+            segment.file,
+            position=position,
+            end=end,
+            first_offset=segment.base_offset,
+            base_offset=segment.base_offset,
+            is_crc_checked=True,
+        )
+
+    async def _remove(self, segments: list[Segment], first: int) -> None:
+        """Remove segments, the newest first, so that no gap is left by a crash."""
+        while len(segments) > first:
+            await segments.pop().remove()
+
+
+def note(segment: Segment, header: BatchHeader, config: LogConfig) -> None:
+    """Count a batch that was found in a segment's file."""
+    segment.note_batch(
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        max_timestamp=header.max_timestamp,
+        size=header.size_bytes,
+        interval_bytes=config.index_interval_bytes,
+    )
+
+
+def replay(
+    producers: ProducerStates,
+    segment: Segment | None,
+    data: Buffer,
+    at: int,
+    header: BatchHeader,
+) -> None:
+    """Take one stored batch of a producer in; with `segment`, an abort goes to its index."""
+    marker = end_marker_of(data, at, header)
+    completed = producers.apply(header, header.base_offset, marker)
+    if completed is not None and completed.is_aborted and segment is not None:
+        stable = producers.last_stable_offset_after(completed)
+        segment.note_aborted(AbortedTransaction(*completed[:3], stable))
+
+
+def end_marker_of(data: Buffer, at: int, header: BatchHeader) -> EndMarker | None:
+    """Return the transaction's end that a control batch holds; None for all other batches."""
+    if not header.is_control:
+        return None
+    for record in scan(data, at, header):
+        return read_end_marker(record.key, record.value)
+    return None
+
+
+async def load_producers(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    end_offset: Offset,
+    config: LogConfig,
+    *,
+    now_ms: int,
+) -> ProducerStates:
+    """Return the producers at `end_offset`: the newest snapshot before it, and a replay from there.
+
+    A snapshot that lies is removed and the one before it is tried.
+    """
+    names = await disk.listdir(directory)
+    producers = ProducerStates(segments[0].base_offset if segments else end_offset)
+    for offset in reversed(offsets_of(names, SNAPSHOT)):
+        if offset > end_offset:
+            continue
+        path = f"{directory}/{file_name(offset, SNAPSHOT)}"
+        try:
+            producers = decode_snapshot(await disk.read_file(path), Offset(offset))
+            break
+        except CorruptDataError:
+            await disk.unlink(path)
+    producers.expire(now_ms, config.producer_id_expiration_ms)
+    for index, segment in enumerate(segments):
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
+        if following > producers.end_offset and segment.base_offset < end_offset:
+            await _replay_segment(disk, segment, producers, end_offset)
+    producers.end_offset = end_offset
+    return producers
+
+
+async def _replay_segment(
+    disk: Disk, segment: Segment, producers: ProducerStates, end_offset: Offset
+) -> None:
+    start = (
+        segment.find(producers.end_offset) if producers.end_offset > segment.base_offset else None
+    )
+    found = BatchScan(
+        disk,
+        segment.file,
+        position=0 if start is None else start[0],
+        end=segment.size_bytes,
+        first_offset=segment.base_offset,
+        base_offset=segment.base_offset,
+        is_crc_checked=False,
+    )
+    async for block in found.blocks():
+        _replay_block(block, producers, end_offset)
+
+
+def _replay_block(block: ScannedBlock, producers: ProducerStates, end_offset: Offset) -> None:
+    for at, header in block.batches:
+        if producers.end_offset <= header.base_offset < end_offset and header.producer_id >= 0:
+            replay(producers, None, block.data, at, header)
+
+
+async def clean_directory(disk: Disk, directory: str) -> None:
+    """Remove what an interrupted deletion or cleaning left, and finish interrupted swaps."""
+    names = await disk.listdir(directory)
+    cleaned = [
+        offset_of(name.removesuffix(CLEANED), LOG) for name in names if name.endswith(CLEANED)
+    ]
+    first_cleaned = min((base for base in cleaned if base is not None), default=None)
+    swaps: list[str] = []
+    for name in names:
+        if name.endswith((DELETED, CLEANED, ".tmp")):
+            await disk.unlink(f"{directory}/{name}")
+        elif name.endswith(SWAP):
+            base = _base_of(name.removesuffix(SWAP))
+            if first_cleaned is not None and base is not None and base >= first_cleaned:
+                await disk.unlink(f"{directory}/{name}")  # its cleaning was not finished
+            else:
+                swaps.append(name)
+    await _finish_swaps(disk, directory, swaps)
+    names = await disk.listdir(directory)
+    logs = set(offsets_of(names, LOG))
+    for name in names:
+        for suffix in INDEX_SUFFIXES:
+            base = offset_of(name, suffix)
+            if base is not None and base not in logs:
+                await disk.unlink(f"{directory}/{name}")
+
+
+async def _finish_swaps(disk: Disk, directory: str, swaps: list[str]) -> None:
+    """Put `.swap` files in the place of the segments they were made from."""
+    for name in swaps:
+        if offset_of(name.removesuffix(SWAP), LOG) is not None:
+            await _remove_superseded(disk, directory, name)
+    for name in swaps:
+        await disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+
+
+async def _remove_superseded(disk: Disk, directory: str, swap: str) -> None:
+    """Remove the segments whose batches a swap's log holds now."""
+    base = offset_of(swap.removesuffix(SWAP), LOG)
+    assert base is not None
+    file = disk.open(f"{directory}/{swap}")
+    found = BatchScan(
+        disk,
+        file,
+        position=0,
+        end=file.size_bytes,
+        first_offset=base,
+        base_offset=base,
+        is_crc_checked=False,
+    )
+    end_offset = base
+    async for block in found.blocks():
+        end_offset = block.batches[-1][1].end_offset
+    file.close()
+    for name in await disk.listdir(directory):
+        live = _base_of(name)
+        if live is not None and base < live < end_offset:
+            await disk.unlink(f"{directory}/{name}")
+
+
+def _base_of(name: str) -> int | None:
+    for suffix in SEGMENT_SUFFIXES:
+        base = offset_of(name, suffix)
+        if base is not None:
+            return base
+    return None
+
+
+async def remove_stray_snapshots(
+    disk: Disk, directory: str, segments: list[Segment], end_offset: Offset
+) -> None:
+    """Remove snapshots beyond the log's end, and those of no segment but for the newest."""
+    offsets = offsets_of(await disk.listdir(directory), SNAPSHOT)
+    bases = {segment.base_offset for segment in segments}
+    kept = [offset for offset in offsets if offset <= end_offset]
+    for offset in offsets:
+        if offset > end_offset or (offset not in bases and offset != kept[-1]):
+            await disk.unlink(f"{directory}/{file_name(offset, SNAPSHOT)}")
+
+
+def _floor(segments: list[Segment], offset: Offset) -> int:
+    """Return the index of the segment that holds an offset: the first when all begin after it."""
+    index = 0
+    while index + 1 < len(segments) and segments[index + 1].base_offset <= offset:
+        index += 1
+    return index
+
+
+def _open_indexes(disk: Disk, segment: Segment) -> bool:
+    """Open a sealed segment's indexes; False when one is missing or does not fit its log."""
+    offsets, times = segment.offset_index, segment.time_index
+    if not disk.exists(offsets.path) or not disk.exists(times.path):
+        return False
+    if offsets.open_sealed() % offsets.entry_bytes or times.open_sealed() % times.entry_bytes:
+        return False
+    if disk.exists(segment.transaction_index.path):
+        segment.transaction_index.open_sealed()
+    if offsets.count and not 0 < offsets.entry_at(offsets.count - 1)[1] < segment.size_bytes:
+        return False
+    if times.count > 1 and times.entry_at(times.count - 1)[0] <= times.entry_at(times.count - 2)[0]:
+        return False  # never trimmed: its hole reads as zeros
+    return not segment.size_bytes or times.count > 0

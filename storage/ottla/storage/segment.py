@@ -1,0 +1,280 @@
+"""One segment: a run of batches in a `.log` file, with its three indexes.
+
+The newest segment of a log is active: it takes appends and keeps its indexes in memory.  A closed
+one is sealed by `seal`: its last time entry is written, its indexes are trimmed.  Invariants: the
+file holds whole batches of increasing offsets in `[0, size_bytes)`; an index entry is due before
+the first batch that follows more than `index.interval.bytes` since the last one (Kafka's rule).
+"""
+
+from struct import Struct
+
+from ottla.model.ids import Offset
+from ottla.model.limits import INT32_MAX
+from ottla.storage.disk_seam import Chunk, Disk, DiskFile
+from ottla.storage.files import (
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+)
+from ottla.storage.log_config import LogConfig
+from ottla.storage.offset_index import OffsetIndex
+from ottla.storage.time_index import TimeIndex
+from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.wire.batch import LENGTH_END, MAX_TIMESTAMP_AT, NO_TIMESTAMP
+
+_BATCH_START = Struct(">qi")
+_DELTA = Struct(">i")
+_TIMESTAMP = Struct(">q")
+LAST_OFFSET_DELTA_AT = 23
+WALK_HEADER_BYTES = MAX_TIMESTAMP_AT + _TIMESTAMP.size
+"""What walking from batch to batch looks at."""
+
+WALK_BLOCK_BYTES = 8192
+"""Bytes read at once while walking to an offset.  Twice the index interval finds nearly every
+batch in one read; more copies what nobody asked for."""
+
+RECENT_BATCH_COUNT_MAX = 128
+"""Batches whose place is remembered, so that tailing fetches and the high watermark's position
+need no look-up.  Fewer makes slow followers search, more costs memory in every partition."""
+
+
+class Segment:
+    """The batches from `base_offset` up to the next segment's."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_disk",
+        "_recent",
+        "base_offset",
+        "created_ms",
+        "file",
+        "first_timestamp_ms",
+        "is_sealed",
+        "jitter_ms",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "offset_index",
+        "path_prefix",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, *, now_ms: int
+    ) -> None:
+        self._disk = disk
+        self.base_offset = base_offset
+        self.path_prefix = f"{directory}/{file_name(base_offset, '')}"
+        self.file: DiskFile = disk.open(self.path_prefix + LOG, create=True)
+        self.size_bytes = 0
+        index_bytes = config.segment_index_bytes
+        prefix = self.path_prefix
+        self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX, base_offset, index_bytes)
+        self.time_index = TimeIndex(disk, prefix + TIME_INDEX, base_offset, index_bytes)
+        self.transaction_index = TransactionIndex(disk, prefix + TRANSACTION_INDEX)
+        self.created_ms = now_ms
+        self.jitter_ms = 0
+        self.is_sealed = False
+        self.first_timestamp_ms = NO_TIMESTAMP
+        """Timestamp of the first batch, from which segment.ms counts; -1 for none yet."""
+        self.max_timestamp_ms = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self._bytes_since_entry = 0
+        self._recent: dict[int, tuple[int, int]] = {}
+        """Base offset → (position, size) of the last batches appended."""
+
+    def begin(self, config: LogConfig) -> None:
+        """Start empty and active; what the files held is gone."""
+        self.file.set_size(0)
+        if config.preallocate:
+            self.file.set_size(config.segment_bytes)
+        self.restart(config)
+
+    def restart(self, config: LogConfig) -> None:
+        """Forget all that is derived from the log file, to derive it anew."""
+        self.size_bytes = 0
+        self._recent.clear()
+        self._bytes_since_entry = 0
+        self.first_timestamp_ms = self.max_timestamp_ms = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self.is_sealed = False
+        self.offset_index.begin(capacity_bytes=config.segment_index_bytes)
+        self.time_index.begin(capacity_bytes=config.segment_index_bytes)
+        if self._disk.exists(self.transaction_index.path):
+            self.transaction_index.begin()
+
+    def should_roll(
+        self, config: LogConfig, *, size: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
+        """Say whether a batch must go to a new segment."""
+        if self.size_bytes > config.segment_bytes - size:
+            return True
+        if self.offset_index.is_full or self.time_index.is_full:
+            return True
+        if last_offset - self.base_offset > INT32_MAX:
+            return True
+        if not self.size_bytes:
+            return False
+        if self.first_timestamp_ms >= 0 and max_timestamp >= 0:
+            waited_ms = max_timestamp - self.first_timestamp_ms
+        else:
+            waited_ms = now_ms - self.created_ms
+        return waited_ms > config.segment_ms - self.jitter_ms
+
+    def write(self, chunks: list[Chunk]) -> None:
+        """Write bytes after the last batch; they count once `note_batch` was told of them."""
+        self.file.pwrite(self.size_bytes, chunks)
+
+    def note_batch(
+        self,
+        *,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        size: int,
+        interval_bytes: int,
+    ) -> bool:
+        """Count a batch that lies at `size_bytes`; say whether the indexes got an entry."""
+        position = self.size_bytes
+        if position == 0:
+            self.first_timestamp_ms = max_timestamp
+        if max_timestamp > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp
+            self.max_timestamp_offset = Offset(last_offset)
+        is_indexed = self._bytes_since_entry > interval_bytes
+        if is_indexed:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append_if_later(self.max_timestamp_ms, self.max_timestamp_offset)
+            self._bytes_since_entry = 0
+        self.size_bytes = position + size
+        self._bytes_since_entry += size
+        recent = self._recent
+        recent[base_offset] = (position, size)
+        if len(recent) > RECENT_BATCH_COUNT_MAX:
+            del recent[next(iter(recent))]
+        return is_indexed
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add an aborted transaction; the first makes the index file (OSError if it cannot)."""
+        if self.transaction_index.is_sealed:
+            self.transaction_index.activate()
+        self.transaction_index.append(aborted)
+        self.transaction_index.write_if_possible()
+
+    def write_indexes(self) -> None:
+        """Bring the newest entries to the files; a full disk only delays them."""
+        self.offset_index.write_if_possible()
+        self.time_index.write_if_possible()
+
+    def find(self, offset: int) -> tuple[int, int, int] | None:
+        """Return (position, base offset, size) of the first batch that ends after `offset`."""
+        recent = self._recent.get(offset)
+        if recent is not None:
+            return recent[0], offset, recent[1]
+        return self.find_from(offset, self.offset_index.lookup(offset)[1])
+
+    def find_from(self, offset: int, position: int) -> tuple[int, int, int] | None:
+        """Do what `find` does, walking from a batch that starts at `position`."""
+        end = self.size_bytes
+        block = b""
+        block_at = position
+        while position < end:
+            at = position - block_at
+            if at + WALK_HEADER_BYTES > len(block):
+                block_at = position
+                at = 0
+                block = self.file.pread(position, min(WALK_BLOCK_BYTES, end - position))
+                if len(block) < WALK_HEADER_BYTES:
+                    return None  # cut while we read
+            base_offset, length = _BATCH_START.unpack_from(block, at)
+            size = length + LENGTH_END
+            if base_offset + _DELTA.unpack_from(block, at + LAST_OFFSET_DELTA_AT)[0] >= offset:
+                return position, base_offset, size
+            position += size
+        return None
+
+    def cut(self, *, position: int, end_offset: Offset) -> None:
+        """Forget all from a batch at `position` on, in memory and in the active indexes.
+
+        The file itself is cut by the caller; `end_offset` is where the log ends from now on.
+        """
+        self.offset_index.truncate_to(end_offset)
+        self.time_index.truncate_to(end_offset)
+        if not self.transaction_index.is_sealed:
+            self.transaction_index.truncate_to(end_offset)
+        self.size_bytes = position
+        self._bytes_since_entry = 0
+        self._recent = {at: place for at, place in self._recent.items() if place[0] < position}
+        if position == 0:
+            self.first_timestamp_ms = NO_TIMESTAMP
+        self.load_max_timestamp()
+
+    def load_max_timestamp(self) -> None:
+        """Find the largest timestamp: the time index knows it but for the batches after its end."""
+        timestamp_ms, offset = self.time_index.last_entry
+        start = self.offset_index.lookup(offset)[1]
+        self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, Offset(offset)
+        position = start
+        while position + WALK_HEADER_BYTES <= self.size_bytes:
+            header = self.file.pread(position, WALK_HEADER_BYTES)
+            base_offset, length = _BATCH_START.unpack_from(header)
+            (max_timestamp,) = _TIMESTAMP.unpack_from(header, MAX_TIMESTAMP_AT)
+            if max_timestamp > self.max_timestamp_ms:
+                self.max_timestamp_ms = max_timestamp
+                delta = _DELTA.unpack_from(header, LAST_OFFSET_DELTA_AT)[0]
+                self.max_timestamp_offset = Offset(base_offset + delta)
+            position += length + LENGTH_END
+
+    def load_first_timestamp(self) -> None:
+        """Find the first batch's timestamp, from which segment.ms counts."""
+        header = self.file.pread(0, min(WALK_HEADER_BYTES, self.size_bytes))
+        if len(header) == WALK_HEADER_BYTES:
+            (self.first_timestamp_ms,) = _TIMESTAMP.unpack_from(header, MAX_TIMESTAMP_AT)
+
+    def activate(self, config: LogConfig) -> None:
+        """Take appends (again): the indexes come into memory."""
+        self.offset_index.activate(capacity_bytes=config.segment_index_bytes)
+        self.time_index.activate(capacity_bytes=config.segment_index_bytes)
+        if self.transaction_index.count:
+            self.transaction_index.activate()
+        self.is_sealed = False
+
+    def add_last_time_entry(self) -> None:
+        """Record the segment's largest timestamp in the slot kept for it, as it is closed."""
+        if self.size_bytes and not self.time_index.is_sealed:
+            self.time_index.append_if_later(self.max_timestamp_ms, self.max_timestamp_offset)
+
+    async def trim(self) -> None:
+        """Make the indexes exactly their entries, durably; the caller flushes the log file."""
+        await self.offset_index.trim()
+        await self.time_index.trim()
+        await self.transaction_index.trim()
+        if self.file.size_bytes > self.size_bytes:  # preallocated
+            await self._disk.truncate(self.file, self.size_bytes)
+
+    def seal(self) -> None:
+        """Let go of the memory of trimmed indexes; only reads follow."""
+        self.offset_index.seal()
+        self.time_index.seal()
+        self.transaction_index.seal()
+        self._recent.clear()
+        self.is_sealed = True
+
+    def close(self) -> None:
+        """Close the files; slices under way keep theirs."""
+        self.file.close()
+        self.offset_index.close()
+        self.time_index.close()
+        self.transaction_index.close()
+
+    async def remove(self) -> None:
+        """Close and unlink the files, the log last: a crash between leaves a whole segment."""
+        self.close()
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            path = self.path_prefix + suffix
+            if self._disk.exists(path):
+                await self._disk.unlink(path)

@@ -1,0 +1,57 @@
+"""The index of aborted transactions (`.txnindex`), made when the first abort comes.
+
+34 bytes an entry: int16 version 0, then producer id, first offset, last offset (the marker's) and
+last stable offset at that time, int64 each; in order of the last offset.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.model.ids import Offset
+from ottla.storage.entry_file import EntryFile
+
+VERSION = 0
+_ENTRY = Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """One entry."""
+
+    producer_id: int
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+class TransactionIndex(EntryFile):
+    """The aborted transactions of one segment."""
+
+    __slots__ = ()
+
+    entry_bytes = _ENTRY.size
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add an entry."""
+        self.add(_ENTRY.pack(VERSION, *aborted))
+
+    def entry_at(self, index: int) -> AbortedTransaction:
+        """Return one entry."""
+        _, producer_id, first, last, stable = _ENTRY.unpack(self.entry(index, self.entry_bytes))
+        return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
+
+    def collect(self, offset: Offset, end_offset: Offset, into: list[AbortedTransaction]) -> bool:
+        """Add what meets `[offset, end_offset)`; say whether later segments can hold no more."""
+        for index in range(self.count):
+            aborted = self.entry_at(index)
+            if aborted.last_offset >= offset and aborted.first_offset < end_offset:
+                into.append(aborted)
+            if aborted.last_stable_offset >= end_offset:
+                return True
+        return False
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop the entries whose marker lies at or after `offset`."""
+        count = self.count
+        while count and self.entry_at(count - 1).last_offset >= offset:
+            count -= 1
+        self.keep_first(count)
