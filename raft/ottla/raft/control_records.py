@@ -1,0 +1,125 @@
+"""Raft's own records in the log and in snapshots, byte for byte Kafka's (KIP-595, 630, 853).
+
+Pure: values to control batches and back.  They stand between the application's batches, carry no
+application data, and are skipped by its state machine.  Every value begins with its own version.
+"""
+
+from typing import TypeVar
+
+from ottla.model.errors import CorruptDataError, ProtocolError
+from ottla.model.ids import NodeId, Offset
+from ottla.raft.effects import LeaderChangeAppend
+from ottla.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.wire.batch_builder import ControlType, build_control_batch
+from ottla.wire.codec import decode, encode
+from ottla.wire.codec_types import Message
+from ottla.wire.messages import leader_change_message as leader_change
+from ottla.wire.messages import voters_record as voters_message
+from ottla.wire.messages.kraft_version_record import KRaftVersionRecord
+from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
+
+KRAFT_VERSION = 1
+"""The quorum's own feature level: 1 means that voters are known by id and directory (KIP-853)."""
+
+LEADER_CHANGE_VERSION = 1
+"""The version that carries directory ids."""
+
+_VERSION_BYTES = 2
+_BEGINNING = Offset(0)
+
+_MessageT = TypeVar("_MessageT", bound=Message)
+
+
+def leader_change_batch(
+    append: LeaderChangeAppend, *, timestamp_ms: int, base_offset: Offset = _BEGINNING
+) -> bytes:
+    """Return the batch that opens a leader's epoch."""
+    message = leader_change.LeaderChangeMessage(
+        version=LEADER_CHANGE_VERSION,
+        leader_id=append.leader_id,
+        voters=[_leader_change_voter(key) for key in append.voters],
+        granting_voters=[_leader_change_voter(key) for key in append.granting_voters],
+    )
+    return build_control_batch(
+        [(ControlType.LEADER_CHANGE, encode(message, LEADER_CHANGE_VERSION))],
+        timestamp_ms=timestamp_ms,
+        base_offset=base_offset,
+        leader_epoch=append.leader_epoch,
+    )
+
+
+def voters_record(voters: VoterSet) -> voters_message.VotersRecord:
+    """Return the voter set as Kafka's record."""
+    return voters_message.VotersRecord(
+        voters=[
+            voters_message.Voter(
+                voter_id=voter.id,
+                voter_directory_id=voter.directory_id,
+                endpoints=[
+                    voters_message.Endpoint(name=each.name, host=each.host, port=each.port)
+                    for each in voter.endpoints
+                ],
+                kraft_version_feature=voters_message.KRaftVersionFeature(
+                    min_supported_version=0, max_supported_version=KRAFT_VERSION
+                ),
+            )
+            for voter in voters
+        ]
+    )
+
+
+def read_leader_change(value: bytes) -> leader_change.LeaderChangeMessage:
+    """Return the message in a LEADER_CHANGE record's value."""
+    return _read(leader_change.LeaderChangeMessage, value)
+
+
+def read_snapshot_header(value: bytes) -> SnapshotHeaderRecord:
+    """Return the message in a SNAPSHOT_HEADER record's value."""
+    return _read(SnapshotHeaderRecord, value)
+
+
+def read_kraft_version(value: bytes) -> int:
+    """Return the level in a KRAFT_VERSION record's value."""
+    return _read(KRaftVersionRecord, value).kraft_version
+
+
+def read_voters(value: bytes) -> VoterSet:
+    """Return the voter set in a KRAFT_VOTERS record's value."""
+    record = _read(voters_message.VotersRecord, value)
+    ids = [voter.voter_id for voter in record.voters]
+    if not ids or len(set(ids)) != len(ids):
+        raise CorruptDataError(f"VotersRecord: the voters are {ids}")
+    return VoterSet(
+        tuple(
+            Voter(
+                id=NodeId(voter.voter_id),
+                directory_id=voter.voter_directory_id,
+                endpoints=tuple(
+                    Endpoint(each.name, each.host, each.port) for each in voter.endpoints
+                ),
+            )
+            for voter in record.voters
+        )
+    )
+
+
+def control_type(key: bytes | None) -> int:
+    """Return what a control record's key says it is: a ControlType, or a later one's number."""
+    if key is None or len(key) < 2 * _VERSION_BYTES:
+        raise CorruptDataError(f"control record: its key is {key!r}")
+    return int.from_bytes(key[_VERSION_BYTES : 2 * _VERSION_BYTES], "big", signed=True)
+
+
+def _read(kind: type[_MessageT], value: bytes) -> _MessageT:
+    version = int.from_bytes(value[:_VERSION_BYTES], "big", signed=True)
+    if version not in kind.VERSIONS:
+        raise CorruptDataError(f"{kind.__name__}: version {version} is not known")
+    try:
+        return decode(kind, version, value)
+    except ProtocolError as error:
+        # The bytes come from our own log: no peer is to blame.
+        raise CorruptDataError(error.where) from error
+
+
+def _leader_change_voter(key: ReplicaKey) -> leader_change.Voter:
+    return leader_change.Voter(voter_id=key.id, voter_directory_id=key.directory_id)
