@@ -12,7 +12,6 @@ order and sequences hold.  Invariants: AnswersKeepRequestOrder, OneAwaitedReques
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from struct import Struct
-from types import CoroutineType
 from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.dispatch import Dispatcher, Peer, RequestContext
@@ -323,7 +322,9 @@ class Connection:
         if result is None:
             if not slot.is_done and header.api_key != PRODUCE:
                 self._awaited = slot
-        elif isinstance(result, CoroutineType):
+        elif isinstance(result, Message):
+            slot.complete(result)
+        else:
             assert self._awaited is None
             self._awaited = slot
             self._coroutine_count += 1
@@ -331,8 +332,6 @@ class Connection:
             if header.api_key == PRODUCE:
                 self._lend()
             self._host.run(self, slot, result)
-        else:
-            slot.complete(result)
 
     def _frame_length(self, data: memoryview, at: int) -> int:
         """Read and check a frame's length before anything is made of it."""

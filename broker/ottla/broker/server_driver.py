@@ -156,7 +156,8 @@ class SocketServer:
         self._doors.clear()
         self._epoll.close()
         os.close(self._wakeup_fd)
-        os.close(self._spare_fd)
+        if self._spare_fd >= 0:
+            os.close(self._spare_fd)
 
     @property
     def connection_count(self) -> int:
@@ -374,17 +375,21 @@ class SocketServer:
         self._channels[channel.fd] = channel
 
     def _turn_away(self, door: socket.socket, now_ms: int) -> bool:
-        """Accept and close one client with the spare descriptor, so that it is told at once."""
-        if self._spare_fd < 0:
-            return False
-        os.close(self._spare_fd)
-        self._spare_fd = -1
-        self._log(self._fault_lines, now_ms, "no file descriptors left; a client is turned away")
+        """Accept and close one client with the spare descriptor, so that it is told at once.
+
+        Return False when nobody knocks: out of descriptors, accept fails before it looks.
+        """
+        if self._spare_fd >= 0:
+            os.close(self._spare_fd)
+            self._spare_fd = -1
         try:
             door.accept()[0].close()
-            self._spare_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return False
+        finally:
+            with suppress(OSError):
+                self._spare_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._log(self._fault_lines, now_ms, "no file descriptors left; a client is turned away")
         return True
 
     def _close(self, channel: Channel) -> None:

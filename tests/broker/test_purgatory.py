@@ -1,0 +1,136 @@
+from collections.abc import Callable
+
+import pytest
+
+from ottla.broker.purgatory import DEAD_TIMERS_KEPT, Purgatory, WaitingEntry
+
+
+class Entry(WaitingEntry):
+    """Completes when told to; remembers how it ended."""
+
+    def __init__(self, on_try: Callable[[], object] | None = None) -> None:
+        super().__init__()
+        self.can_complete = False
+        self.endings: list[str] = []
+        self.try_count = 0
+        self.on_try = on_try
+
+    def try_complete(self) -> bool:
+        self.try_count += 1
+        if self.on_try is not None:
+            self.on_try()
+        if self.can_complete:
+            self.endings.append("completed")
+        return self.can_complete
+
+    def on_expire(self) -> None:
+        self.endings.append("expired")
+
+
+def test_an_entry_is_tried_when_one_of_its_keys_wakes_and_never_otherwise() -> None:
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.watch(["a", "b"], entry, 100)
+    purgatory.wake("c")
+    assert entry.try_count == 0
+    purgatory.wake("a")
+    purgatory.wake("b")
+    assert entry.try_count == 2
+    assert entry.is_waiting
+
+
+def test_a_completed_entry_is_gone_from_all_its_keys_and_its_deadline() -> None:
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.watch(["a", "b"], entry, 100)
+    entry.can_complete = True
+    assert purgatory.wake("a") == 1
+    assert purgatory.wake("b") == 0
+    assert purgatory.expire(1000) == 0
+    assert entry.endings == ["completed"]
+    assert purgatory.waiting_count == 0
+    assert purgatory.next_deadline_ms is None
+
+
+def test_entries_expire_at_their_deadline_earliest_first() -> None:
+    purgatory = Purgatory()
+    order: list[str] = []
+
+    class Named(Entry):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def on_expire(self) -> None:
+            order.append(self.name)
+
+    purgatory.watch(["k"], Named("late"), 30)
+    purgatory.watch(["k"], Named("early"), 10)
+    purgatory.watch(["k"], Named("middle"), 20)
+    assert purgatory.next_deadline_ms == 10
+    assert purgatory.expire(9) == 0
+    assert purgatory.expire(20) == 2
+    assert order == ["early", "middle"]
+    assert purgatory.waiting_count == 1
+
+
+def test_the_driver_is_told_of_an_earlier_deadline_only() -> None:
+    purgatory, calls = Purgatory(), []
+    purgatory.on_earlier_deadline = lambda: calls.append(purgatory.next_deadline_ms)
+    purgatory.watch(["k"], Entry(), 50)
+    purgatory.watch(["k"], Entry(), 60)
+    purgatory.watch(["k"], Entry(), 40)
+    assert calls == [50, 40]
+
+
+def test_an_entry_that_wakes_its_own_key_while_it_tries_is_not_tried_again() -> None:
+    purgatory = Purgatory()
+    entry = Entry(on_try=lambda: purgatory.wake("k"))
+    entry.can_complete = True
+    purgatory.watch(["k"], entry, 100)
+    purgatory.wake("k")
+    assert entry.endings == ["completed"]
+    assert entry.try_count == 1
+
+
+def test_an_entry_that_another_one_ended_in_the_same_round_is_left_alone() -> None:
+    purgatory, second = Purgatory(), Entry()
+    first = Entry(on_try=lambda: purgatory.cancel(second))
+    second.can_complete = True
+    purgatory.watch(["k"], first, 100)
+    purgatory.watch(["k"], second, 100)
+    purgatory.wake("k")
+    assert second.endings == []
+
+
+def test_a_cancelled_entry_neither_completes_nor_expires() -> None:
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.watch(["k"], entry, 100)
+    purgatory.cancel(entry)
+    purgatory.cancel(entry)
+    purgatory.wake("k")
+    purgatory.expire(1000)
+    assert entry.endings == []
+    assert entry.try_count == 0
+
+
+def test_an_entry_waits_only_once() -> None:
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.watch(["k"], entry, 100)
+    purgatory.cancel(entry)
+    with pytest.raises(AssertionError):
+        purgatory.watch(["k"], entry, 200)
+
+
+def test_finished_entries_do_not_pile_up_behind_a_far_deadline() -> None:
+    purgatory = Purgatory()
+    keeper = Entry()
+    purgatory.watch(["other"], keeper, 1)
+    for _ in range(10 * DEAD_TIMERS_KEPT):
+        entry = Entry()
+        entry.can_complete = True
+        purgatory.watch(["k"], entry, 1_000_000)
+        purgatory.wake("k")
+    assert purgatory.waiting_count == 1
+    assert len(purgatory._timers) <= 2 * DEAD_TIMERS_KEPT + 2
+    assert not purgatory._watchers.get("k")
+    assert purgatory.expire(1) == 1
+    assert keeper.endings == ["expired"]
