@@ -143,6 +143,7 @@ class WaitingFetch(WaitingEntry):
                 elif limits.is_from_follower:
                     if note_follower(partition, target, limits, self._context.arrived_ms):
                         moved.append(partition)
+                        data.high_watermark = partition.high_watermark
                     if target.replica_high_watermark < data.high_watermark:
                         reading.is_urgent = True
             except RefusedError as error:

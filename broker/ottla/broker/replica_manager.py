@@ -97,9 +97,9 @@ class ReplicaManager:
         ]
         for partition in removed:
             await self._delete_log(partition)
-        for partition in added:
-            if partition is not None:
-                await self._open_log(partition, image)
+        for waiting in added:
+            if waiting is not None:
+                await self._open_log(waiting, image)
 
     # ---- what changes at once
 

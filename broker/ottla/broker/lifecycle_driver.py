@@ -1,0 +1,143 @@
+"""Tells the controller what `lifecycle` decides: one registration, then heartbeats until the end.
+
+A heartbeat leaves at once when there is something to say (ready to serve, a failed directory, a
+wish to stop), and every `broker.heartbeat.interval.ms` otherwise.
+"""
+
+import logging
+from collections.abc import Callable
+from uuid import UUID
+
+import trio
+
+from ottla.broker.lifecycle import BrokerState, Lifecycle
+from ottla.model.errors import RefusedError
+from ottla.model.ids import Offset
+from ottla.model.settings.broker import BrokerConfig
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc.controller_client import ControllerClient
+
+logger = logging.getLogger("ottla.broker.lifecycle")
+
+REGISTRATION_RETRY_MS = 200
+"""Lower registers sooner after the old session ended; higher spares the controller."""
+
+SHUTDOWN_HEARTBEAT_TIMEOUT_MS = 1_000
+SHUTDOWN_POLL_MS = 50
+CONTROLLED_SHUTDOWN_MS_MAX = 30_000
+"""How long leaderships may take to move; then the broker stops and they fail over instead."""
+
+
+class LifecycleDriver:
+    """Runs one broker's `Lifecycle` against the controller."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        config: BrokerConfig,
+        controller: ControllerClient,
+        *,
+        metadata_offset: Callable[[], Offset],
+    ) -> None:
+        self.lifecycle = lifecycle
+        self._config = config
+        self._controller = controller
+        self._metadata_offset = metadata_offset
+        self._is_due = trio.Event()
+        self._has_changed = trio.Event()
+
+    async def register(self, request: pb.RegisterRequest) -> int:
+        """Register; return the broker epoch.  RefusedError when it cannot be done in time."""
+        config = self._config
+        ends_at = trio.current_time() + config.initial_registration_timeout_ms / 1000
+        said = ""
+        while True:
+            try:
+                answer = await self._controller.register(
+                    request, deadline_ms=config.heartbeat_interval_ms
+                )
+            except RefusedError as error:
+                text = self.lifecycle.judge_registration(
+                    error,
+                    broker_id=config.node_id,
+                    is_late=trio.current_time() >= ends_at,
+                )
+                if text != said:
+                    logger.warning("%s", text)
+                    said = text
+                await trio.sleep(REGISTRATION_RETRY_MS / 1000)
+                continue
+            self.lifecycle.on_registered(answer.broker_epoch)
+            return self.lifecycle.broker_epoch
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled; RefusedError when this incarnation must end."""
+        while True:
+            self._is_due = trio.Event()
+            await self._beat()
+            with trio.move_on_after(self._pause_seconds()):
+                await self._is_due.wait()
+
+    def beat_now(self) -> None:
+        """Send the next heartbeat without waiting for its time."""
+        self._is_due.set()
+
+    async def wait_unfenced(self) -> None:
+        """Ask to be unfenced, and return when the controller has agreed."""
+        self.lifecycle.become(BrokerState.RUNNING)
+        self.beat_now()
+        while self.lifecycle.is_fenced:
+            await self._has_changed.wait()
+
+    async def leave(self) -> None:
+        """Let the controller move our leaderships; return when we may stop, or waited enough."""
+        if self.lifecycle.state is not BrokerState.RUNNING:
+            return
+        self.lifecycle.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+        self.beat_now()
+        with trio.move_on_after(CONTROLLED_SHUTDOWN_MS_MAX / 1000) as scope:
+            while not self.lifecycle.is_leave_granted:
+                await self._has_changed.wait()
+        if scope.cancelled_caught:
+            logger.warning("the controller did not let this broker go in time; it stops anyway")
+
+    def report_offline_directories(self, directories: tuple[UUID, ...]) -> None:
+        """Tell the controller at once which directories have failed."""
+        self.lifecycle.offline_directories = directories
+        self.beat_now()
+
+    async def _beat(self) -> None:
+        lifecycle = self.lifecycle
+        said = lifecycle.heartbeat(self._metadata_offset())
+        request = pb.HeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=said.broker_epoch,
+            current_metadata_offset=said.metadata_offset,
+            want_fence=said.wants_fence,
+            want_shut_down=said.wants_shut_down,
+            offline_log_dirs=[one.bytes for one in said.offline_directories],
+        )
+        deadline_ms = (
+            SHUTDOWN_HEARTBEAT_TIMEOUT_MS
+            if said.wants_shut_down
+            else self._config.heartbeat_interval_ms
+        )
+        try:
+            answer = await self._controller.heartbeat(request, deadline_ms=deadline_ms)
+        except RefusedError as error:
+            logger.warning("%s", lifecycle.on_heartbeat_refused(error, self._config.node_id))
+        else:
+            lifecycle.on_heartbeat_answer(
+                is_fenced=answer.is_fenced, should_shut_down=answer.should_shut_down
+            )
+        has_changed, self._has_changed = self._has_changed, trio.Event()
+        has_changed.set()
+
+    def _pause_seconds(self) -> float:
+        lifecycle = self.lifecycle
+        is_waiting = lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN or (
+            # Not caught up with our own registration yet: that is a matter of milliseconds.
+            lifecycle.state is BrokerState.RUNNING and lifecycle.is_fenced
+        )
+        interval_ms = self._config.heartbeat_interval_ms
+        return (min(SHUTDOWN_POLL_MS, interval_ms) if is_waiting else interval_ms) / 1000

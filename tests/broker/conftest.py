@@ -1,0 +1,262 @@
+"""A broker's request handling without its sockets: real logs, real purgatory, a clock by hand."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+
+from ottla.broker.dispatch import Peer, RequestContext
+from ottla.broker.fetch import FetchApi
+from ottla.broker.fetch_session import FetchSessionCache
+from ottla.broker.partition import Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.produce import ProduceApi
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.response_queue import ResponseSlot
+from ottla.metadata.image import (
+    BrokerRegistration,
+    Endpoint,
+    MetadataImage,
+    PartitionState,
+    Topic,
+)
+from ottla.metadata.persistent_map import PersistentMap
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.settings.topic import TopicConfig
+from ottla.storage.disk import RealDisk
+from ottla.storage.log import Log, open_log
+from ottla.storage.log_config import LogConfig
+from ottla.storage.slice import FileSlice
+from ottla.wire.batch_builder import build_batch
+from ottla.wire.codec import decode
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import RequestHeader, decode_response_header
+
+M = TypeVar("M", bound=Message)
+
+WALL_MS = 1_700_000_000_000
+LOCAL = NodeId(1)
+PEER = Peer(
+    connection_id=1,
+    listener_name="PLAINTEXT",
+    peer_host="10.0.0.9",
+    peer_port=40_000,
+    local_host="10.0.0.1",
+    local_port=9092,
+)
+
+
+class HandClock:
+    """Time that stands until the test moves it."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return WALL_MS + self.now_ms
+
+
+class HandRng:
+    """Deals 0, 1, 2, …"""
+
+    def __init__(self) -> None:
+        self.dealt = -1
+
+    def random(self) -> float:
+        return 0.5
+
+    def below(self, bound: int) -> int:
+        self.dealt += 1
+        return self.dealt % bound
+
+    def uuid(self) -> UUID:
+        self.dealt += 1
+        return UUID(int=(1 << 64) + self.dealt)
+
+
+class Call:
+    """One request's way through a handler: its context, and the answer once there is one."""
+
+    def __init__(self, api_key: int, version: int, arrived_ms: int) -> None:
+        header = RequestHeader(api_key, version, 7, "test", 0)
+        self.slot = ResponseSlot(self, header)
+        self.context = RequestContext(header, PEER, self.slot, arrived_ms)
+        self.is_completed = False
+
+    def on_slot_completed(self, slot: ResponseSlot) -> None:
+        self.is_completed = True
+
+    def mute_until(self, deadline_ms: int) -> None:
+        raise AssertionError("no handler throttles")
+
+    def on_answer_failed(self, *arguments: object) -> None:
+        raise AssertionError(f"an answer failed: {arguments}")
+
+    def response(self, kind: type[M]) -> M:
+        """Decode what would have left for the client."""
+        assert self.is_completed
+        chunks = []
+        for chunk in self.slot.chunks:
+            if isinstance(chunk, FileSlice):
+                chunks.append(chunk.read())
+            else:
+                assert isinstance(chunk, bytes | bytearray | memoryview)
+                chunks.append(bytes(chunk))
+        data = b"".join(chunks)
+        assert int.from_bytes(data[:4]) == len(data) - 4
+        header = self.slot.header
+        _, body_at = decode_response_header(header.api_key, header.api_version, data[4:])
+        return decode(kind, header.api_version, data[4:], body_at)
+
+
+class World:
+    """The partitions of broker 1 and the APIs over them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.disk = RealDisk([str(directory)])
+        self.clock = HandClock()
+        self.purgatory = Purgatory()
+        self.table = PartitionTable(
+            MetadataImage(
+                brokers=PersistentMap(
+                    {
+                        NodeId(node_id): BrokerRegistration(
+                            id=NodeId(node_id),
+                            epoch=10,
+                            incarnation_id=UUID(int=1000 + node_id),
+                            endpoints=(Endpoint("PLAINTEXT", f"host{node_id}", 9090 + node_id, 0),),
+                            is_fenced=False,
+                        )
+                        for node_id in (1, 2, 3)
+                    }
+                )
+            )
+        )
+        self.flushes_due: list[Partition] = []
+        self.produce_api = ProduceApi(
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=self.clock,
+            on_flush_due=self.flushes_due.append,
+        )
+        self.sessions = FetchSessionCache(10, HandRng())
+        self.fetch_api = FetchApi(
+            table=self.table,
+            purgatory=self.purgatory,
+            sessions=self.sessions,
+            fetch_bytes_max=50_000_000,
+        )
+
+    async def add(
+        self,
+        topic: str,
+        *,
+        index: int = 0,
+        replicas: tuple[int, ...] = (1,),
+        leader: int = 1,
+        config: TopicConfig | None = None,
+        is_log_there: bool = True,
+    ) -> Partition:
+        """Make the cluster know a partition; this broker holds it if it is a replica."""
+        state = partition_state(replicas=replicas, leader=leader)
+        image = self.table.image
+        topic_id = image.topic_ids.get(topic) or UUID(int=500 + len(image.topics))
+        known = image.topics.get(topic_id) or Topic(topic, topic_id)
+        self.table.image = MetadataImage(
+            brokers=image.brokers,
+            topic_ids=image.topic_ids.set(topic, topic_id),
+            topics=image.topics.set(
+                topic_id, Topic(topic, topic_id, known.partitions.set(index, state))
+            ),
+        )
+        partition = Partition(
+            topic, topic_id, index, local_id=LOCAL, is_eligible=lambda replica, epoch: True
+        )
+        if LOCAL not in replicas:
+            return partition
+        self.table.add(partition)
+        settings = config or TopicConfig()
+        partition.apply(state, settings, self.clock.now_ms)
+        if is_log_there:
+            partition.attach(await self.open_log(partition, settings), self.clock.now_ms)
+        return partition
+
+    async def open_log(self, partition: Partition, config: TopicConfig) -> Log:
+        return await open_log(
+            self.disk,
+            str(self.directory / f"{partition.topic}-{partition.index}"),
+            config=LogConfig.of_topic(config),
+            topic_id=partition.topic_id,
+            is_clean=True,
+            recovery_point=Offset(0),
+            log_start_offset=Offset(0),
+            now_ms=self.clock.wall_ms(),
+        )
+
+    def call(self, api_key: int, version: int) -> Call:
+        return Call(api_key, version, self.clock.now_ms)
+
+    def run(self, handle: Callable[..., Any], call: Call, request: Message) -> Call:
+        """Do what a connection does with a handler's result."""
+        response = handle(call.context, request)
+        if response is not None:
+            call.slot.complete(response)
+        return call
+
+    def produce(self, request: Message, *, version: int = 13) -> Call:
+        return self.run(self.produce_api.handle, self.call(0, version), request)
+
+    def fetch(self, request: Message, *, version: int = 18) -> Call:
+        return self.run(self.fetch_api.handle, self.call(1, version), request)
+
+    @staticmethod
+    def state(**changes: Any) -> PartitionState:
+        return partition_state(**changes)
+
+    @staticmethod
+    def batch(*values: bytes, **changes: Any) -> memoryview:
+        return batch(*values, **changes)
+
+    def pass_time(self, elapsed_ms: int) -> None:
+        self.clock.now_ms += elapsed_ms
+        self.purgatory.expire(self.clock.now_ms)
+
+
+def partition_state(
+    *,
+    replicas: tuple[int, ...] = (1,),
+    isr: tuple[int, ...] | None = None,
+    leader: int = 1,
+    leader_epoch: int = 3,
+    partition_epoch: int = 0,
+) -> PartitionState:
+    return PartitionState(
+        replicas=tuple(NodeId(replica) for replica in replicas),
+        directories=tuple(UUID(int=1) for _ in replicas),
+        isr=tuple(NodeId(replica) for replica in (replicas if isr is None else isr)),
+        leader=NodeId(leader),
+        leader_epoch=Epoch(leader_epoch),
+        partition_epoch=partition_epoch,
+    )
+
+
+def batch(*values: bytes, **changes: Any) -> memoryview:
+    """Build one record batch with a record per value."""
+    records = [(WALL_MS, None, value) for value in values or (b"v",)]
+    return memoryview(bytearray(build_batch(records, **changes)))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    for partition in made.table:
+        log = partition.remove()
+        if log is not None:
+            log.abandon()
