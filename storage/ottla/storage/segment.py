@@ -211,6 +211,8 @@ class Segment:
         self._recent = {at: place for at, place in self._recent.items() if place[0] < position}
         if position == 0:
             self.first_timestamp_ms = NO_TIMESTAMP
+        elif self.first_timestamp_ms == NO_TIMESTAMP:
+            self.load_first_timestamp()
         self.load_max_timestamp()
 
     def load_max_timestamp(self) -> None:
