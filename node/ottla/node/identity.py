@@ -1,0 +1,178 @@
+"""Formatting: what a directory is told once and for ever, and who a replica is therefore.
+
+Invariant NoAmnesia: a controller with peers never formats an empty directory by itself, for a
+voter that lost its disk would vote a second time.  `meta.properties` is written last, so that a
+crash while formatting leaves an unformatted directory.
+"""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from ottla.model.errors import ConfigError
+from ottla.model.ids import ZERO_UUID, NodeId
+from ottla.model.seams import Rng
+from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.endpoints import Voter as ConfiguredVoter
+from ottla.node.control_batches import (
+    BOOTSTRAP_ID,
+    SnapshotFile,
+    parse_snapshot_name,
+    snapshot_name,
+    voters_of,
+)
+from ottla.raft.voters import Endpoint, QuorumIdentity, Voter, VoterSet
+from ottla.storage.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk_seam import Disk
+from ottla.storage.meta_properties import (
+    META_PROPERTIES_FILE,
+    MetaProperties,
+    format_meta_properties,
+    parse_meta_properties,
+    uuid_to_text,
+)
+
+CONTROLLER_LISTENER = "CONTROLLER"
+
+
+async def format_directories(
+    disk: Disk,
+    directories: Mapping[str, UUID],
+    *,
+    cluster_id: str,
+    node_id: NodeId,
+    metadata_log_dir: str | None = None,
+    initial_voters: VoterSet | None = None,
+    wall_ms: int = 0,
+) -> None:
+    """Give each directory (path to id) its identity; ConfigError where one has one already.
+
+    With `initial_voters` the metadata log's directory gets the bootstrap snapshot that names them;
+    the same set must be given on every controller.
+    """
+    for path in directories:
+        if await read_meta_properties(disk, path) is not None:
+            raise ConfigError("log.dirs", f"{path} is formatted already")
+    if initial_voters is not None:
+        assert metadata_log_dir is not None
+        assert metadata_log_dir in directories
+        await _write_bootstrap_snapshot(disk, metadata_log_dir, initial_voters, wall_ms)
+    for path, directory_id in directories.items():
+        await disk.makedirs(path)
+        properties = MetaProperties(
+            cluster_id=cluster_id, node_id=node_id, directory_id=directory_id
+        )
+        await disk.write_atomically(
+            f"{path}/{META_PROPERTIES_FILE}", format_meta_properties(properties)
+        )
+
+
+async def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
+    """Return a directory's identity, None when it is not formatted."""
+    try:
+        return parse_meta_properties(await disk.read_file(f"{directory}/{META_PROPERTIES_FILE}"))
+    except FileNotFoundError:
+        return None
+
+
+async def prepare_controller_directory(
+    disk: Disk, config: ControllerConfig, rng: Rng, *, wall_ms: int
+) -> MetaProperties:
+    """Return the identity of a controller's directory; a lone voter formats an empty one."""
+    directory = config.metadata_log_dir
+    await disk.makedirs(directory)
+    known = await read_meta_properties(disk, directory)
+    if known is None:
+        await _format_lone_voter(disk, config, rng, wall_ms)
+        known = await read_meta_properties(disk, directory)
+        assert known is not None
+    if known.node_id != config.node_id:
+        raise ConfigError(
+            "node.id", f"is {config.node_id}, but {directory} belongs to node {known.node_id}"
+        )
+    return known
+
+
+async def _format_lone_voter(disk: Disk, config: ControllerConfig, rng: Rng, wall_ms: int) -> None:
+    directory = config.metadata_log_dir
+    voters = config.controller_quorum_voters
+    if disk.exists(f"{directory}/{METADATA_DIRECTORY}"):
+        raise ConfigError(
+            "metadata.log.dir",
+            f"{directory} holds a metadata log but no {META_PROPERTIES_FILE}; put that file back",
+        )
+    if [voter.id for voter in voters] != [config.node_id]:
+        raise ConfigError(
+            "metadata.log.dir",
+            f"{directory} is not formatted; run `ottla storage format` on every controller",
+        )
+    directory_id = rng.uuid()
+    lone = Voter(id=config.node_id, directory_id=directory_id, endpoints=_endpoints(voters[0]))
+    await format_directories(
+        disk,
+        {directory: directory_id},
+        cluster_id=uuid_to_text(rng.uuid()),
+        node_id=config.node_id,
+        metadata_log_dir=directory,
+        initial_voters=VoterSet((lone,)),
+        wall_ms=wall_ms,
+    )
+
+
+async def _write_bootstrap_snapshot(
+    disk: Disk, metadata_log_dir: str, voters: VoterSet, wall_ms: int
+) -> None:
+    directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
+    await disk.makedirs(directory)
+    file = SnapshotFile(end=BOOTSTRAP_ID, timestamp_ms=wall_ms, voters=voters)
+    await disk.write_atomically(
+        f"{directory}/{snapshot_name(BOOTSTRAP_ID)}", b"".join(file.batches(()))
+    )
+
+
+async def quorum_identity(
+    disk: Disk,
+    metadata_log_dir: str,
+    properties: MetaProperties,
+    configured: Sequence[ConfiguredVoter],
+) -> QuorumIdentity:
+    """Return who this replica is, and whom it decides with.
+
+    Who votes is what the latest snapshot says, else the settings; where a voter listens is what
+    the settings say, if they name it, for machines move.
+    """
+    addresses = {voter.id: _endpoints(voter) for voter in configured}
+    stored = await _stored_voters(disk, metadata_log_dir)
+    if stored is None:
+        voters = tuple(Voter(id=id_, endpoints=found) for id_, found in addresses.items())
+    else:
+        voters = tuple(
+            Voter(
+                id=voter.id,
+                directory_id=voter.directory_id,
+                endpoints=addresses.get(voter.id, voter.endpoints),
+            )
+            for voter in stored
+        )
+    if not voters:
+        raise ConfigError("controller.quorum.voters", "is not set; name the controllers")
+    return QuorumIdentity(
+        node_id=properties.node_id,
+        directory_id=properties.directory_id or ZERO_UUID,
+        cluster_id=properties.cluster_id,
+        voters=VoterSet(voters),
+    )
+
+
+async def _stored_voters(disk: Disk, metadata_log_dir: str) -> VoterSet | None:
+    directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
+    if not disk.exists(directory):
+        return None
+    found = [parse_snapshot_name(name) for name in await disk.listdir(directory)]
+    latest = max((one for one in found if one is not None), default=None)
+    if latest is None:
+        return None
+    return voters_of(await disk.read_file(f"{directory}/{snapshot_name(latest)}"))
+
+
+def _endpoints(voter: ConfiguredVoter) -> tuple[Endpoint, ...]:
+    return (Endpoint(CONTROLLER_LISTENER, voter.host, voter.port),)

@@ -1,0 +1,359 @@
+"""The replicated metadata log on disk: raft's `LogView`, its snapshots and `quorum-state`.
+
+It owns the directory `__cluster_metadata-0`.  Everything is written through the Disk seam; whether
+and when is decided elsewhere.  A snapshot is whole or not there: it is written under `.part`,
+flushed and renamed.  Invariant: the log starts at 0 or at the end of the earliest snapshot kept.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
+from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, METADATA_BATCH_BYTES_MAX
+from ottla.model.seams import Clock
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.control_batches import (
+    DELETED_SUFFIX,
+    PART_SUFFIX,
+    leader_change_batch,
+    parse_snapshot_name,
+    snapshot_name,
+    voters_of,
+)
+from ottla.raft import election_state
+from ottla.raft.effects import (
+    Append,
+    FollowerAppend,
+    LeaderAppend,
+    LeaderChangeAppend,
+    SnapshotChunk,
+)
+from ottla.raft.election_state import ElectionState
+from ottla.raft.messages import Records
+from ottla.raft.voters import VoterSet
+from ottla.storage.append_info import AppendOrigin
+from ottla.storage.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.storage.log import Log, open_log
+from ottla.storage.log_config import LogConfig
+from ottla.wire.batch import parse_header
+
+SNAPSHOTS_KEPT = 2
+"""The older one serves followers that are fetching it while the newer one is written."""
+
+EPOCH_OF_NOTHING = Epoch(0)
+
+
+async def open_metadata_log(
+    disk: Disk, metadata_log_dir: str, *, config: QuorumConfig, clock: Clock
+) -> "MetadataLog":
+    """Open, and recover if need be, the metadata log of a formatted directory."""
+    directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
+    await disk.makedirs(directory)
+    snapshots = await _find_snapshots(disk, directory)
+    start = min(snapshots).offset if snapshots else Offset(0)
+    # What lies below the latest snapshot was flushed before that snapshot was written.
+    flushed = max(snapshots).offset if snapshots else Offset(0)
+    log = await open_log(
+        disk,
+        directory,
+        config=_log_config(config),
+        topic_id=METADATA_TOPIC_ID,
+        is_clean=False,
+        recovery_point=flushed,
+        log_start_offset=start,
+        now_ms=clock.wall_ms(),
+    )
+    metadata_log = MetadataLog(disk, directory, log, snapshots, clock)
+    await metadata_log.recover()
+    return metadata_log
+
+
+async def _find_snapshots(disk: Disk, directory: str) -> dict[OffsetAndEpoch, int]:
+    """Return the whole snapshots with their sizes; half-written ones are removed."""
+    found: dict[OffsetAndEpoch, int] = {}
+    for name in await disk.listdir(directory):
+        if name.endswith((PART_SUFFIX, DELETED_SUFFIX)):
+            await disk.unlink(f"{directory}/{name}")
+            continue
+        snapshot_id = parse_snapshot_name(name)
+        if snapshot_id is not None:
+            file = disk.open(f"{directory}/{name}")
+            found[snapshot_id] = file.size_bytes
+            file.close()
+    return found
+
+
+def _log_config(config: QuorumConfig) -> LogConfig:
+    return LogConfig(
+        segment_bytes=min(config.segment_bytes, INT32_MAX),
+        segment_ms=config.segment_ms,
+        max_message_bytes=METADATA_BATCH_BYTES_MAX,
+        retention_ms=-1,
+        retention_bytes=-1,
+    )
+
+
+class MetadataLog:
+    """The log, the snapshots and the election state of one replica of the quorum."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        log: Log,
+        snapshots: dict[OffsetAndEpoch, int],
+        clock: Clock,
+    ) -> None:
+        self.directory = directory
+        self._disk = disk
+        self._log = log
+        self._snapshots = snapshots
+        self._clock = clock
+        self._part: DiskFile | None = None
+        self.voters: VoterSet | None = None
+        """The voters that the latest snapshot names, to be named by the next one too."""
+
+    async def recover(self) -> None:
+        """Finish what a crash cut short, so that log and snapshots fit together."""
+        latest = self.latest_snapshot_id
+        if latest is not None and not self._is_continued_from(latest):
+            await self._start_at(latest)
+        if latest is not None:
+            self.voters = voters_of(await self.read_whole_snapshot(latest))
+        await self._log.flush()
+
+    def _is_continued_from(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Say whether the log holds what the snapshot does, or goes on from its end.
+
+        One that ends before it, or in an older epoch, was about to be emptied for it.
+        """
+        return (
+            snapshot_id.offset <= self._log.end_offset
+            and snapshot_id.epoch <= max(self._log.last_epoch, EPOCH_OF_NOTHING)
+        ) or (self._log.log_start_offset == self._log.end_offset == snapshot_id.offset)
+
+    # --- what the core may know ------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> Offset:
+        """Return the first offset still in the log."""
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> Offset:
+        """Return one past the last offset appended."""
+        return self._log.end_offset
+
+    @property
+    def flushed_offset(self) -> Offset:
+        """Return one past the last offset that survives a power cut."""
+        return min(self._log.recovery_point, self._log.end_offset)
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """Return the epoch of the last entry, of an emptied log its snapshot's, else 0."""
+        epoch = self._log.last_epoch
+        if epoch >= 0 and self.end_offset > self.start_offset:
+            return epoch
+        latest = self.latest_snapshot_id
+        return EPOCH_OF_NOTHING if latest is None else latest.epoch
+
+    def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
+        """Return the largest epoch up to `epoch` that the log holds, and where it ends."""
+        if epoch >= self.last_epoch:
+            return OffsetAndEpoch(self.end_offset, self.last_epoch)
+        found = self._log.end_offset_for_epoch(epoch)
+        if found.epoch > epoch or found.offset <= self.start_offset:
+            earliest = self.earliest_snapshot_id
+            below = EPOCH_OF_NOTHING if earliest is None else earliest.epoch
+            return OffsetAndEpoch(self.start_offset, below)
+        return found
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """Return the newest whole snapshot."""
+        return max(self._snapshots, default=None)
+
+    @property
+    def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """Return the oldest whole snapshot kept."""
+        return min(self._snapshots, default=None)
+
+    def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """Return how long a snapshot's file is."""
+        return self._snapshots.get(snapshot_id)
+
+    # --- what the core asks for ------------------------------------------------------------
+
+    def append(self, append: Append) -> None:
+        """Append one effect's batches; an OSError or a refusal here must end the process."""
+        match append:
+            case LeaderAppend():
+                self._append_as_leader(_view(append.records), append.leader_epoch)
+            case LeaderChangeAppend():
+                batch = leader_change_batch(append, timestamp_ms=self._clock.wall_ms())
+                self._append_as_leader(memoryview(batch), append.leader_epoch)
+            case FollowerAppend():
+                self._log.append_as_follower(_view(append.records), now_ms=self._clock.wall_ms())
+
+    async def truncate_to(self, offset: Offset) -> None:
+        """Cut off what was never committed."""
+        await self._log.truncate_to(offset)
+
+    async def flush(self) -> Offset:
+        """Make all that is appended now durable; return the end of what is."""
+        await self._log.flush()
+        return self.flushed_offset
+
+    async def write_election(self, state: ElectionState) -> None:
+        """Remember epoch, vote and leader, durably."""
+        path = f"{self.directory}/{election_state.QUORUM_STATE_FILE}"
+        await self._disk.write_atomically(path, election_state.encode(state))
+
+    async def read_election(self) -> ElectionState | None:
+        """Return what was remembered last, None on the first start."""
+        try:
+            path = f"{self.directory}/{election_state.QUORUM_STATE_FILE}"
+            return election_state.decode(await self._disk.read_file(path))
+        except FileNotFoundError:
+            return None
+
+    async def write_chunk(self, chunk: SnapshotChunk) -> None:
+        """Write a part of the leader's snapshot; the last one installs it in place of the log."""
+        if chunk.position == 0:
+            self._part = await self._open_part(chunk.snapshot_id)
+        assert self._part is not None
+        self._part.pwrite(chunk.position, [_view(chunk.data)])
+        if chunk.is_last:
+            part, self._part = self._part, None
+            await self._install(part, chunk.snapshot_id)
+            await self._start_at(chunk.snapshot_id)
+
+    def note_high_watermark(self, offset: Offset) -> None:
+        """Tell the log what is committed, above which it never deletes."""
+        self._log.update_high_watermark(offset)
+
+    # --- reading ---------------------------------------------------------------------------
+
+    async def read(self, offset: Offset, *, end_offset: Offset, bytes_max: int) -> bytes:
+        """Return whole batches of `[offset, end_offset)`, at least one if there is one.
+
+        Awaits only when the bytes are not in the page cache.
+        """
+        if offset >= end_offset:
+            return b""
+        found = self._log.read(
+            offset, bytes_max=bytes_max, end_offset=end_offset, at_least_one=True
+        )
+        piece = found.slice
+        if piece is None:
+            return b""
+        if not self._disk.is_cached(piece.file, piece.position, piece.length):
+            await self._disk.read_ahead(piece.file, piece.position, piece.length)
+        data = piece.read()
+        return data[: whole_batches_bytes(data)]
+
+    async def read_snapshot(
+        self, snapshot_id: OffsetAndEpoch, *, position: int, bytes_max: int
+    ) -> bytes:
+        """Return a range of a snapshot's file; nothing when it is gone."""
+        with suppress(FileNotFoundError):
+            file = self._disk.open(self._path(snapshot_id))
+            try:
+                return await self._disk.read(file, position, bytes_max)
+            finally:
+                file.close()
+        return b""
+
+    async def read_whole_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
+        """Return all bytes of a snapshot."""
+        return await self._disk.read_file(self._path(snapshot_id))
+
+    # --- writing our own snapshots ----------------------------------------------------------
+
+    async def write_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[bytes]) -> None:
+        """Write a snapshot of our own image, then let go of older ones and the log below them."""
+        if snapshot_id in self._snapshots:
+            return
+        await self._log.flush()
+        part = await self._open_part(snapshot_id)
+        position = 0
+        for batch in batches:
+            part.pwrite(position, [batch])
+            position += len(batch)
+            await self._disk.fsync(part)  # and everybody else gets the loop
+        await self._install(part, snapshot_id)
+        await self._forget_old_snapshots()
+
+    async def close(self) -> None:
+        """Close the log in order."""
+        await self._log.close()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are."""
+        self._log.abandon()
+
+    async def _forget_old_snapshots(self) -> None:
+        for snapshot_id in sorted(self._snapshots)[:-SNAPSHOTS_KEPT]:
+            await self._remove_snapshot(snapshot_id)
+        start = min(self._snapshots).offset
+        if start > self.start_offset:
+            await self._log.delete_records_before(start)
+            await self._log.delete_old_segments(self._clock.wall_ms())
+
+    async def _start_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Empty the log, which begins anew at a snapshot's end."""
+        await self._log.truncate_fully_and_start_at(snapshot_id.offset)
+        for older in sorted(self._snapshots):
+            if older != snapshot_id:
+                await self._remove_snapshot(older)
+
+    async def _open_part(self, snapshot_id: OffsetAndEpoch) -> DiskFile:
+        file = self._disk.open(self._part_path(snapshot_id), create=True)
+        file.set_size(0)
+        return file
+
+    async def _install(self, part: DiskFile, snapshot_id: OffsetAndEpoch) -> None:
+        await self._disk.fsync(part)
+        size_bytes = part.size_bytes
+        part.close()
+        await self._disk.rename(self._part_path(snapshot_id), self._path(snapshot_id))
+        await self._disk.fsync_directory(self.directory)
+        self._snapshots[snapshot_id] = size_bytes
+
+    async def _remove_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        del self._snapshots[snapshot_id]
+        with suppress(FileNotFoundError):
+            await self._disk.unlink(self._path(snapshot_id))
+
+    def _append_as_leader(self, records: memoryview, epoch: Epoch) -> None:
+        self._log.append_as_leader(
+            records,
+            leader_epoch=epoch,
+            now_ms=self._clock.wall_ms(),
+            origin=AppendOrigin.RAFT,
+        )
+
+    def _path(self, snapshot_id: OffsetAndEpoch) -> str:
+        return f"{self.directory}/{snapshot_name(snapshot_id)}"
+
+    def _part_path(self, snapshot_id: OffsetAndEpoch) -> str:
+        return self._path(snapshot_id) + ".part"
+
+
+def whole_batches_bytes(data: bytes) -> int:
+    """Return the length of the whole batches at the start of `data`."""
+    at = 0
+    while len(data) - at >= BATCH_HEADER_BYTES:
+        end = at + parse_header(data, at).size_bytes
+        if end > len(data):
+            break
+        at = end
+    return at
+
+
+def _view(records: Records) -> memoryview:
+    if isinstance(records, bytes | memoryview):
+        return memoryview(records)
+    return memoryview(records.read())

@@ -1,0 +1,421 @@
+"""One member of the quorum at work: raft's core over the real log, the network and time.
+
+Voters and observers alike.  Every event is stepped under one lock together with its effects, in
+the order `raft/effects.py` fixes; only fsync runs beside it, so that one covers many appends, and
+the loading of what is committed.  Whoever opened the member owns its tasks; a disk that fails ends
+them all: a replica that cannot remember must not answer.
+"""
+
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import trio
+
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.publisher import Publisher
+from ottla.metadata.records import Record
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.image_loader_driver import ImageLoader
+from ottla.node.metadata_log import MetadataLog, open_metadata_log
+from ottla.node.record_batches import batch_of
+from ottla.node.snapshot_driver import SnapshotWriter
+from ottla.raft.effects import Effects, Outgoing, ReadLog, ReadSnapshot, Reply
+from ottla.raft.events import (
+    AppendRequested,
+    Event,
+    Flushed,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    ShutdownRequested,
+    Tick,
+)
+from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Request, Response
+from ottla.raft.progress import QuorumDescription
+from ottla.raft.quorum import QuorumCore
+from ottla.raft.voters import QuorumIdentity
+from ottla.rpc.quorum_client import QuorumClient
+from ottla.rpc.rpc_driver import RpcRuntime
+from ottla.storage.disk_seam import Disk
+
+_LOGGER = logging.getLogger(__name__)
+
+LeadershipListener = Callable[[Epoch | None], None]
+
+
+class _Waiting:
+    """A request that waits for raft's reply."""
+
+    __slots__ = ("arrived", "reply")
+
+    def __init__(self) -> None:
+        self.arrived = trio.Event()
+        self.reply: Reply | None = None
+
+
+class QuorumMember:
+    """This node's part in the quorum, and the image it makes of the committed log."""
+
+    def __init__(
+        self,
+        *,
+        log: MetadataLog,
+        core: QuorumCore,
+        config: QuorumConfig,
+        client: QuorumClient,
+        clock: Clock,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._log = log
+        self._core = core
+        self._config = config
+        self._client = client
+        self._clock = clock
+        self._nursery = nursery
+        self._loader = ImageLoader(log)
+        self._snapshots = SnapshotWriter(log, self._loader, config, clock)
+        self._loader.introduce_when(lambda: self.is_caught_up)
+        self._loader.on_applied = self._on_applied
+        self._lock = trio.Lock()
+        self._flushing = trio.Lock()
+        self._flush_wanted = trio.Event()
+        self._tokens = itertools.count(1)
+        self._waiting: dict[int, _Waiting] = {}
+        self._wake_ms: int | None = None
+        self._wake_sooner = trio.Event()
+        self._progress = trio.Event()
+        self._leader_end_offset: Offset | None = None
+        """The high watermark the leader told last; None before it told any."""
+        self._active_epoch: Epoch | None = None
+        self._listeners: list[LeadershipListener] = []
+
+    # --- what it knows ---------------------------------------------------------------------
+
+    @property
+    def image(self) -> MetadataImage:
+        """Return the image of all that is committed and loaded."""
+        return self._loader.image
+
+    @property
+    def epoch(self) -> Epoch:
+        """Return the highest epoch seen."""
+        return self._core.epoch
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """Return the leader of that epoch, if it is known."""
+        return self._core.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Say whether this node leads; `active_epoch` says whether it is ready to."""
+        return self._core.is_leader
+
+    @property
+    def active_epoch(self) -> Epoch | None:
+        """Return the epoch this node leads with everything before it loaded; else None."""
+        return self._active_epoch
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Return the end of what is known to be committed."""
+        return self._core.high_watermark
+
+    @property
+    def end_offset(self) -> Offset:
+        """Return the end of the log; while this node leads only `append` moves it."""
+        return self._log.end_offset
+
+    @property
+    def start_offset(self) -> Offset:
+        """Return where the log begins: 0, or the end of a snapshot."""
+        return self._log.start_offset
+
+    @property
+    def latest_snapshot_offset(self) -> Offset:
+        """Return the end of the newest snapshot, 0 where there is none."""
+        latest = self._log.latest_snapshot_id
+        return Offset(0) if latest is None else latest.offset
+
+    @property
+    def applied_end_offset(self) -> Offset:
+        """Return one past the last record that was published."""
+        return self._loader.applied_end_offset
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Say whether the image holds all that the leader told to be committed."""
+        if self._core.is_leader:
+            return self._active_epoch is not None
+        if self._leader_end_offset is None:
+            return False
+        return self._loader.applied_end_offset >= self._leader_end_offset
+
+    def describe(self) -> QuorumDescription | None:
+        """Return who has got how far; None unless this node leads."""
+        return self._core.describe()
+
+    async def wait_caught_up(self) -> None:
+        """Wait until the image holds all that the leader told to be committed."""
+        while not self.is_caught_up:
+            await self._progress.wait()
+
+    async def wait_applied(self, end_offset: Offset) -> None:
+        """Wait until everything below `end_offset` is published."""
+        await self._loader.wait_applied(end_offset)
+
+    # --- what it is asked ------------------------------------------------------------------
+
+    def add_publisher(self, publisher: Publisher) -> None:
+        """Tell a publisher of the whole image once caught up, then of every change, in order."""
+        self._loader.add_publisher(publisher)
+
+    def on_leadership(self, listener: LeadershipListener) -> None:
+        """Call `listener` with the epoch when this node may act as leader, None when no more."""
+        self._listeners.append(listener)
+        if self._active_epoch is not None:
+            listener(self._active_epoch)
+
+    async def append(self, records: Sequence[Record], epoch: Epoch) -> Offset:
+        """Append the records as one batch and return the last one's offset; not committed yet.
+
+        RefusedError(NOT_LEADER_OR_FOLLOWER) when this node does not lead `epoch`: nothing is
+        appended then.
+        """
+        batch = batch_of(records, timestamp_ms=self._clock.wall_ms())
+        async with self._lock:
+            await self._step_locked(AppendRequested(epoch=epoch, records=batch))
+            return Offset(self._log.end_offset - 1)
+
+    async def wait_committed(self, offset: Offset) -> None:
+        """Wait until the record at `offset`, appended in the present epoch, is committed.
+
+        RefusedError(NOT_LEADER_OR_FOLLOWER) when leadership ends first; nobody knows then.
+        """
+        epoch = self._core.epoch
+        while self._core.high_watermark <= offset:
+            if not self._core.is_leader or self._core.epoch != epoch:
+                raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            await self._progress.wait()
+
+    async def answer(self, request: Request) -> Response:
+        """Answer another member's request, at once or when raft lets it go."""
+        token = next(self._tokens)
+        waiting = self._waiting[token] = _Waiting()
+        try:
+            await self._step(RequestReceived(token=token, request=request))
+            await waiting.arrived.wait()
+        finally:
+            del self._waiting[token]
+        assert waiting.reply is not None
+        return await self._filled_from_snapshot(waiting.reply)
+
+    async def write_snapshot(self) -> None:
+        """Write a snapshot of the image now, due or not."""
+        await self._snapshots.write()
+
+    async def resign(self, epoch: Epoch) -> None:
+        """Give up leadership of `epoch`, if it is still held."""
+        await self._step(ResignRequested(epoch=epoch))
+
+    async def hand_over(self, *, patience_ms: int) -> None:
+        """Tell the others that this node is about to stop, and wait until they know."""
+        await self._step(ShutdownRequested())
+        with trio.move_on_after(patience_ms / 1000):
+            while not self._core.is_handed_over:
+                await self._progress.wait()
+
+    # --- its tasks -------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load what is on disk, then take part."""
+        await self._loader.load_latest_snapshot()
+        for task in (self._run_ticks, self._run_flushes, self._loader.run, self._snapshots.run):
+            self._nursery.start_soon(task)
+        await self._step(Tick())
+
+    async def _run_ticks(self) -> None:
+        while True:
+            wake_ms, self._wake_sooner = self._wake_ms, trio.Event()
+            left_ms = (
+                float("inf") if wake_ms is None else max(0, wake_ms - self._clock.monotonic_ms())
+            )
+            with trio.move_on_after(left_ms / 1000):
+                await self._wake_sooner.wait()
+                continue
+            await self._step(Tick())
+
+    async def _run_flushes(self) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            if self._config.append_linger_ms:
+                await trio.sleep(self._config.append_linger_ms / 1000)
+            self._flush_wanted = trio.Event()
+            async with self._flushing:
+                end_offset = await self._log.flush()
+            await self._step(Flushed(end_offset=end_offset))
+
+    async def _ask(self, outgoing: Outgoing) -> None:
+        event: Event
+        try:
+            response = await self._client.ask(
+                outgoing.endpoints, outgoing.request, timeout_ms=outgoing.timeout_ms
+            )
+        except (RefusedError, ProtocolError) as error:
+            _LOGGER.debug("voter %s: %s", outgoing.to, error)
+            event = RequestFailed(request_id=outgoing.request_id)
+        else:
+            event = ResponseReceived(request_id=outgoing.request_id, response=response)
+        await self._step(event)
+        if isinstance(event, ResponseReceived):
+            self._note_leader_end(event.response)
+
+    def _note_leader_end(self, response: Response) -> None:
+        if isinstance(response, FetchResponse) and response.error is ErrorCode.NONE:
+            self._leader_end_offset = response.high_watermark
+            self._on_progress()
+
+    # --- steps and their effects -----------------------------------------------------------
+
+    async def _step(self, event: Event) -> None:
+        async with self._lock:
+            await self._step_locked(event)
+
+    async def _step_locked(self, event: Event) -> None:
+        effects = self._core.step(event, self._clock.monotonic_ms())
+        with trio.CancelScope(shield=True):
+            await self._perform(effects)
+
+    async def _perform(self, effects: Effects) -> None:
+        await self._write(effects)
+        for reply in effects.replies:
+            await self._deliver(reply)
+        for outgoing in effects.messages:
+            self._nursery.start_soon(self._ask, outgoing)
+        if effects.high_watermark is not None:
+            self._log.note_high_watermark(effects.high_watermark)
+            self._loader.commit(effects.high_watermark)
+        if effects.role_change is not None:
+            change = effects.role_change
+            _LOGGER.info("%s in epoch %s, leader %s", change.role, change.epoch, change.leader_id)
+            self._leader_end_offset = None
+            self._settle_leadership()
+        if effects.high_watermark is not None or effects.role_change is not None:
+            self._on_progress()
+        self._wake_at(effects.next_wake_ms)
+
+    async def _write(self, effects: Effects) -> None:
+        """Do what must be done before anybody hears of it."""
+        if effects.truncate_to is not None:
+            async with self._flushing:
+                await self._log.truncate_to(effects.truncate_to)
+        for append in effects.append:
+            self._log.append(append)
+        if effects.snapshot_chunk is not None:
+            async with self._flushing:
+                await self._log.write_chunk(effects.snapshot_chunk)
+        if effects.persist_election is not None:
+            await self._log.write_election(effects.persist_election)
+        if effects.flush:
+            self._flush_wanted.set()
+
+    async def _deliver(self, reply: Reply) -> None:
+        waiting = self._waiting.get(reply.token)
+        if waiting is None:
+            return  # the asker has gone
+        if isinstance(reply.read, ReadLog):
+            # Read under the lock: what is read belongs to the epoch that the answer names.
+            records = await self._log.read(
+                reply.read.offset,
+                end_offset=self._log.end_offset,
+                bytes_max=reply.read.bytes_max,
+            )
+            assert isinstance(reply.response, FetchResponse)
+            reply = replace(reply, response=replace(reply.response, records=records), read=None)
+        waiting.reply = reply
+        waiting.arrived.set()
+
+    async def _filled_from_snapshot(self, reply: Reply) -> Response:
+        if not isinstance(reply.read, ReadSnapshot):
+            return reply.response
+        data = await self._log.read_snapshot(
+            reply.read.snapshot_id, position=reply.read.position, bytes_max=reply.read.bytes_max
+        )
+        assert isinstance(reply.response, FetchSnapshotResponse)
+        return replace(reply.response, data=data)
+
+    def _wake_at(self, wake_ms: int | None) -> None:
+        """Plan the next tick; the waiting task is disturbed only when it would be late."""
+        planned, self._wake_ms = self._wake_ms, wake_ms
+        if wake_ms is not None and (planned is None or wake_ms < planned):
+            self._wake_sooner.set()
+
+    def _on_applied(self) -> None:
+        self._settle_leadership()
+        self._on_progress()
+
+    def _on_progress(self) -> None:
+        progress, self._progress = self._progress, trio.Event()
+        progress.set()
+        self._loader.wake()
+
+    def _settle_leadership(self) -> None:
+        """Tell the listeners when this node begins or ceases to be the active leader."""
+        start = self._core.epoch_start_offset
+        is_active = start is not None and self._loader.applied_end_offset > start
+        epoch = self._core.epoch if is_active else None
+        if epoch == self._active_epoch:
+            return
+        if epoch is not None and self._active_epoch is not None:
+            self._tell(None)
+        self._tell(epoch)
+
+    def _tell(self, epoch: Epoch | None) -> None:
+        self._active_epoch = epoch
+        for listener in self._listeners:
+            listener(epoch)
+
+
+@asynccontextmanager
+async def open_quorum_member(
+    *,
+    disk: Disk,
+    metadata_log_dir: str,
+    identity: QuorumIdentity,
+    config: QuorumConfig,
+    rpc: RpcRuntime,
+    clock: Clock,
+    rng: Rng,
+) -> AsyncIterator[QuorumMember]:
+    """Take part in the quorum, as voter or observer, for the length of the `with`.
+
+    Leaving it by an error leaves the log as after a crash; it is recovered at the next start.
+    """
+    log = await open_metadata_log(disk, metadata_log_dir, config=config, clock=clock)
+    try:
+        election = await log.read_election()
+        core = QuorumCore(config, identity, log, election, rng, clock.monotonic_ms())
+        async with trio.open_nursery() as nursery:
+            member = QuorumMember(
+                log=log,
+                core=core,
+                config=config,
+                client=QuorumClient(rpc),
+                clock=clock,
+                nursery=nursery,
+            )
+            await member.start()
+            yield member
+            nursery.cancel_scope.cancel()
+    except BaseException:
+        log.abandon()
+        raise
+    with trio.CancelScope(shield=True):
+        await log.close()

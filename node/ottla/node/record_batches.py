@@ -1,0 +1,67 @@
+"""Metadata records as batches of the log, and batches as steps of an image.
+
+Pure.  One append is one batch of protobuf values; control batches are raft's own and change no
+image, but they move its provenance.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import Provenance
+from ottla.metadata.records import Record, decode_record, encode_record
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import Epoch, Offset
+from ottla.model.limits import METADATA_BATCH_BYTES_MAX
+from ottla.wire.batch import batches, check_crc
+from ottla.wire.batch_builder import BatchBuilder
+from ottla.wire.records import scan
+
+SNAPSHOT_BATCH_BYTES = 1 << 20
+"""Bytes of records in one batch of a snapshot: what the loop builds at once (a few ms)."""
+
+
+def batch_of(records: Sequence[Record], *, timestamp_ms: int) -> bytes:
+    """Return the records as one batch, atomic in the log; POLICY_VIOLATION when it is too big."""
+    assert records
+    builder = BatchBuilder()
+    for record in records:
+        builder.append(timestamp_ms, None, encode_record(record))
+    if builder.size_bytes > METADATA_BATCH_BYTES_MAX:
+        raise RefusedError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the change needs {builder.size_bytes} bytes of records;"
+            f" at most {METADATA_BATCH_BYTES_MAX} fit into one batch",
+        )
+    return builder.build()
+
+
+def snapshot_data_batches(
+    records: Iterable[Record], *, timestamp_ms: int, epoch: Epoch, base_offset: Offset
+) -> Iterator[bytes]:
+    """Yield the records as batches of a snapshot, numbered from `base_offset`."""
+    builder = BatchBuilder()
+    for record in records:
+        builder.append(timestamp_ms, None, encode_record(record))
+        if builder.size_bytes >= SNAPSHOT_BATCH_BYTES:
+            yield builder.build(base_offset=base_offset, leader_epoch=epoch)
+            base_offset = Offset(base_offset + builder.record_count)
+            builder = BatchBuilder()
+    if builder.record_count:
+        yield builder.build(base_offset=base_offset, leader_epoch=epoch)
+
+
+def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
+    """Fold whole batches into a delta and return the last record's provenance, None for none."""
+    provenance: Provenance | None = None
+    for at, header in batches(memoryview(data)):
+        if not check_crc(data, at, header):
+            raise CorruptDataError(f"metadata log: the batch at offset {header.base_offset}")
+        if not header.is_control:
+            for record in scan(data, at, header):
+                if record.value is None:
+                    raise CorruptDataError(f"metadata log: no value at offset {record.offset}")
+                delta.replay(decode_record(record.value))
+        provenance = Provenance(
+            header.last_offset, header.partition_leader_epoch, header.max_timestamp
+        )
+    return provenance

@@ -1,0 +1,58 @@
+"""Writes snapshots of the image: after so many bytes of log, or after so long.
+
+The image is immutable, so it is written while newer ones are made; the loop gets its turn after
+each batch.
+"""
+
+import trio
+
+from ottla.metadata.snapshot import records_of
+from ottla.model.seams import Clock
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.control_batches import SnapshotFile
+from ottla.node.image_loader_driver import ImageLoader
+from ottla.node.metadata_log import MetadataLog
+
+CHECK_INTERVAL_MS = 1_000
+"""How often it is looked at whether a snapshot is due; longer lets the log grow past the bound."""
+
+
+class SnapshotWriter:
+    """Writes this node's snapshots; every member of the quorum writes its own."""
+
+    def __init__(
+        self, log: MetadataLog, loader: ImageLoader, config: QuorumConfig, clock: Clock
+    ) -> None:
+        self._log = log
+        self._loader = loader
+        self._config = config
+        self._clock = clock
+        self._last_ms = clock.monotonic_ms()
+
+    async def run(self) -> None:
+        """Look for ever whether a snapshot is due, and write it."""
+        while True:
+            await trio.sleep(CHECK_INTERVAL_MS / 1000)
+            if self._is_due():
+                await self.write()
+
+    async def write(self) -> None:
+        """Write a snapshot of the image as it is now."""
+        self._loader.bytes_since_snapshot = 0
+        self._last_ms = self._clock.monotonic_ms()
+        image = self._loader.image
+        provenance = image.provenance
+        if provenance.offset < 0:
+            return
+        file = SnapshotFile(
+            end=provenance.end, timestamp_ms=provenance.timestamp_ms, voters=self._log.voters
+        )
+        await self._log.write_snapshot(provenance.end, file.batches(records_of(image)))
+
+    def _is_due(self) -> bool:
+        byte_count = self._loader.bytes_since_snapshot
+        if byte_count >= self._config.snapshot_bytes_between:
+            return True
+        interval_ms = self._config.snapshot_interval_ms_max
+        waited_ms = self._clock.monotonic_ms() - self._last_ms
+        return byte_count > 0 and 0 < interval_ms <= waited_ms
