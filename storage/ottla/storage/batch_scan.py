@@ -5,7 +5,6 @@ the last: `valid_end` says where, `problem` why.  Reading is on the directory's 
 CRCs are done here, with no work per record.
 """
 
-from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -33,7 +32,7 @@ class ScannedBlock(NamedTuple):
 
 
 class BatchScan:
-    """One walk over `[position, end)` of a file; iterate `blocks`, then look at the outcome."""
+    """One walk over `[position, end)` of a file; call `next_block` to its end, then look."""
 
     def __init__(
         self,
@@ -52,23 +51,24 @@ class BatchScan:
         self._next_offset = first_offset
         self._base_offset = base_offset
         self._is_crc_checked = is_crc_checked
+        self._block_bytes = BLOCK_BYTES
         self.valid_end = position
         self.problem: str | None = None
 
-    async def blocks(self) -> AsyncIterator[ScannedBlock]:
-        """Yield blocks of whole, valid batches."""
-        block_bytes = BLOCK_BYTES
+    async def next_block(self) -> ScannedBlock | None:
+        """Return the next whole, valid batches; None when the walk has ended."""
         while self.valid_end < self._end and self.problem is None:
             position = self.valid_end
-            size = min(block_bytes, self._end - position)
+            size = min(self._block_bytes, self._end - position)
             data = memoryview(await self._disk.read(self._file, position, size))
             if len(data) < size:
                 self._end = position + len(data)  # shorter than it said: judge what is there
             batches, consumed, wanted = self._check_block(data, self._end - position)
             self.valid_end = position + consumed
+            self._block_bytes = max(BLOCK_BYTES, wanted)
             if batches:
-                yield ScannedBlock(data, position, batches, consumed)
-            block_bytes = max(BLOCK_BYTES, wanted)
+                return ScannedBlock(data, position, batches, consumed)
+        return None
 
     def _check_block(
         self, data: memoryview, left: int

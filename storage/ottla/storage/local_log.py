@@ -211,7 +211,7 @@ class LocalLog:
         await self._flush_derived()
 
     async def _fsync(self, segment: Segment) -> None:
-        """Flush a log file.  A failure is final: what the kernel dropped it will not write again."""
+        """Flush a log file; a failure is final, for the kernel forgets what it could not write."""
         try:
             await self._disk.fsync(segment.file)
         except OSError as error:

@@ -170,7 +170,7 @@ class LogLoader:
         file_size = segment.size_bytes
         segment.restart(self._config)
         found = self._scan(segment, position=0, end=file_size)
-        async for block in found.blocks():
+        while (block := await found.next_block()) is not None:
             for _, header in block.batches:
                 note(segment, header, self._config)
         if found.problem is not None:
@@ -188,7 +188,7 @@ class LogLoader:
         last_offset, position = segment.offset_index.last_entry
         end_offset = segment.base_offset
         found = self._scan(segment, position=position, end=file_size)
-        async for block in found.blocks():
+        while (block := await found.next_block()) is not None:
             end_offset = block.batches[-1][1].end_offset
         if found.problem is not None or (segment.offset_index.count and end_offset <= last_offset):
             return None
@@ -243,7 +243,7 @@ class LogLoader:
         file_size = segment.size_bytes
         segment.restart(self._config)
         found = self._scan(segment, position=0, end=file_size)
-        async for block in found.blocks():
+        while (block := await found.next_block()) is not None:
             for at, header in block.batches:
                 note(segment, header, self._config)
                 if header.partition_leader_epoch > epochs.latest:
@@ -359,7 +359,7 @@ async def _replay_segment(
         base_offset=segment.base_offset,
         is_crc_checked=False,
     )
-    async for block in found.blocks():
+    while (block := await found.next_block()) is not None:
         _replay_block(block, producers, end_offset)
 
 
@@ -420,7 +420,7 @@ async def _remove_superseded(disk: Disk, directory: str, swap: str) -> None:
         is_crc_checked=False,
     )
     end_offset = base
-    async for block in found.blocks():
+    while (block := await found.next_block()) is not None:
         end_offset = block.batches[-1][1].end_offset
     file.close()
     for name in await disk.listdir(directory):

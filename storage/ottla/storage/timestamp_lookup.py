@@ -38,7 +38,7 @@ async def first_at_or_after(
             continue
         start = max(segment.time_index.lookup(timestamp_ms)[1], start_offset)
         scanning = _scan_from(disk, segment, segment.offset_index.lookup(start)[1])
-        async for block in scanning.blocks():
+        while (block := await scanning.next_block()) is not None:
             for at, header in block.batches:
                 if header.base_offset >= end_offset:
                     return None
