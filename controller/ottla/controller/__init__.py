@@ -1,1 +1,21 @@
-"""The controller package."""
+"""What the active controller decides: `(image, request, now) -> Decision(records, reply)`.
+
+decision.py           records and reply; what a decision may know besides the image
+forward.py            which decision answers which forwarded client request
+brokers.py            registration, heartbeats, fencing, controlled shutdown
+sessions.py           which brokers are alive: soft, forgotten with the leadership
+partition_change.py   one partition's next state: ISR, eligible replicas, leader
+elections.py          batches of such changes when brokers leave, come, or somebody asks
+partitions.py         AlterPartition and AssignReplicasToDirs
+topics.py             topics made, grown, deleted
+assignments.py        checked assignments, and the first state of a partition
+placement.py          where new replicas go
+configs.py            dynamic settings changed
+settings_in_force.py  which value of a topic's setting holds
+producer_ids.py       blocks of producer ids
+update_features.py    finalised features changed
+describe_quorum.py    DescribeQuorum's reply
+controller_driver.py  the queue, the speculative image, commits and timers
+controller_service.py the gRPC service
+main_driver.py        one controller process
+"""

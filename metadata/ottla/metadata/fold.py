@@ -128,7 +128,7 @@ def _set_partition(image: MetadataImage, record: pb.Partition) -> MetadataImage:
         partition_epoch=record.partition_epoch,
         adding=_node_ids(record.adding_replicas),
         removing=_node_ids(record.removing_replicas),
-        recovery_state=RecoveryState(record.leader_recovery_state),
+        recovery_state=_recovery_state(record.leader_recovery_state),
     )
     return _with_partition(image, topic, record.partition_id, state)
 
@@ -153,7 +153,7 @@ def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
         changes["leader"] = NodeId(record.leader)
         changes["leader_epoch"] = Epoch(old.leader_epoch + 1)
     if record.HasField("leader_recovery_state"):
-        changes["recovery_state"] = RecoveryState(record.leader_recovery_state)
+        changes["recovery_state"] = _recovery_state(record.leader_recovery_state)
     if record.HasField("directories"):
         changes["directories"] = tuple(read_uuid(one) for one in record.directories.ids)
     return replace(old, **changes)
@@ -319,6 +319,12 @@ def _topic(image: MetadataImage, topic_id: bytes) -> Topic:
 
 def _node_ids(ids: Iterable[int]) -> tuple[NodeId, ...]:
     return tuple(NodeId(one) for one in ids)
+
+
+def _recovery_state(number: int) -> RecoveryState:
+    if number not in tuple(RecoveryState):
+        raise CorruptDataError(f"metadata record: leader recovery state {number}")
+    return RecoveryState(number)
 
 
 def read_uuid(data: bytes) -> UUID:

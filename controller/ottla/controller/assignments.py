@@ -1,0 +1,64 @@
+"""From lists of brokers to new partitions: checks of what people assign, and the first state."""
+
+from ottla.controller.placement import place
+from ottla.metadata.directories import UNASSIGNED
+from ottla.metadata.image import MetadataImage, PartitionState
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.seams import Rng
+
+
+def place_new(
+    image: MetadataImage, rng: Rng, partition_count: int, replication_factor: int
+) -> list[PartitionState]:
+    """Return new partitions placed over the brokers."""
+    placed = place(
+        image.brokers.values(),
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+        rng=rng,
+    )
+    return [new_partition(image, index, replicas) for index, replicas in enumerate(placed)]
+
+
+def new_partition(
+    image: MetadataImage, partition_id: int, replicas: tuple[NodeId, ...]
+) -> PartitionState:
+    """Return a partition's first state: in sync are the brokers that live."""
+    isr = tuple(replica for replica in replicas if image.is_active(replica))
+    if not isr:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "All brokers specified in the manual partition assignment for partition "
+            f"{partition_id} are fenced or in controlled shutdown.",
+        )
+    directories = []
+    for replica in replicas:
+        log_dirs = image.brokers[replica].log_dirs
+        directories.append(log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED)
+    return PartitionState(replicas=replicas, directories=tuple(directories), isr=isr, leader=isr[0])
+
+
+def check_manual(
+    image: MetadataImage, replicas: tuple[NodeId, ...], replication_factor: int | None
+) -> None:
+    """Refuse an assignment of unknown, repeated or too few brokers."""
+    problem = None
+    repeated = sorted({one for one in replicas if replicas.count(one) > 1})
+    unknown = [one for one in replicas if one not in image.brokers]
+    if not replicas:
+        problem = "an empty replica list."
+    elif repeated:
+        problem = f"the broker {repeated[0]} more than once."
+    elif unknown:
+        problem = f"broker {unknown[0]}, but no such broker is registered."
+    elif replication_factor not in (None, len(replicas)):
+        problem = (
+            f"a partition with {len(replicas)} replica(s), but this is not consistent with "
+            f"previous partitions, which have {replication_factor} replica(s)."
+        )
+    if problem is not None:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment includes {problem}",
+        )

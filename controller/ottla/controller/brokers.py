@@ -1,0 +1,297 @@
+"""Brokers' life as the controller sees it: registered, unfenced, fenced, shutting down, gone.
+
+Pure but for the `BrokerSessions` it is handed, which are soft (sessions.py).  Invariants:
+OneLiveIncarnation (a second process cannot take a live broker's id), FencedBrokersLeadNothing,
+EpochOfRegistration (a broker's epoch is the offset of the record that registered it, so it grows
+with every incarnation).
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from enum import Enum
+from uuid import UUID
+
+from ottla.controller.decision import Decision, request_uuid
+from ottla.controller.elections import broker_comes, broker_leaves
+from ottla.controller.sessions import BrokerSessions
+from ottla.controller.settings_in_force import is_elr_enabled
+from ottla.metadata import fold
+from ottla.metadata.directories import is_reserved
+from ottla.metadata.image import BrokerRegistration, Endpoint, FeatureRange, MetadataImage
+from ottla.metadata.records import (
+    Record,
+    broker_change_record,
+    register_broker_record,
+    unregister_broker_record,
+)
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId, Offset
+from ottla.model.settings.controller import ControllerConfig
+from ottla.proto import controller_pb2 as pb
+
+
+class BrokerState(Enum):
+    """What a broker may do now."""
+
+    FENCED = "registered; leads nothing, is in no ISR"
+    UNFENCED = "takes part"
+    CONTROLLED_SHUTDOWN = "is being freed of its leaderships"
+    SHUTDOWN_NOW = "may stop"
+
+
+def register(
+    image: MetadataImage,
+    config: ControllerConfig,
+    sessions: BrokerSessions,
+    request: pb.RegisterRequest,
+    *,
+    cluster_id: str,
+    next_offset: Offset,
+    now_ms: int,
+) -> Decision[pb.RegisterResponse]:
+    """Register a broker, or amend the registration of the same incarnation.
+
+    `next_offset` is where the first record of this decision will lie: the new broker epoch.
+    """
+    known = image.brokers.get(NodeId(request.broker_id))
+    wanted = _read(request, broker_epoch=next_offset)
+    _check_registration(image, request, wanted, cluster_id)
+    records: list[Record] = []
+    if known is not None and known.incarnation_id == wanted.incarnation_id:
+        wanted = replace(
+            wanted,
+            epoch=known.epoch,
+            is_fenced=known.is_fenced,
+            in_controlled_shutdown=known.in_controlled_shutdown,
+        )
+        records.append(register_broker_record(wanted))
+    else:
+        if known is not None and sessions.is_valid(known, now_ms):
+            _refuse_second_incarnation(known)
+        records.append(register_broker_record(wanted))
+        if known is not None:
+            was_clean = request.previous_broker_epoch == known.epoch
+            after = fold.apply(image, records[0])
+            records.extend(
+                broker_leaves(
+                    after,
+                    config,
+                    wanted.id,
+                    is_unclean=is_elr_enabled(image) and not was_clean,
+                )
+            )
+    sessions.touch(wanted.id, wanted.epoch, Offset(-1), now_ms)
+    return Decision(tuple(records), pb.RegisterResponse(broker_epoch=wanted.epoch))
+
+
+def heartbeat(
+    image: MetadataImage,
+    config: ControllerConfig,
+    sessions: BrokerSessions,
+    request: pb.HeartbeatRequest,
+    *,
+    next_offset: Offset,
+    now_ms: int,
+) -> Decision[pb.HeartbeatResponse]:
+    """Keep a broker's session and move it to the state it wants, if it may."""
+    broker = registered(image, request.broker_id, request.broker_epoch)
+    metadata_offset = Offset(request.current_metadata_offset)
+    session = sessions.touch(broker.id, broker.epoch, metadata_offset, now_ms)
+    offline = tuple(
+        found for found in map(request_uuid, request.offline_log_dirs) if found in broker.log_dirs
+    )
+    records = list(_directories_go_offline(image, config, broker, offline))
+    image = fold.apply_all(image, records)
+    broker = image.brokers[broker.id]
+    state = next_state(image, sessions, broker, request, session.shutdown_offset)
+    records.extend(_enter(image, config, broker, state))
+    if state is BrokerState.CONTROLLED_SHUTDOWN and session.shutdown_offset is None:
+        session.shutdown_offset = Offset(next_offset + len(records) - 1)
+    elif state in (BrokerState.FENCED, BrokerState.UNFENCED):
+        session.shutdown_offset = None
+    elif state is BrokerState.SHUTDOWN_NOW:
+        # It said goodbye: its next incarnation need not wait for this session to end.
+        sessions.forget(broker.id)
+    return Decision(
+        tuple(records),
+        pb.HeartbeatResponse(
+            is_caught_up=metadata_offset >= broker.epoch,
+            is_fenced=state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+        ),
+    )
+
+
+def next_state(
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    broker: BrokerRegistration,
+    request: pb.HeartbeatRequest,
+    shutdown_offset: Offset | None,
+) -> BrokerState:
+    """Return the state a heartbeat brings the broker to."""
+    if broker.is_fenced:
+        if request.want_shut_down:
+            return BrokerState.SHUTDOWN_NOW
+        if not request.want_fence and request.current_metadata_offset >= broker.epoch:
+            return BrokerState.UNFENCED
+        return BrokerState.FENCED
+    if broker.in_controlled_shutdown:
+        if _leads_anything(image, broker.id):
+            return BrokerState.CONTROLLED_SHUTDOWN
+        lowest = sessions.lowest_active_offset(image)
+        if shutdown_offset is None or lowest is None or lowest >= shutdown_offset:
+            return BrokerState.SHUTDOWN_NOW
+        return BrokerState.CONTROLLED_SHUTDOWN
+    if request.want_fence:
+        return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+    if request.want_shut_down:
+        leads = _leads_anything(image, broker.id)
+        return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
+    return BrokerState.UNFENCED
+
+
+def fence_expired(
+    image: MetadataImage, config: ControllerConfig, sessions: BrokerSessions, now_ms: int
+) -> Decision[tuple[NodeId, ...]]:
+    """Fence every broker whose session ended and elect for all it led, in one batch."""
+    records: list[Record] = []
+    expired = sessions.expired(image, now_ms)
+    for broker in expired:
+        fencing = tuple(_fence(image, config, broker))
+        image = fold.apply_all(image, fencing)
+        records.extend(fencing)
+    return Decision(tuple(records), tuple(broker.id for broker in expired))
+
+
+def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -> Decision[None]:
+    """Forget a broker for good; one that is still alive will come back by registering."""
+    broker = image.brokers.get(NodeId(broker_id))
+    if broker is None:
+        raise RefusedError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+        )
+    # Whoever comes back under this id may come with empty disks: it is eligible nowhere.
+    leaving = broker_leaves(image, config, broker.id, is_unclean=is_elr_enabled(image))
+    return Decision((*leaving, unregister_broker_record(broker)), None)
+
+
+def registered(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:
+    """Return the broker that speaks; refuse one that is not registered under this epoch."""
+    broker = image.brokers.get(NodeId(broker_id))
+    if broker is None:
+        raise RefusedError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+        )
+    if broker.epoch != broker_epoch:
+        raise RefusedError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {broker.epoch} for broker {broker_id}, but got {broker_epoch}",
+        )
+    return broker
+
+
+def _read(request: pb.RegisterRequest, *, broker_epoch: int) -> BrokerRegistration:
+    return BrokerRegistration(
+        id=NodeId(request.broker_id),
+        epoch=broker_epoch,
+        incarnation_id=request_uuid(request.incarnation_id),
+        endpoints=tuple(
+            Endpoint(found.name, found.host, found.port, found.security_protocol)
+            for found in request.listeners
+        ),
+        features=tuple(
+            FeatureRange(found.name, found.min_supported_version, found.max_supported_version)
+            for found in request.features
+        ),
+        rack=request.rack if request.HasField("rack") else None,
+        host=request.host if request.HasField("host") else None,
+        log_dirs=tuple(request_uuid(directory) for directory in request.log_dirs),
+    )
+
+
+def _check_registration(
+    image: MetadataImage, request: pb.RegisterRequest, wanted: BrokerRegistration, cluster_id: str
+) -> None:
+    if request.cluster_id != cluster_id:
+        raise RefusedError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    if not wanted.endpoints:
+        _invalid("No listeners specified in request")
+    if not wanted.log_dirs:
+        _invalid("No directories specified in request")
+    if len(set(wanted.log_dirs)) != len(wanted.log_dirs):
+        _invalid("Duplicate directory ID in request")
+    for directory in wanted.log_dirs:
+        if is_reserved(directory):
+            _invalid(f"Reserved directory ID {directory} in request")
+        for other in image.brokers.values():
+            if other.id != wanted.id and directory in other.log_dirs:
+                _invalid(f"Broker {other.id} is already registered with directory {directory}")
+    ranges = {found.name: found for found in wanted.features}
+    for name, level in image.features.items():
+        found = ranges.get(name, FeatureRange(name, 0, 0))
+        if not found.lowest <= level <= found.highest:
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} "
+                f"of {name}. The broker wants a version between {found.lowest} and "
+                f"{found.highest}, inclusive.",
+            )
+
+
+def _invalid(message: str) -> None:
+    raise RefusedError(ErrorCode.INVALID_REGISTRATION, message)
+
+
+def _refuse_second_incarnation(known: BrokerRegistration) -> None:
+    if not known.in_controlled_shutdown:
+        raise RefusedError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"Another broker is registered with broker ID {known.id}. If the broker was recently "
+            "restarted this should self-resolve once its session expires.",
+        )
+
+
+def _leads_anything(image: MetadataImage, broker: NodeId) -> bool:
+    return any(state.leader == broker for _, state in image.partitions_of(broker))
+
+
+def _enter(
+    image: MetadataImage, config: ControllerConfig, broker: BrokerRegistration, state: BrokerState
+) -> Iterator[Record]:
+    """Yield what takes the broker to a state; nothing where it is there already."""
+    match state:
+        case BrokerState.UNFENCED if broker.is_fenced:
+            yield broker_change_record(broker, is_fenced=False)
+            yield from broker_comes(image, config, broker.id)
+        case BrokerState.CONTROLLED_SHUTDOWN if not broker.in_controlled_shutdown:
+            yield broker_change_record(broker, in_controlled_shutdown=True)
+            yield from broker_leaves(image, config, broker.id)
+        case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW if not broker.is_fenced:
+            yield from _fence(image, config, broker)
+
+
+def _fence(
+    image: MetadataImage, config: ControllerConfig, broker: BrokerRegistration
+) -> Iterator[Record]:
+    if broker.in_controlled_shutdown:
+        yield broker_change_record(broker, is_fenced=True, in_controlled_shutdown=False)
+    else:
+        yield broker_change_record(broker, is_fenced=True)
+    yield from broker_leaves(image, config, broker.id)
+
+
+def _directories_go_offline(
+    image: MetadataImage,
+    config: ControllerConfig,
+    broker: BrokerRegistration,
+    offline: Collection[UUID],
+) -> Iterator[Record]:
+    if offline:
+        yield broker_change_record(
+            broker, log_dirs=[found for found in broker.log_dirs if found not in offline]
+        )
+        yield from broker_leaves(image, config, broker.id, only_directories=offline)

@@ -1,0 +1,260 @@
+"""Dynamic settings of topics, brokers and the whole cluster.
+
+Each resource of a request succeeds or fails as a whole, on its own.  What is set to what it is
+already writes no record.  Invariant: OneMinIsr (with eligible leader replicas all controllers must
+agree on min.insync.replicas, so no single broker has its own, and a change of it forgets the ELRs
+that were chosen under the old one).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from functools import partial
+
+from ottla.controller.decision import Context, Decision
+from ottla.controller.settings_in_force import (
+    MIN_INSYNC_REPLICAS,
+    is_elr_enabled,
+    topic_setting,
+)
+from ottla.metadata import fold
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import Record, clear_elr_record, config_record
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.settings.declare import Definition, Kind
+from ottla.model.settings.dynamic import ResourceType, broker_definitions, check_texts
+from ottla.model.settings.topic import TOPIC_DEFINITIONS
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_response import (
+    AlterConfigsResourceResponse as ReplacedResource,
+)
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+Changes = dict[str, str | None]
+"""New texts by key; None takes the setting back."""
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with a value."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def incremental_alter_configs(
+    image: MetadataImage, context: Context, request: IncrementalAlterConfigsRequest
+) -> Decision[IncrementalAlterConfigsResponse]:
+    """Change the settings that are named and leave all others."""
+    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    records: list[Record] = []
+    responses = []
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+
+        changes = partial(_incremental, image, context, key, resource.configs)
+        made, code, message = _alter(image, key, times[key], changes)
+        image = fold.apply_all(image, made)
+        records.extend(made)
+        responses.append(
+            AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+            )
+        )
+    if request.validate_only:
+        records = []
+    return Decision(tuple(records), IncrementalAlterConfigsResponse(responses=responses))
+
+
+def alter_configs(
+    image: MetadataImage, context: Context, request: AlterConfigsRequest
+) -> Decision[AlterConfigsResponse]:
+    """Replace all settings of each resource by those given (the old, blunt request)."""
+    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    records: list[Record] = []
+    responses = []
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        wanted: Changes = {config.name: config.value for config in resource.configs}
+        gone: Changes = dict.fromkeys(image.config(*key))
+        if None in wanted.values():
+            made, code, message = _refused(_null_values(wanted))
+        else:
+            made, code, message = _alter(image, key, times[key], (gone | wanted).copy)
+        image = fold.apply_all(image, made)
+        records.extend(made)
+        responses.append(
+            ReplacedResource(
+                error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
+            )
+        )
+    if request.validate_only:
+        records = []
+    return Decision(tuple(records), AlterConfigsResponse(responses=responses))
+
+
+Outcome = tuple[list[Record], ErrorCode, str | None]
+
+
+def _alter(
+    image: MetadataImage, resource: tuple[int, str], times: int, changes: Callable[[], Changes]
+) -> Outcome:
+    try:
+        if times > 1:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        resource_type = _check_resource(image, resource)
+        wanted = changes()
+        current = image.config(*resource)
+        _check_keys_to_delete(resource_type, wanted, current)
+        check_texts(resource_type, {key: text for key, text in wanted.items() if text is not None})
+        _check_min_isr(image, resource, wanted)
+    except RefusedError as refusal:
+        return _refused(refusal)
+    records = [
+        config_record(*resource, key, text)
+        for key, text in sorted(wanted.items())
+        if current.get(key) != text
+    ]
+    changed = {record.config.key for record in records}
+    if is_elr_enabled(image) and MIN_INSYNC_REPLICAS in changed:
+        records.append(_forget_elrs(resource))
+    return records, ErrorCode.NONE, None
+
+
+def _refused(refusal: RefusedError) -> Outcome:
+    return [], refusal.code, refusal.message
+
+
+def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ResourceType:
+    number, name = resource
+    if number == ResourceType.TOPIC:
+        if name not in image.topic_ids:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+        return ResourceType.TOPIC
+    if number == ResourceType.BROKER:
+        if name and not name.isdecimal():
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+            )
+        if name and NodeId(int(name)) not in image.brokers:
+            raise RefusedError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found."
+            )
+        return ResourceType.BROKER
+    raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {number}.")
+
+
+def _check_keys_to_delete(
+    resource_type: ResourceType, wanted: Changes, current: Mapping[str, str]
+) -> None:
+    """Refuse to take back a setting that does not exist; one that was set once always may go."""
+    known = _definitions(resource_type)
+    for key, text in wanted.items():
+        if text is None and key not in known and key not in current:
+            kind = resource_type.name.lower()
+            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown {kind} config name: {key}")
+
+
+def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:
+    resource_type, name = resource
+    is_about_brokers = resource_type == ResourceType.BROKER and MIN_INSYNC_REPLICAS in wanted
+    if not is_about_brokers or not is_elr_enabled(image):
+        return
+    if name:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        )
+    if wanted[MIN_INSYNC_REPLICAS] is None:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        )
+
+
+def _forget_elrs(resource: tuple[int, str]) -> Record:
+    return clear_elr_record(resource[1] if resource[0] == ResourceType.TOPIC else "")
+
+
+def _incremental(
+    image: MetadataImage,
+    context: Context,
+    resource: tuple[int, str],
+    configs: Sequence[AlterableConfig],
+) -> Changes:
+    names = Counter(config.name for config in configs)
+    if any(count > 1 for count in names.values()):
+        repeated = ", ".join(sorted(name for name, count in names.items() if count > 1))
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {repeated}"
+        )
+    changes: Changes = {}
+    for config in configs:
+        if config.config_operation not in tuple(Operation):
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"Unknown operation {config.config_operation}."
+            )
+        operation = Operation(config.config_operation)
+        if operation is Operation.DELETE:
+            changes[config.name] = None
+        elif config.value is None:
+            raise _null_values({config.name: None})
+        elif operation is Operation.SET:
+            changes[config.name] = config.value
+        else:
+            now = _list_in_force(image, context, resource, config.name, operation)
+            changes[config.name] = ",".join(_combined(operation, now, config.value))
+    return changes
+
+
+def _list_in_force(
+    image: MetadataImage,
+    context: Context,
+    resource: tuple[int, str],
+    key: str,
+    operation: Operation,
+) -> list[str]:
+    number, name = resource
+    definition = _definitions(ResourceType(number)).get(key)
+    if definition is not None and definition.kind is not Kind.LIST:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {operation.name} to key {key} because its type is not LIST.",
+        )
+    if number == ResourceType.TOPIC and definition is not None:
+        value = topic_setting(image, context.config, name, key).value
+    else:
+        value = image.config(*resource).get(key, definition.default if definition else None)
+    return _parts(value or "")
+
+
+def _combined(operation: Operation, now: list[str], value: str) -> list[str]:
+    given = _parts(value)
+    if operation is Operation.APPEND:
+        return [*now, *(part for part in dict.fromkeys(given) if part not in now)]
+    return [part for part in now if part not in given]
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _definitions(resource_type: ResourceType) -> Mapping[str, Definition]:
+    return TOPIC_DEFINITIONS if resource_type is ResourceType.TOPIC else broker_definitions()
+
+
+def _null_values(wanted: Mapping[str, str | None]) -> RefusedError:
+    names = ", ".join(sorted(name for name, value in wanted.items() if value is None))
+    return RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {names}")

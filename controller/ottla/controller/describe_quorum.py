@@ -1,0 +1,63 @@
+"""DescribeQuorum's reply out of what the leader of the quorum knows (KIP-595, KIP-836)."""
+
+from ottla.controller.decision import QuorumStatus, ReplicaStatus
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import METADATA_TOPIC
+from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
+from ottla.wire.messages.describe_quorum_response import (
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+
+
+def describe_quorum(status: QuorumStatus, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Describe `__cluster_metadata-0`; there is no other partition with a quorum of its own."""
+    topics = []
+    for topic in request.topics:
+        described = [
+            _partition(status, topic.topic_name, partition.partition_index)
+            for partition in topic.partitions
+        ]
+        topics.append(TopicData(topic_name=topic.topic_name, partitions=described))
+    nodes = [
+        Node(
+            node_id=voter.id,
+            listeners=[
+                Listener(name=name, host=host, port=port) for name, host, port in voter.endpoints
+            ],
+        )
+        for voter in status.voters
+    ]
+    return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
+
+
+def _partition(status: QuorumStatus, topic: str, index: int) -> PartitionData:
+    if topic != METADATA_TOPIC or index != 0:
+        return PartitionData(
+            partition_index=index,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message="This server does not host this topic-partition.",
+        )
+    return PartitionData(
+        partition_index=0,
+        error_message=None,
+        leader_id=status.leader_id,
+        leader_epoch=status.leader_epoch,
+        high_watermark=status.high_watermark,
+        current_voters=[_replica(voter) for voter in status.voters],
+        observers=[_replica(observer) for observer in status.observers],
+    )
+
+
+def _replica(status: ReplicaStatus) -> ReplicaState:
+    return ReplicaState(
+        replica_id=status.id,
+        replica_directory_id=status.directory_id,
+        log_end_offset=status.end_offset,
+        last_fetch_timestamp=status.last_fetch_ms,
+        last_caught_up_timestamp=status.last_caught_up_ms,
+    )

@@ -1,0 +1,109 @@
+"""Which decision answers which forwarded request: one row an api key.
+
+A client's admin request reaches the active controller whole, in Kafka's encoding, and is decided
+here; the reply goes back the same way.  A refusal of the whole request is a RefusedError.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.controller import topics
+from ottla.controller.brokers import unregister
+from ottla.controller.configs import alter_configs, incremental_alter_configs
+from ottla.controller.decision import Context, Decision
+from ottla.controller.describe_quorum import describe_quorum
+from ottla.controller.elections import elect_leaders
+from ottla.controller.update_features import update_features
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
+from ottla.wire.messages.create_topics_request import CreateTopicsRequest
+from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
+from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest
+from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
+from ottla.wire.messages.update_features_request import UpdateFeaturesRequest
+
+
+def decide(
+    image: MetadataImage, api_key: int, api_version: int, request: Message, context: Context
+) -> Decision[Message]:
+    """Decide one forwarded request on the (speculative) image."""
+    found = DECISIONS.get(api_key)
+    if found is None:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_VERSION, f"The controller does not decide api key {api_key}."
+        )
+    return found(image, context, request, api_version)
+
+
+def _create_topics(
+    image: MetadataImage, context: Context, request: CreateTopicsRequest, version: int
+) -> Decision[Any]:
+    return topics.create_topics(image, context, request)
+
+
+def _delete_topics(
+    image: MetadataImage, context: Context, request: DeleteTopicsRequest, version: int
+) -> Decision[Any]:
+    return topics.delete_topics(image, context, request, version=version)
+
+
+def _create_partitions(
+    image: MetadataImage, context: Context, request: CreatePartitionsRequest, version: int
+) -> Decision[Any]:
+    return topics.create_partitions(image, context, request)
+
+
+def _alter_configs(
+    image: MetadataImage, context: Context, request: AlterConfigsRequest, version: int
+) -> Decision[Any]:
+    return alter_configs(image, context, request)
+
+
+def _incremental_alter_configs(
+    image: MetadataImage, context: Context, request: IncrementalAlterConfigsRequest, version: int
+) -> Decision[Any]:
+    return incremental_alter_configs(image, context, request)
+
+
+def _elect_leaders(
+    image: MetadataImage, context: Context, request: ElectLeadersRequest, version: int
+) -> Decision[Any]:
+    return elect_leaders(image, context.config, request)
+
+
+def _update_features(
+    image: MetadataImage, context: Context, request: UpdateFeaturesRequest, version: int
+) -> Decision[Any]:
+    return update_features(image, request, version=version)
+
+
+def _describe_quorum(
+    image: MetadataImage, context: Context, request: DescribeQuorumRequest, version: int
+) -> Decision[Any]:
+    return Decision((), describe_quorum(context.quorum_status(), request))
+
+
+def _unregister_broker(
+    image: MetadataImage, context: Context, request: UnregisterBrokerRequest, version: int
+) -> Decision[Any]:
+    decision = unregister(image, context.config, request.broker_id)
+    return Decision(decision.records, UnregisterBrokerResponse(error_message=None))
+
+
+DECISIONS: dict[int, Callable[[MetadataImage, Context, Any, int], Decision[Any]]] = {
+    CreateTopicsRequest.API_KEY: _create_topics,
+    DeleteTopicsRequest.API_KEY: _delete_topics,
+    CreatePartitionsRequest.API_KEY: _create_partitions,
+    AlterConfigsRequest.API_KEY: _alter_configs,
+    IncrementalAlterConfigsRequest.API_KEY: _incremental_alter_configs,
+    ElectLeadersRequest.API_KEY: _elect_leaders,
+    UpdateFeaturesRequest.API_KEY: _update_features,
+    DescribeQuorumRequest.API_KEY: _describe_quorum,
+    UnregisterBrokerRequest.API_KEY: _unregister_broker,
+}

@@ -1,0 +1,155 @@
+"""One partition's change: who is in sync, who is eligible, who leads.
+
+Every change of a partition is built here, so that a smaller ISR, a new leader and the eligible
+leader replicas (ELR, KIP-966) always go together.  Invariants: NoAcknowledgedRecordLost (a leader
+comes from the ISR, else from the ELR, else it is the last known leader alone; any other only where
+unclean elections are allowed), ElrOnlyBelowMinIsr.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.metadata.image import PartitionState, RecoveryState
+from ottla.metadata.records import Record, partition_change_record
+from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
+
+
+class Election(Enum):
+    """How much an election wants."""
+
+    IF_NEEDED = "keep the leader while it can lead"
+    PREFERRED = "give leadership back to the first replica if it is in sync"
+    UNCLEAN = "take any live replica when no other can lead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for one partition besides its state."""
+
+    can_lead: Callable[[NodeId], bool]
+    """Whether a broker is alive, stays, and has the partition's directory online."""
+    min_insync_replicas: int
+    is_elr_enabled: bool
+    allows_unclean: bool = False
+
+
+class Elected(NamedTuple):
+    """Who leads, and whether it may lack acknowledged records."""
+
+    leader: NodeId
+    is_unclean: bool = False
+
+
+def change_partition(
+    partition: TopicIdPartition,
+    state: PartitionState,
+    rules: Rules,
+    *,
+    isr: tuple[NodeId, ...] | None = None,
+    uncleanly_stopped: NodeId = NO_NODE,
+    recovery_state: RecoveryState | None = None,
+    election: Election = Election.IF_NEEDED,
+    directories: tuple[UUID, ...] | None = None,
+) -> Record | None:
+    """Return the record that takes the partition to a new ISR and elects if needed.
+
+    None where nothing changes.  `uncleanly_stopped` is a broker that may have lost what it had.
+    """
+    target_isr = state.isr if isr is None else isr
+    elr = _eligible(state, rules, target_isr, uncleanly_stopped)
+    leader, is_unclean = elect(state, rules, election, isr=target_isr, elr=elr)
+    target_recovery = state.recovery_state if recovery_state is None else recovery_state
+    if leader not in (state.leader, NO_NODE):
+        if is_unclean:
+            target_isr, elr, target_recovery = (leader,), (), RecoveryState.RECOVERING
+        elif leader not in target_isr:
+            target_isr, elr = (leader,), tuple(one for one in elr if one != leader)
+            if _is_enough(state, rules, target_isr):
+                elr = ()
+    if not target_isr and not rules.is_elr_enabled:
+        # Without ELR the last member stays in the ISR: it alone is known to hold everything.
+        target_isr = state.isr
+    last_known = _last_known(state, rules, target_isr, leader)
+    return _record(
+        partition,
+        state,
+        PartitionState(
+            replicas=state.replicas,
+            directories=state.directories if directories is None else directories,
+            isr=target_isr,
+            elr=elr,
+            last_known_elr=last_known,
+            leader=leader,
+            recovery_state=target_recovery,
+        ),
+    )
+
+
+def elect(
+    state: PartitionState,
+    rules: Rules,
+    election: Election,
+    *,
+    isr: tuple[NodeId, ...],
+    elr: tuple[NodeId, ...],
+) -> Elected:
+    """Choose a leader: ISR, then ELR, then the last known leader, then whoever lives if allowed."""
+    if election is Election.PREFERRED:
+        order = state.replicas
+    else:
+        order = (state.leader, *(one for one in state.replicas if one != state.leader))
+    for group in (isr, elr):
+        for replica in order:
+            if replica in group and rules.can_lead(replica):
+                return Elected(replica)
+    last_known = state.last_known_elr if rules.is_elr_enabled and not isr and not elr else ()
+    if len(last_known) == 1 and rules.can_lead(last_known[0]):
+        return Elected(last_known[0], is_unclean=True)
+    if rules.allows_unclean or election is Election.UNCLEAN:
+        for replica in state.replicas:
+            if rules.can_lead(replica):
+                return Elected(replica, is_unclean=True)
+    return Elected(NO_NODE)
+
+
+def _eligible(
+    state: PartitionState, rules: Rules, isr: tuple[NodeId, ...], uncleanly_stopped: NodeId
+) -> tuple[NodeId, ...]:
+    """Return who else holds all that was committed: below min ISR, whoever left the ISR."""
+    if not rules.is_elr_enabled or _is_enough(state, rules, isr):
+        return ()
+    held = {*state.elr, *state.isr} - {*isr, uncleanly_stopped}
+    return tuple(replica for replica in state.replicas if replica in held)
+
+
+def _is_enough(state: PartitionState, rules: Rules, isr: tuple[NodeId, ...]) -> bool:
+    return len(isr) >= min(rules.min_insync_replicas, len(state.replicas))
+
+
+def _last_known(
+    state: PartitionState, rules: Rules, isr: tuple[NodeId, ...], leader: NodeId
+) -> tuple[NodeId, ...]:
+    """Return the leader that was lost last, kept only while nobody leads."""
+    if not rules.is_elr_enabled or leader != NO_NODE:
+        return ()
+    if not isr and state.leader != NO_NODE:
+        return (state.leader,)
+    return state.last_known_elr
+
+
+def _record(partition: TopicIdPartition, old: PartitionState, new: PartitionState) -> Record | None:
+    record = partition_change_record(
+        partition.topic_id,
+        partition.partition,
+        isr=new.isr if new.isr != old.isr else None,
+        leader=new.leader if new.leader != old.leader else None,
+        elr=new.elr if new.elr != old.elr else None,
+        last_known_elr=new.last_known_elr if new.last_known_elr != old.last_known_elr else None,
+        recovery_state=new.recovery_state if new.recovery_state != old.recovery_state else None,
+        directories=new.directories if new.directories != old.directories else None,
+    )
+    empty = partition_change_record(partition.topic_id, partition.partition)
+    return None if record == empty else record

@@ -1,0 +1,170 @@
+"""What a partition's leader and its brokers may change: ISR and directories.
+
+AlterPartition is a compare-and-set on (leader epoch, partition epoch): a leader that lost its
+leadership, or speaks of an older state, changes nothing.
+"""
+
+from ottla.controller.brokers import registered
+from ottla.controller.decision import Decision, request_uuid
+from ottla.controller.elections import broker_leaves, rules_of
+from ottla.controller.partition_change import change_partition
+from ottla.metadata import fold
+from ottla.metadata.directories import is_reserved
+from ottla.metadata.image import MetadataImage, PartitionState, RecoveryState, Topic
+from ottla.metadata.records import Record, partition_change_record
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId, TopicIdPartition
+from ottla.model.settings.controller import ControllerConfig
+from ottla.proto import controller_pb2 as pb
+from ottla.proto import metadata_pb2
+
+UNKNOWN_BROKER_EPOCH = -1
+"""A leader that does not know a follower's broker epoch leaves it unchecked."""
+
+
+def alter_partition(
+    image: MetadataImage, config: ControllerConfig, request: pb.AlterPartitionRequest
+) -> Decision[pb.AlterPartitionResponse]:
+    """Decide the ISR changes a leader asks for, each partition on its own."""
+    registered(image, request.broker_id, request.broker_epoch)
+    leader = NodeId(request.broker_id)
+    records: list[Record] = []
+    reply = pb.AlterPartitionResponse()
+    for asked in request.topics:
+        result = reply.topics.add(topic_id=asked.topic_id)
+        topic = image.topics.get(request_uuid(asked.topic_id))
+        for proposal in asked.partitions:
+            if topic is None:
+                result.partitions.add(
+                    partition_id=proposal.partition_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+                )
+                continue
+            state = topic.partitions.get(proposal.partition_id)
+            error = _fault_of(image, leader, state, proposal)
+            if error is not None or state is None:
+                result.partitions.add(partition_id=proposal.partition_id, error_code=error or 0)
+                continue
+            record, outcome = _alter(image, config, topic, state, proposal)
+            if record is not None:
+                records.append(record)
+            result.partitions.append(outcome)
+    return Decision(tuple(records), reply)
+
+
+def _fault_of(
+    image: MetadataImage,
+    sender: NodeId,
+    state: PartitionState | None,
+    proposal: pb.AlterPartitionProposal,
+) -> ErrorCode | None:
+    if state is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if (
+        proposal.leader_epoch > state.leader_epoch
+        or proposal.partition_epoch > state.partition_epoch
+    ):
+        # The leader has seen records that we have not: another controller wrote them.
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < state.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender != state.leader:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < state.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    isr = [NodeId(member.broker_id) for member in proposal.new_isr]
+    if len(set(isr)) != len(isr) or not set(isr) <= set(state.replicas) or sender not in isr:
+        return ErrorCode.INVALID_REQUEST
+    recovery_state = int(proposal.leader_recovery_state)
+    if recovery_state not in tuple(RecoveryState):
+        return ErrorCode.INVALID_REQUEST
+    if recovery_state == RecoveryState.RECOVERING and (
+        len(isr) > 1 or state.recovery_state is RecoveryState.RECOVERED
+    ):
+        return ErrorCode.INVALID_REQUEST
+    if not all(_is_eligible(image, member) for member in proposal.new_isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return None
+
+
+def _is_eligible(image: MetadataImage, member: pb.BrokerState) -> bool:
+    broker = image.brokers.get(NodeId(member.broker_id))
+    if broker is None or not broker.is_active:
+        return False
+    return member.broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
+
+
+def _alter(
+    image: MetadataImage,
+    config: ControllerConfig,
+    topic: Topic,
+    state: PartitionState,
+    proposal: pb.AlterPartitionProposal,
+) -> tuple[Record | None, pb.AlterPartitionResult]:
+    record = change_partition(
+        TopicIdPartition(topic.id, proposal.partition_id),
+        state,
+        rules_of(image, config, topic, state),
+        isr=tuple(NodeId(member.broker_id) for member in proposal.new_isr),
+        recovery_state=RecoveryState(proposal.leader_recovery_state),
+    )
+    after = state if record is None else fold.merge(state, record.partition_change)
+    if after.leader != state.leader:
+        code = ErrorCode.NEW_LEADER_ELECTED
+        return record, pb.AlterPartitionResult(partition_id=proposal.partition_id, error_code=code)
+    return record, pb.AlterPartitionResult(
+        partition_id=proposal.partition_id,
+        leader_id=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr=after.isr,
+        leader_recovery_state=metadata_pb2.LeaderRecoveryState.Name(after.recovery_state),
+        partition_epoch=after.partition_epoch,
+    )
+
+
+def assign_replicas_to_dirs(
+    image: MetadataImage, config: ControllerConfig, request: pb.AssignReplicasToDirsRequest
+) -> Decision[pb.AssignReplicasToDirsResponse]:
+    """Note in which of its directories a broker keeps replicas (KIP-858).
+
+    A replica placed in a directory that is offline already leaves the ISR at once.
+    """
+    broker = registered(image, request.broker_id, request.broker_epoch)
+    records: list[Record] = []
+    offline = set()
+    reply = pb.AssignReplicasToDirsResponse()
+    for directory in request.directories:
+        directory_id = request_uuid(directory.directory_id)
+        if directory_id not in broker.log_dirs and not is_reserved(directory_id):
+            offline.add(directory_id)
+        by_directory = reply.directories.add(directory_id=directory.directory_id)
+        for asked in directory.topics:
+            by_topic = by_directory.topics.add(topic_id=asked.topic_id)
+            topic = image.topics.get(request_uuid(asked.topic_id))
+            for partition_id in asked.partitions:
+                state = None if topic is None else topic.partitions.get(partition_id)
+                error = _misplaced(topic, state, broker.id)
+                by_topic.partitions.add(partition_id=partition_id, error_code=error)
+                if topic is None or state is None or error:
+                    continue
+                directories = tuple(
+                    directory_id if replica == broker.id else old
+                    for replica, old in zip(state.replicas, state.directories, strict=True)
+                )
+                if directories != state.directories:
+                    records.append(
+                        partition_change_record(topic.id, partition_id, directories=directories)
+                    )
+    if offline:
+        placed = fold.apply_all(image, records)
+        records.extend(broker_leaves(placed, config, broker.id, only_directories=offline))
+    return Decision(tuple(records), reply)
+
+
+def _misplaced(topic: Topic | None, state: PartitionState | None, broker: NodeId) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if state is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker not in state.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE

@@ -1,0 +1,124 @@
+"""Where the replicas of new partitions go: striped over brokers, spread over racks and hosts.
+
+Leaders go round the brokers, interleaved by rack and by host, so that each broker leads as many
+partitions as any other.  Each further replica goes to the rack with the fewest of this partition's
+replicas, then to such a host, then to the broker that got the fewest replicas in this placement.
+Brokers that are fenced or shutting down are taken only when the others do not suffice, and never
+as the first replica.  Invariant: DistinctFailureDomains (two replicas share a rack or a host only
+when there are more replicas than racks or hosts to choose from).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from ottla.metadata.image import BrokerRegistration
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.seams import Rng
+
+T = TypeVar("T")
+
+
+def place(
+    brokers: Iterable[BrokerRegistration],
+    *,
+    partition_count: int,
+    replication_factor: int,
+    rng: Rng,
+) -> list[tuple[NodeId, ...]]:
+    """Return the replicas of each new partition, preferred leader first."""
+    assert partition_count >= 0
+    usable = list(brokers)
+    _check(usable, replication_factor)
+    ring = _interleaved([broker for broker in usable if broker.is_active], rng)
+    spare = _interleaved([broker for broker in usable if not broker.is_active], rng)
+    start = rng.below(len(ring))
+    load: Counter[NodeId] = Counter()
+    placed = []
+    for index in range(partition_count):
+        turn = start + index
+        replicas = _replicas(ring, spare, turn, replication_factor, load)
+        load.update(replicas)
+        placed.append(replicas)
+    return placed
+
+
+def _check(usable: Sequence[BrokerRegistration], replication_factor: int) -> None:
+    problem = None
+    if replication_factor < 1:
+        problem = f"Invalid replication factor {replication_factor}: it must be positive."
+    elif not any(broker.is_active for broker in usable):
+        problem = "All brokers are currently fenced."
+    elif replication_factor > len(usable):
+        problem = (
+            f"The target replication factor of {replication_factor} cannot be reached because "
+            f"only {len(usable)} broker(s) are registered."
+        )
+    if problem is not None:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication_factor} time(s): {problem}",
+        )
+
+
+def _replicas(
+    ring: Sequence[BrokerRegistration],
+    spare: Sequence[BrokerRegistration],
+    turn: int,
+    replication_factor: int,
+    load: Counter[NodeId],
+) -> tuple[NodeId, ...]:
+    leader = ring[turn % len(ring)]
+    chosen = [leader]
+    # Each time round the ring the followers start one further, so that the brokers which share
+    # a leader's partitions are not always the same.
+    shift = turn // len(ring)
+    for pool in (ring, spare):
+        walk = _rotated(pool, turn + 1 + shift)
+        while len(chosen) < replication_factor:
+            candidates = [broker for broker in walk if broker not in chosen]
+            if not candidates:
+                break
+            racks = Counter(broker.rack for broker in chosen)
+            hosts = Counter((broker.rack, broker.host) for broker in chosen)
+            chosen.append(
+                min(
+                    candidates,
+                    key=lambda broker: (
+                        racks[broker.rack],
+                        hosts[broker.rack, broker.host],
+                        load[broker.id],
+                    ),
+                )
+            )
+    return tuple(broker.id for broker in chosen)
+
+
+def _interleaved(brokers: Sequence[BrokerRegistration], rng: Rng) -> list[BrokerRegistration]:
+    """Return the brokers so that neighbours differ in rack, then in host, as far as may be."""
+    racks: dict[str, dict[str, list[BrokerRegistration]]] = {}
+    for broker in sorted(brokers, key=lambda broker: broker.id):
+        racks.setdefault(broker.rack or "", {}).setdefault(broker.host or "", []).append(broker)
+    return _round_robin(
+        [
+            _round_robin(_turned([_turned(host, rng) for host in hosts.values()], rng))
+            for hosts in _turned(list(racks.values()), rng)
+        ]
+    )
+
+
+def _round_robin(groups: Sequence[Sequence[T]]) -> list[T]:
+    longest = max(map(len, groups), default=0)
+    return [group[index] for index in range(longest) for group in groups if index < len(group)]
+
+
+def _turned(items: Sequence[T], rng: Rng) -> list[T]:
+    return _rotated(items, rng.below(len(items)))
+
+
+def _rotated(items: Sequence[T], by: int) -> list[T]:
+    if not items:
+        return []
+    by %= len(items)
+    return [*items[by:], *items[:by]]

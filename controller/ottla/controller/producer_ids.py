@@ -1,0 +1,28 @@
+"""Blocks of producer ids, handed out once each (KIP-730)."""
+
+from ottla.controller.brokers import registered
+from ottla.controller.decision import Decision
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import producer_ids_record
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.limits import INT64_MAX, PRODUCER_ID_BLOCK_COUNT
+from ottla.proto import controller_pb2 as pb
+
+
+def allocate_producer_ids(
+    image: MetadataImage, request: pb.AllocateProducerIdsRequest
+) -> Decision[pb.AllocateProducerIdsResponse]:
+    """Hand the next block to a broker; a block whose reply is lost is lost with it."""
+    broker = registered(image, request.broker_id, request.broker_epoch)
+    start = image.next_producer_id
+    if start > INT64_MAX - PRODUCER_ID_BLOCK_COUNT:
+        raise RefusedError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producer ids; 2^63 were handed out."
+        )
+    record = producer_ids_record(broker.id, broker.epoch, start + PRODUCER_ID_BLOCK_COUNT)
+    return Decision(
+        (record,),
+        pb.AllocateProducerIdsResponse(
+            producer_id_start=start, producer_id_count=PRODUCER_ID_BLOCK_COUNT
+        ),
+    )

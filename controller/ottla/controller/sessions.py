@@ -1,0 +1,90 @@
+"""Which brokers are alive: the active controller's soft memory of heartbeats.
+
+Owns nothing durable: it is empty on a standby, refilled from the image when a controller becomes
+active (every unfenced broker gets one full session then), and forgotten with the leadership.
+Instants are of the monotonic clock.
+"""
+
+from dataclasses import dataclass
+
+from ottla.metadata.image import BrokerRegistration, MetadataImage
+from ottla.model.ids import NO_OFFSET, NodeId, Offset
+
+
+@dataclass(slots=True)
+class Session:
+    """One broker's last sign of life."""
+
+    broker_epoch: int
+    contact_ms: int
+    metadata_offset: Offset = NO_OFFSET
+    """The last metadata offset the broker said it applied."""
+    shutdown_offset: Offset | None = None
+    """While it shuts down: the offset all other brokers must have seen first."""
+
+
+class BrokerSessions:
+    """The sessions of all brokers that were heard of."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        assert session_timeout_ms > 0
+        self.session_timeout_ms = session_timeout_ms
+        self._sessions: dict[NodeId, Session] = {}
+
+    def reset(self, image: MetadataImage, now_ms: int) -> None:
+        """Begin anew on becoming the active controller."""
+        self._sessions = {
+            broker.id: Session(broker.epoch, now_ms)
+            for broker in image.brokers.values()
+            if not broker.is_fenced
+        }
+
+    def touch(
+        self, broker: NodeId, broker_epoch: int, metadata_offset: Offset, now_ms: int
+    ) -> Session:
+        """Note a sign of life and return the session."""
+        session = self._sessions.get(broker)
+        if session is None or session.broker_epoch != broker_epoch:
+            session = self._sessions[broker] = Session(broker_epoch, now_ms)
+        session.contact_ms = max(session.contact_ms, now_ms)
+        session.metadata_offset = max(session.metadata_offset, metadata_offset)
+        return session
+
+    def forget(self, broker: NodeId) -> None:
+        """Drop the session of a broker that said goodbye."""
+        self._sessions.pop(broker, None)
+
+    def is_valid(self, broker: BrokerRegistration, now_ms: int) -> bool:
+        """Say whether this registration of the broker was heard of within its time."""
+        session = self._sessions.get(broker.id)
+        return (
+            session is not None
+            and session.broker_epoch == broker.epoch
+            and now_ms < session.contact_ms + self.session_timeout_ms
+        )
+
+    def expired(self, image: MetadataImage, now_ms: int) -> tuple[BrokerRegistration, ...]:
+        """Return the unfenced brokers that have been silent for too long."""
+        return tuple(
+            broker
+            for broker in image.brokers.values()
+            if not broker.is_fenced and not self.is_valid(broker, now_ms)
+        )
+
+    def next_expiry_ms(self, image: MetadataImage) -> int | None:
+        """Return when `expired` has somebody next, if nothing is heard until then."""
+        contacts = [
+            session.contact_ms
+            for broker, session in self._sessions.items()
+            if broker in image.brokers and not image.brokers[broker].is_fenced
+        ]
+        return min(contacts) + self.session_timeout_ms if contacts else None
+
+    def lowest_active_offset(self, image: MetadataImage) -> Offset | None:
+        """Return what every active broker has applied; None when none is active."""
+        offsets = [
+            session.metadata_offset
+            for broker, session in self._sessions.items()
+            if image.is_active(broker)
+        ]
+        return min(offsets) if offsets else None

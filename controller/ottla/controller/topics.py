@@ -1,0 +1,344 @@
+"""Topics made, grown and deleted; each topic of a request succeeds or fails on its own.
+
+The sentences of refusals are those people know from Kafka.  Invariant: NoNameCollision (two
+topics whose names differ only in `.` and `_` would share metric names).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+from ottla.controller.assignments import check_manual, new_partition, place_new
+from ottla.controller.decision import Context, Decision
+from ottla.controller.settings_in_force import Source, topic_setting
+from ottla.metadata import fold
+from ottla.metadata.image import MetadataImage, PartitionState, Topic
+from ottla.metadata.records import (
+    TOPIC_RESOURCE,
+    Record,
+    config_record,
+    partition_record,
+    remove_topic_record,
+    topic_record,
+)
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, NodeId
+from ottla.model.limits import TOPIC_NAME_LENGTH_MAX, USER_OPERATION_RECORDS_MAX
+from ottla.model.settings.topic import TOPIC_DEFINITIONS, check_topic_texts
+from ottla.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.delete_topics_response import (
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+)
+
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+UNSET = -1
+"""As a number of partitions or a replication factor: take the cluster's default."""
+
+
+def create_topics(
+    image: MetadataImage, context: Context, request: CreateTopicsRequest
+) -> Decision[CreateTopicsResponse]:
+    """Create what can be created; `validate_only` decides the same and writes nothing."""
+    times = Counter(topic.name for topic in request.topics)
+    partition_count = sum(_partition_count(context, topic) for topic in request.topics)
+    records: list[Record] = []
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        try:
+            if times[topic.name] > 1:
+                raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            _bound_request(partition_count)
+            created, result = _create(image, context, topic)
+        except RefusedError as refusal:
+            results.append(
+                CreatableTopicResult(
+                    name=topic.name,
+                    error_code=refusal.code,
+                    error_message=refusal.message,
+                    configs=None,
+                )
+            )
+            continue
+        image = fold.apply_all(image, created)
+        records.extend(created)
+        results.append(result)
+    if request.validate_only:
+        records = []
+    return Decision(tuple(records), CreateTopicsResponse(topics=results))
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse a name that cannot be a topic's (it becomes a directory's and a metric's)."""
+    problem = None
+    if not name:
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = f"'{name}' is not allowed"
+    elif len(name) > TOPIC_NAME_LENGTH_MAX:
+        problem = (
+            f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
+        )
+    elif not LEGAL_NAME.fullmatch(name):
+        problem = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    if problem is not None:
+        raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def delete_topics(
+    image: MetadataImage, context: Context, request: DeleteTopicsRequest, *, version: int
+) -> Decision[DeleteTopicsResponse]:
+    """Delete topics by name or, from version 6, by id."""
+    asked = [
+        *request.topics,
+        *(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names),
+    ]
+    names = Counter(one.name for one in asked if one.name is not None)
+    ids = Counter(one.topic_id for one in asked if one.topic_id != ZERO_UUID)
+    records: list[Record] = []
+    results = []
+    gone: set[UUID] = set()
+    for one in asked:
+        try:
+            _check_deletion_is_enabled(context, version)
+            topic = _find(image, one)
+            if names[topic.name] + ids[topic.id] > 1:
+                if topic.id in gone:
+                    continue
+                gone.add(topic.id)
+                raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
+        except RefusedError as refusal:
+            results.append(
+                DeletableTopicResult(
+                    name=one.name,
+                    topic_id=one.topic_id,
+                    error_code=refusal.code,
+                    error_message=refusal.message,
+                )
+            )
+            continue
+        records.append(remove_topic_record(topic.id))
+        results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
+    return Decision(tuple(records), DeleteTopicsResponse(responses=results))
+
+
+def create_partitions(
+    image: MetadataImage, context: Context, request: CreatePartitionsRequest
+) -> Decision[CreatePartitionsResponse]:
+    """Add partitions to topics; existing ones stay where they are."""
+    times = Counter(topic.name for topic in request.topics)
+    records: list[Record] = []
+    results = []
+    for asked in {topic.name: topic for topic in request.topics}.values():
+        code, message = ErrorCode.NONE, None
+        try:
+            if times[asked.name] > 1:
+                raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            added = _grow(image, context, asked)
+            _bound_request(len(records) + len(added))
+            records.extend(added)
+        except RefusedError as refusal:
+            code, message = refusal.code, refusal.message
+        results.append(
+            CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message)
+        )
+    if request.validate_only:
+        records = []
+    return Decision(tuple(records), CreatePartitionsResponse(results=results))
+
+
+def _create(
+    image: MetadataImage, context: Context, asked: CreatableTopic
+) -> tuple[list[Record], CreatableTopicResult]:
+    _check_new_name(image, asked.name)
+    check_topic_texts({config.name: config.value for config in asked.configs})
+    partitions = _partitions_of(image, context, asked)
+    topic_id = context.rng.uuid()
+    records = [topic_record(asked.name, topic_id)]
+    for config in asked.configs:
+        records.append(config_record(TOPIC_RESOURCE, asked.name, config.name, config.value))
+    for partition_id, state in enumerate(partitions):
+        records.append(partition_record(topic_id, partition_id, state))
+    after = fold.apply_all(image, records)
+    return records, CreatableTopicResult(
+        name=asked.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=_configs_in_force(after, context, asked.name),
+    )
+
+
+def _check_new_name(image: MetadataImage, name: str) -> None:
+    check_topic_name(name)
+    if name == METADATA_TOPIC:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
+        )
+    if name in image.topic_ids:
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if "." in name or "_" in name:
+        alike = name.replace(".", "_")
+        for other in image.topic_ids:
+            if other.replace(".", "_") == alike:
+                raise RefusedError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"Topic '{name}' collides with existing topic: {other}",
+                )
+
+
+def _partitions_of(
+    image: MetadataImage, context: Context, asked: CreatableTopic
+) -> Sequence[PartitionState]:
+    if asked.assignments:
+        return _assigned(image, asked)
+    if asked.replication_factor < UNSET or asked.replication_factor == 0:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if asked.num_partitions < UNSET or asked.num_partitions == 0:
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    replication_factor = asked.replication_factor
+    if replication_factor == UNSET:
+        replication_factor = context.config.default_replication_factor
+    return place_new(image, context.rng, _partition_count(context, asked), replication_factor)
+
+
+def _assigned(image: MetadataImage, asked: CreatableTopic) -> Sequence[PartitionState]:
+    if asked.replication_factor != UNSET:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to "
+            "-1.",
+        )
+    if asked.num_partitions != UNSET:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    by_index: dict[int, PartitionState] = {}
+    replication_factor = None
+    for assignment in asked.assignments:
+        index = assignment.partition_index
+        if index in by_index:
+            raise RefusedError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        replicas = tuple(map(NodeId, assignment.broker_ids))
+        check_manual(image, replicas, replication_factor)
+        replication_factor = len(replicas)
+        by_index[index] = new_partition(image, index, replicas)
+    if set(by_index) != set(range(len(by_index))):
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _partition_count(context: Context, asked: CreatableTopic) -> int:
+    if asked.assignments:
+        return len(asked.assignments)
+    if asked.num_partitions == UNSET:
+        return context.config.num_partitions
+    return max(0, asked.num_partitions)
+
+
+def _bound_request(partition_count: int) -> None:
+    if partition_count > USER_OPERATION_RECORDS_MAX:
+        raise RefusedError(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
+
+
+def _configs_in_force(
+    image: MetadataImage, context: Context, name: str
+) -> list[CreatableTopicConfigs]:
+    configs = []
+    for key in sorted(TOPIC_DEFINITIONS):
+        value, source = topic_setting(image, context.config, name, key)
+        configs.append(CreatableTopicConfigs(name=key, value=value, config_source=Source(source)))
+    return configs
+
+
+def _check_deletion_is_enabled(context: Context, version: int) -> None:
+    if not context.config.delete_topic_enable:
+        code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
+        raise RefusedError(code, "Topic deletion is disabled.")
+
+
+def _find(image: MetadataImage, asked: DeleteTopicState) -> Topic:
+    if asked.name is not None and asked.topic_id != ZERO_UUID:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
+        )
+    if asked.name is None and asked.topic_id == ZERO_UUID:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if asked.name is not None:
+        topic = image.topic(asked.name)
+        if topic is None:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic
+    topic = image.topics.get(asked.topic_id)
+    if topic is None:
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_ID)
+    return topic
+
+
+def _grow(image: MetadataImage, context: Context, asked: CreatePartitionsTopic) -> list[Record]:
+    topic = image.topic(asked.name)
+    if topic is None:
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    current = len(topic.partitions)
+    if asked.count == current:
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s)."
+        )
+    if asked.count < current:
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {asked.name} currently has {current} partition(s); {asked.count} would "
+            "not be an increase.",
+        )
+    additional = asked.count - current
+    _bound_request(additional)
+    replication_factor = len(topic.partitions[0].replicas)
+    if asked.assignments is None:
+        states = place_new(image, context.rng, additional, replication_factor)
+    else:
+        if len(asked.assignments) != additional:
+            raise RefusedError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {additional} additional partition(s), but only "
+                f"{len(asked.assignments)} assignment(s) were specified.",
+            )
+        states = []
+        for index, assignment in enumerate(asked.assignments, start=current):
+            replicas = tuple(map(NodeId, assignment.broker_ids))
+            check_manual(image, replicas, replication_factor)
+            states.append(new_partition(image, index, replicas))
+    return [partition_record(topic.id, index, state) for index, state in enumerate(states, current)]

@@ -1,0 +1,73 @@
+"""Finalised features raised and lowered by an operator (KIP-584)."""
+
+from ottla.controller.decision import Decision
+from ottla.metadata.features import METADATA_VERSION, SUPPORTED
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import Record, feature_level_record
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.wire.messages.update_features_response import (
+    UpdatableFeatureResult,
+    UpdateFeaturesResponse,
+)
+
+UPGRADE = 1
+
+
+def update_features(
+    image: MetadataImage, request: UpdateFeaturesRequest, *, version: int
+) -> Decision[UpdateFeaturesResponse]:
+    """Finalise all the levels asked for, or none of them."""
+    records: list[Record] = []
+    for update in request.feature_updates:
+        try:
+            _check(image, update, version)
+        except RefusedError as refusal:
+            return Decision(
+                (),
+                UpdateFeaturesResponse(
+                    error_code=refusal.code,
+                    error_message=f"The update failed for all features since the following "
+                    f"feature had an error: {refusal.message}",
+                ),
+            )
+        if image.features.get(update.feature, 0) != update.max_version_level:
+            records.append(feature_level_record(update.feature, update.max_version_level))
+    if request.validate_only:
+        records = []
+    # Version 2 dropped the results of single features.
+    results = [UpdatableFeatureResult(feature=one.feature) for one in request.feature_updates]
+    return Decision(
+        tuple(records),
+        UpdateFeaturesResponse(error_message=None, results=results if version < 2 else []),
+    )
+
+
+def _check(image: MetadataImage, update: FeatureUpdateKey, version: int) -> None:
+    name, level = update.feature, update.max_version_level
+
+    def invalid(reason: str) -> RefusedError:
+        return RefusedError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Invalid update version {level} for feature {name}. {reason}",
+        )
+
+    supported = SUPPORTED.get(name)
+    if supported is None:
+        raise invalid("The controller does not support this feature.")
+    lowest, highest = supported
+    if not lowest <= level <= highest:
+        raise invalid(f"The controller only supports versions {lowest}-{highest}")
+    may_lower = update.allow_downgrade if version == 0 else update.upgrade_type != UPGRADE
+    if level < image.features.get(name, 0) and not may_lower:
+        raise invalid(
+            "Can't downgrade the version of this feature without setting the upgrade "
+            "type to either safe or unsafe downgrade."
+        )
+    if name == METADATA_VERSION and level == 0:
+        raise invalid("The metadata.version is never removed.")
+    for broker in image.brokers.values():
+        ranges = {found.name: (found.lowest, found.highest) for found in broker.features}
+        low, high = ranges.get(name, (0, 0))
+        if not low <= level <= high:
+            raise invalid(f"Broker {broker.id} only supports versions {low}-{high}")
