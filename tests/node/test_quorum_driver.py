@@ -12,7 +12,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import Epoch, NodeId
+from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import Voter
 from ottla.model.settings.quorum import QuorumConfig
@@ -106,7 +106,7 @@ async def led_epoch(member: QuorumMember) -> Epoch:
 async def commit(member: QuorumMember, *records: Record) -> None:
     offset = await member.append(records, await led_epoch(member))
     await member.wait_committed(offset)
-    await member.wait_applied(offset + 1)
+    await member.wait_applied(Offset(offset + 1))
 
 
 def setting(name: str, value: str) -> Record:
@@ -162,18 +162,18 @@ async def test_what_was_committed_survives_a_crash_in_the_middle_of_appends(
             await member.wait_committed(offset)
             committed.append(f"key.{number}")
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     async with open_rpc_runtime() as runtime:
-        with pytest.RaisesGroup(Killed, flatten_subgroups=True):
+        with pytest.RaisesGroup(KilledError, flatten_subgroups=True):
             async with open_voter(tmp_path, runtime) as member:
                 epoch = await led_epoch(member)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(write_until_killed, member, epoch)
                     while len(committed) < 25:
                         await trio.lowlevel.checkpoint()
-                    raise Killed
+                    raise KilledError
         segment = next((tmp_path / "__cluster_metadata-0").glob("*.log"))
         with segment.open("ab") as file:
             file.write(b"\0\0\0 a batch that was cut off by the crash")

@@ -13,13 +13,8 @@ from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import Voter as ConfiguredVoter
-from ottla.node.control_batches import (
-    BOOTSTRAP_ID,
-    SnapshotFile,
-    parse_snapshot_name,
-    snapshot_name,
-    voters_of,
-)
+from ottla.node.snapshot_file import SnapshotFile
+from ottla.raft import snapshot
 from ottla.raft.voters import Endpoint, QuorumIdentity, Voter, VoterSet
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import Disk
@@ -123,9 +118,14 @@ async def _write_bootstrap_snapshot(
 ) -> None:
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     await disk.makedirs(directory)
-    file = SnapshotFile(end=BOOTSTRAP_ID, timestamp_ms=wall_ms, voters=voters)
+    file = SnapshotFile(
+        id=snapshot.BOOTSTRAP_ID,
+        last_contained_timestamp_ms=wall_ms,
+        written_ms=wall_ms,
+        voters=voters,
+    )
     await disk.write_atomically(
-        f"{directory}/{snapshot_name(BOOTSTRAP_ID)}", b"".join(file.batches(()))
+        f"{directory}/{snapshot.file_name(snapshot.BOOTSTRAP_ID)}", b"".join(file.batches(()))
     )
 
 
@@ -167,11 +167,11 @@ async def _stored_voters(disk: Disk, metadata_log_dir: str) -> VoterSet | None:
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     if not disk.exists(directory):
         return None
-    found = [parse_snapshot_name(name) for name in await disk.listdir(directory)]
+    found = [snapshot.parse_name(name) for name in await disk.listdir(directory)]
     latest = max((one for one in found if one is not None), default=None)
     if latest is None:
         return None
-    return voters_of(await disk.read_file(f"{directory}/{snapshot_name(latest)}"))
+    return snapshot.voters_of(await disk.read_file(f"{directory}/{snapshot.file_name(latest)}"))
 
 
 def _endpoints(voter: ConfiguredVoter) -> tuple[Endpoint, ...]:

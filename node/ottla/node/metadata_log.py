@@ -5,22 +5,18 @@ and when is decided elsewhere.  A snapshot is whole or not there: it is written 
 flushed and renamed.  Invariant: the log starts at 0 or at the end of the earliest snapshot kept.
 """
 
+import errno
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, METADATA_BATCH_BYTES_MAX
 from ottla.model.seams import Clock
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.node.control_batches import (
-    DELETED_SUFFIX,
-    PART_SUFFIX,
-    leader_change_batch,
-    parse_snapshot_name,
-    snapshot_name,
-    voters_of,
-)
-from ottla.raft import election_state
+from ottla.raft import election_state, snapshot
+from ottla.raft.control_records import leader_change_batch
 from ottla.raft.effects import (
     Append,
     FollowerAppend,
@@ -37,6 +33,8 @@ from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.wire.batch import parse_header
+
+_LOGGER = logging.getLogger(__name__)
 
 SNAPSHOTS_KEPT = 2
 """The older one serves followers that are fetching it while the newer one is written."""
@@ -73,10 +71,10 @@ async def _find_snapshots(disk: Disk, directory: str) -> dict[OffsetAndEpoch, in
     """Return the whole snapshots with their sizes; half-written ones are removed."""
     found: dict[OffsetAndEpoch, int] = {}
     for name in await disk.listdir(directory):
-        if name.endswith((PART_SUFFIX, DELETED_SUFFIX)):
+        if name.endswith((snapshot.PART_SUFFIX, snapshot.DELETED_SUFFIX)):
             await disk.unlink(f"{directory}/{name}")
             continue
-        snapshot_id = parse_snapshot_name(name)
+        snapshot_id = snapshot.parse_name(name)
         if snapshot_id is not None:
             file = disk.open(f"{directory}/{name}")
             found[snapshot_id] = file.size_bytes
@@ -120,7 +118,7 @@ class MetadataLog:
         if latest is not None and not self._is_continued_from(latest):
             await self._start_at(latest)
         if latest is not None:
-            self.voters = voters_of(await self.read_whole_snapshot(latest))
+            self.voters = snapshot.voters_of(await self.read_whole_snapshot(latest))
         await self._log.flush()
 
     def _is_continued_from(self, snapshot_id: OffsetAndEpoch) -> bool:
@@ -187,7 +185,10 @@ class MetadataLog:
     # --- what the core asks for ------------------------------------------------------------
 
     def append(self, append: Append) -> None:
-        """Append one effect's batches; an OSError or a refusal here must end the process."""
+        """Append one effect's batches; what keeps us from it is an OSError, and ends the process.
+
+        Batches that were damaged on their way here are left out: the core asks for them again.
+        """
         match append:
             case LeaderAppend():
                 self._append_as_leader(_view(append.records), append.leader_epoch)
@@ -195,7 +196,7 @@ class MetadataLog:
                 batch = leader_change_batch(append, timestamp_ms=self._clock.wall_ms())
                 self._append_as_leader(memoryview(batch), append.leader_epoch)
             case FollowerAppend():
-                self._log.append_as_follower(_view(append.records), now_ms=self._clock.wall_ms())
+                self._append_as_follower(_view(append.records))
 
     async def truncate_to(self, offset: Offset) -> None:
         """Cut off what was never committed."""
@@ -328,18 +329,27 @@ class MetadataLog:
             await self._disk.unlink(self._path(snapshot_id))
 
     def _append_as_leader(self, records: memoryview, epoch: Epoch) -> None:
-        self._log.append_as_leader(
-            records,
-            leader_epoch=epoch,
-            now_ms=self._clock.wall_ms(),
-            origin=AppendOrigin.RAFT,
-        )
+        now_ms = self._clock.wall_ms()
+        try:
+            self._log.append_as_leader(
+                records, leader_epoch=epoch, now_ms=now_ms, origin=AppendOrigin.RAFT
+            )
+        except RefusedError as refusal:
+            raise OSError(errno.EIO, refusal.message, self.directory) from refusal
+
+    def _append_as_follower(self, records: memoryview) -> None:
+        try:
+            self._log.append_as_follower(records, now_ms=self._clock.wall_ms())
+        except RefusedError as refusal:
+            if refusal.code is not ErrorCode.CORRUPT_MESSAGE:
+                raise OSError(errno.EIO, refusal.message, self.directory) from refusal
+            _LOGGER.warning("metadata log: the leader's batches came damaged: %s", refusal.message)
 
     def _path(self, snapshot_id: OffsetAndEpoch) -> str:
-        return f"{self.directory}/{snapshot_name(snapshot_id)}"
+        return f"{self.directory}/{snapshot.file_name(snapshot_id)}"
 
     def _part_path(self, snapshot_id: OffsetAndEpoch) -> str:
-        return self._path(snapshot_id) + ".part"
+        return self._path(snapshot_id) + snapshot.PART_SUFFIX
 
 
 def whole_batches_bytes(data: bytes) -> int:

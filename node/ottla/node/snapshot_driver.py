@@ -9,9 +9,10 @@ import trio
 from ottla.metadata.snapshot import records_of
 from ottla.model.seams import Clock
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.node.control_batches import SnapshotFile
 from ottla.node.image_loader_driver import ImageLoader
 from ottla.node.metadata_log import MetadataLog
+from ottla.node.snapshot_file import SnapshotFile
+from ottla.raft import snapshot
 
 CHECK_INTERVAL_MS = 1_000
 """How often it is looked at whether a snapshot is due; longer lets the log grow past the bound."""
@@ -45,14 +46,17 @@ class SnapshotWriter:
         if provenance.offset < 0:
             return
         file = SnapshotFile(
-            end=provenance.end, timestamp_ms=provenance.timestamp_ms, voters=self._log.voters
+            id=provenance.end,
+            last_contained_timestamp_ms=provenance.timestamp_ms,
+            written_ms=self._clock.wall_ms(),
+            voters=self._log.voters,
         )
         await self._log.write_snapshot(provenance.end, file.batches(records_of(image)))
 
     def _is_due(self) -> bool:
-        byte_count = self._loader.bytes_since_snapshot
-        if byte_count >= self._config.snapshot_bytes_between:
-            return True
-        interval_ms = self._config.snapshot_interval_ms_max
-        waited_ms = self._clock.monotonic_ms() - self._last_ms
-        return byte_count > 0 and 0 < interval_ms <= waited_ms
+        return snapshot.is_due(
+            self._config,
+            bytes_since=self._loader.bytes_since_snapshot,
+            ms_since=self._clock.monotonic_ms() - self._last_ms,
+            has_new_records=self._loader.bytes_since_snapshot > 0,
+        )
