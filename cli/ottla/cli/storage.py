@@ -1,0 +1,122 @@
+"""`ottla storage format|random-uuid`: give directories their identity, once and for ever."""
+
+import argparse
+from pathlib import Path
+from uuid import UUID
+
+from ottla.cli.common import print_table, run_async
+from ottla.model.errors import ConfigError, CorruptDataError
+from ottla.model.ids import NodeId
+from ottla.model.settings.broker import load_broker_config
+from ottla.model.settings.controller import load_controller_config
+from ottla.model.settings.endpoints import parse_address
+from ottla.node.clock_driver import RealClock, RealRng
+from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.node.properties import parse_properties
+from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.storage.disk import RealDisk
+from ottla.storage.meta_properties import uuid_from_text, uuid_to_text
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of 'ottla storage'."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    format_ = verbs.add_parser("format", help="format the directories of one node")
+    format_.add_argument("--config", "-c", required=True, help="the node's .properties file")
+    format_.add_argument(
+        "--cluster-id", "-t", help="the cluster's id (see random-uuid); the same on every node"
+    )
+    format_.add_argument(
+        "--initial-controllers",
+        metavar="ID@HOST:PORT:DIRECTORY_ID,…",
+        help="the first voters; the same list on every controller",
+    )
+    verbs.add_parser("random-uuid", help="print an id for a new cluster or directory")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one verb."""
+    if arguments.verb == "random-uuid":
+        print(uuid_to_text(RealRng().uuid()))
+        return 0
+    return _format(arguments)
+
+
+def _format(arguments: argparse.Namespace) -> int:
+    path = Path(arguments.config)
+    try:
+        texts = parse_properties(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError("--config", f"{path} is not there") from None
+    roles = texts.get("process.roles", "controller" if arguments.initial_controllers else "broker")
+    voters = parse_initial_controllers(arguments.initial_controllers)
+    metadata_log_dir: str | None = None
+    directories: tuple[str, ...]
+    if roles == "controller":
+        controller = load_controller_config(texts)[0]
+        node_id, directories = controller.node_id, (controller.metadata_log_dir,)
+        metadata_log_dir = controller.metadata_log_dir
+        if voters is None:
+            raise ConfigError(
+                "--initial-controllers", "is not set; name the first voters of this cluster"
+            )
+    else:
+        broker = load_broker_config(texts)[0]
+        node_id = broker.node_id
+        directories = tuple(dict.fromkeys((*broker.log_dirs, broker.metadata_directory)))
+    ids = {directory: _directory_id(node_id, voters) for directory in directories}
+    if arguments.cluster_id is None:
+        raise ConfigError("--cluster-id", "is not set; make one with 'ottla storage random-uuid'")
+    try:
+        uuid_from_text(arguments.cluster_id)
+    except CorruptDataError as error:
+        raise ConfigError("--cluster-id", str(error)) from None
+
+    async def body() -> int:
+        async with RealDisk() as disk:
+            await format_directories(
+                disk,
+                ids,
+                cluster_id=arguments.cluster_id,
+                node_id=node_id,
+                metadata_log_dir=metadata_log_dir,
+                initial_voters=voters,
+                wall_ms=RealClock().wall_ms(),
+            )
+        return 0
+
+    run_async(body)
+    print_table(("DIRECTORY", "ID"), [(name, uuid_to_text(id_)) for name, id_ in ids.items()])
+    return 0
+
+
+def parse_initial_controllers(text: str | None) -> VoterSet | None:
+    """Read `id@host:port:directoryId,…`; ConfigError says what is allowed."""
+    if not text:
+        return None
+    try:
+        return VoterSet(tuple(_voter(part) for part in text.split(",") if part.strip()))
+    except (ValueError, CorruptDataError):
+        raise ConfigError(
+            "--initial-controllers",
+            f"is {text!r}; it must be id@host:port:directoryId, several with commas",
+        ) from None
+
+
+def _voter(part: str) -> Voter:
+    identity, _, rest = part.strip().partition("@")
+    address, _, directory = rest.rpartition(":")
+    host, port = parse_address(address)
+    return Voter(
+        id=NodeId(int(identity)),
+        directory_id=uuid_from_text(directory),
+        endpoints=(Endpoint(CONTROLLER_LISTENER, host, port),),
+    )
+
+
+def _directory_id(node_id: NodeId, voters: VoterSet | None) -> UUID:
+    """Return the id the list of voters gives this node, or a new one."""
+    for voter in voters or ():
+        if voter.id == node_id:
+            return voter.directory_id
+    return RealRng().uuid()
