@@ -10,11 +10,14 @@ smallest encoding of one element, before anything is made for it.
 from ottla.wire.codec_source import Source, default_text, smallest_bytes
 from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
-DENSE_BYTES_MAX = 2
-DENSE_COUNT_MAX = 100_000
-"""A list takes eight bytes an element (nine while it grows), which for elements of one or two bytes
-is more than four times the input.  Arrays of those may have this many and a third of the message's
-bytes: no list is then larger than 4 x the input + 1 MiB.  No honest message comes near."""
+ELEMENTS_FREE = 50_000
+BYTES_PER_ELEMENT = 16
+"""A message may have so many elements of arrays, and one more for each of so many bytes.  As Python
+objects the smallest structs are fifty times their bytes: without this bound a frame of 100 MiB
+could take 5 GB.  No honest message comes near: a partition is rarely below sixteen bytes."""
+
+WORD_BYTES = 4
+"""Numbers of at least this size need no such bound: a list of them is twice their bytes."""
 
 
 def decoder_source(schema: MessageSchema, version: int) -> Source:
@@ -25,11 +28,16 @@ def decoder_source(schema: MessageSchema, version: int) -> Source:
     root = writer.struct(schema.root, schema.root.name)
     writer.flush()
     writer.line(f"return {root}, p")
+    if writer.has_arrays:
+        writer.lines.insert(1, f"    left = {ELEMENTS_FREE} + end // {BYTES_PER_ELEMENT}")
     return writer
 
 
 class _Decoder(Source):
     """Owns the source text, and the fixed-size reads that are not written yet."""
+
+    has_arrays = False
+    """Say whether the function counts elements: `left` is how many the message may still have."""
 
     def read(self, code: str, target: str) -> None:
         """Put a read of a fixed size behind the others; `flush` makes them one."""
@@ -172,12 +180,14 @@ class _Decoder(Source):
         """Read an array, after its count was held against the bytes left."""
         count = self.length("array", where, target, is_nullable=is_nullable)
         smallest = smallest_bytes(field, self.schema, self.version)
-        limit = f"{count} * {smallest} > end - p"
-        if smallest <= DENSE_BYTES_MAX:
-            limit += f" or {count} > end // 3 + {DENSE_COUNT_MAX}"
-        self.line(f'if {limit}: raise too_long("{where}")')
-        code = SCALARS.get(field.type)
-        if code is not None and field.type != "uuid":
+        code = None if field.type == "uuid" else SCALARS.get(field.type)
+        is_counted = code is None or smallest < WORD_BYTES
+        bound = f" or {count} > left" if is_counted else ""
+        self.line(f'if {count} * {smallest} > end - p{bound}: raise too_long("{where}")')
+        self.has_arrays |= is_counted
+        if is_counted:
+            self.line(f"left -= {count}")
+        if code is not None:
             self.line(f'{target} = list(unpack_from(f">{{{count}}}{code}", data, p))')
             self.line(f"p += {count} * {smallest}")
         else:
