@@ -120,6 +120,11 @@ class SimulatedFile:
         self.check_usable()
         return len(self.inode.content)
 
+    @property
+    def is_closed(self) -> bool:
+        """Say whether the owner gave the file up."""
+        return self._is_closed
+
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
         """Write all chunks; a fault or a full disk may leave the first part of them written."""
         self.check_usable()

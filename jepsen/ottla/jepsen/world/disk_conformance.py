@@ -148,8 +148,10 @@ async def a_pinned_file_outlives_its_close(disk: Disk, root: str) -> None:
     file = _file(disk, f"{root}/f", b"x")
     file.pin()
     file.pin()
+    assert not file.is_closed
     file.close()
     file.close()
+    assert file.is_closed
     file.unpin()
     assert file.pread(0, 1) == b"x"
     file.unpin()
