@@ -206,6 +206,8 @@ class Leader:
         if log.start_offset == 0 and request.fetch_offset == 0:
             return None
         earliest, latest = log.earliest_snapshot_id, log.latest_snapshot_id
+        assert log.start_offset == 0 or earliest is not None
+        assert earliest is None or log.start_offset <= earliest.offset
         if earliest is not None and (
             request.fetch_offset < log.start_offset
             or (

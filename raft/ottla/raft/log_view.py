@@ -36,7 +36,8 @@ class LogView(Protocol):
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
         """Return the largest epoch <= `epoch` in the log (or its snapshot) and its end offset.
 
-        Where every entry is of a later epoch: `start_offset` and the latest snapshot's epoch, or 0.
+        Where every entry is of a later epoch: `start_offset` and the earliest snapshot's epoch, or
+        0 when there is none.
         """
         ...
 
@@ -47,7 +48,7 @@ class LogView(Protocol):
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The oldest whole snapshot kept."""
+        """The oldest whole snapshot kept; of a log that begins above 0 it ends at its start."""
         ...
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:

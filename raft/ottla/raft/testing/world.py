@@ -24,6 +24,7 @@ from ottla.raft.events import (
 from ottla.raft.messages import Response
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.member import Member, PowerCut
+from ottla.raft.testing.narrator import tell_effects, tell_request, tell_response
 from ottla.raft.voters import Endpoint, QuorumIdentity, Voter, VoterSet
 
 CLUSTER_ID = "b3R0bGEtd29ybGQtMDAwMQ"
@@ -84,6 +85,8 @@ class World:
             NodeId(node_id): Member(settings, identity(node_id, voter_ids), chance, self.invariants)
             for node_id in (*voter_ids, *observer_ids)
         }
+        self.narrate: Callable[[str], None] = _say_nothing
+        """Hears every line of what happens."""
         self._token = 0
         self._routes: dict[int, Callable[[Response], None]] = {}
         """Where the answer to each unanswered request goes."""
@@ -184,6 +187,9 @@ class World:
     ) -> None:
         member = self.members[node_id]
         self._wakes[node_id] = effects.next_wake_ms
+        if self.narrate is not _say_nothing:
+            for line in tell_effects(effects):
+                self.narrate(f"{node_id} {line}")
         if member.wants_flush:
             member.wants_flush = False
             self._schedule_flush(node_id, member)
@@ -216,6 +222,8 @@ class World:
 
     def _send(self, sender: NodeId, outgoing: Outgoing) -> None:
         receiver = outgoing.to
+        if self.narrate is not _say_nothing:
+            self.narrate(tell_request(sender, outgoing))
         answer_to = self._guarded_response(sender, outgoing)
         copies = 2 if self.chance.random() < self.weather.repeat else 1
         for _ in range(copies):
@@ -231,6 +239,8 @@ class World:
             event: Event = RequestFailed(request_id=outgoing.request_id)
             if response is not None:
                 event = ResponseReceived(request_id=outgoing.request_id, response=response)
+                if self.narrate is not _say_nothing:
+                    self.narrate(tell_response(receiver, sender, response))
 
             def arrive() -> None:
                 if member.core is not None and member.incarnation == incarnation:
@@ -292,3 +302,7 @@ class World:
         assert member.core is None or wake_ms is None or wake_ms > self.now_ms, (
             f"{node_id} as {member.core.role} asks for another tick at once"
         )
+
+
+def _say_nothing(line: str) -> None:
+    """Narrate to nobody."""
