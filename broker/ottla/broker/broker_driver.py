@@ -1,0 +1,362 @@
+"""One broker, from its settings to its last answer: what is opened, in which order, and closed.
+
+disk → log directories → gRPC → the listeners (which answer ApiVersions and DescribeNode while the
+broker starts) → the quorum's observer → registration → recovery of the logs → publishers → the
+handlers of all other requests → unfenced, ready.  The stop is the same way back, after the
+controller has moved our leaderships.  Leaving by an error is a crash: no clean marker is written.
+"""
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from ottla.broker.alarm_driver import Alarm
+from ottla.broker.connection import ConnectionLimits
+from ottla.broker.delete_records import DeleteRecordsApi
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.fetch import FetchApi
+from ottla.broker.fetch_session import FetchSessionCache
+from ottla.broker.flush_driver import Flusher
+from ottla.broker.leader_epochs import LeaderEpochsApi
+from ottla.broker.lifecycle import BrokerState, Lifecycle
+from ottla.broker.lifecycle_driver import LifecycleDriver
+from ottla.broker.list_offsets import ListOffsetsApi
+from ottla.broker.listener import Listener
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.produce import ProduceApi
+from ottla.broker.producer_ids import Block, ProducerIdsApi
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.registration import advertised_endpoints, registration_request
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.server_driver import SocketServer, open_socket_server
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.errors import ConfigError
+from ottla.model.ids import NodeId, Offset, ProducerId
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.node.clock_driver import RealClock, RealRng
+from ottla.node.identity import quorum_identity, read_meta_properties
+from ottla.node.process_driver import (
+    freeze_long_lived_objects,
+    open_stop_signal,
+    prepare_process,
+)
+from ottla.node.quorum_driver import QuorumMember, open_quorum_member
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc.controller_client import ControllerClient
+from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+from ottla.storage.disk import RealDisk
+from ottla.storage.log_directory_driver import LogDirectory
+from ottla.storage.log_manager_driver import LogManager, open_log_manager
+from ottla.storage.meta_properties import MetaProperties
+
+logger = logging.getLogger("ottla.broker")
+
+MACHINE_ID_FILE = Path("/etc/machine-id")
+
+PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
+INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 22, 23
+
+
+async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
+    """Run a broker until SIGTERM or SIGINT; call `ready` once it serves.
+
+    ConfigError and OSError say what must be mended before it can start; RefusedError why the
+    cluster does not take it.
+    """
+    prepare_process()
+    try:
+        async with open_stop_signal() as is_stopping, open_broker(config) as broker:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_stop_waiting_when, is_stopping, nursery.cancel_scope)
+                await broker.is_ready.wait()
+                freeze_long_lived_objects()
+                ready()
+                await is_stopping.wait()
+            await broker.leave()
+    except BaseExceptionGroup as group:
+        raise _only_error(group) from None
+
+
+async def _stop_waiting_when(is_stopping: trio.Event, scope: trio.CancelScope) -> None:
+    await is_stopping.wait()
+    scope.cancel()
+
+
+def _only_error(error: BaseException) -> BaseException:
+    """Return the one error that nurseries have wrapped, or the group when there are several."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+@asynccontextmanager
+async def open_broker(
+    config: BrokerConfig, *, clock: Clock | None = None, rng: Rng | None = None
+) -> AsyncIterator["Broker"]:
+    """Start a broker and stop it at the end of the block; `is_ready` is set when it serves."""
+    clock = clock or RealClock()
+    rng = rng or RealRng()
+    disk = RealDisk(sorted({*config.log_dirs, config.metadata_directory}))
+    async with open_log_manager(disk, config, clock, rng) as logs:
+        properties = await _metadata_identity(disk, config, logs)
+        identity = await quorum_identity(
+            disk, config.metadata_directory, properties, config.controller_quorum_voters
+        )
+        lifecycle = Lifecycle()
+        lifecycle.become(BrokerState.STARTING)
+        dispatcher = Dispatcher()
+        async with (
+            open_rpc_runtime() as rpc,
+            _open_server(config, dispatcher, clock, disk) as server,
+            open_quorum_member(
+                disk=disk,
+                metadata_log_dir=config.metadata_directory,
+                identity=identity,
+                config=config.quorum,
+                rpc=rpc,
+                clock=clock,
+                rng=rng,
+            ) as member,
+            trio.open_nursery() as nursery,
+        ):
+            broker = Broker(
+                config,
+                cluster_id=properties.cluster_id,
+                clock=clock,
+                rng=rng,
+                rpc=rpc,
+                server=server,
+                dispatcher=dispatcher,
+                member=member,
+                logs=logs,
+                lifecycle=lifecycle,
+            )
+            nursery.start_soon(broker.run)
+            yield broker
+            nursery.cancel_scope.cancel()
+        lifecycle.become(BrokerState.SHUTTING_DOWN)
+        with trio.CancelScope(shield=True):
+            await logs.shutdown_cleanly(lifecycle.broker_epoch)
+
+
+@asynccontextmanager
+async def _open_server(
+    config: BrokerConfig, dispatcher: Dispatcher, clock: Clock, disk: RealDisk
+) -> AsyncIterator[SocketServer]:
+    listeners = [
+        Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+        for endpoint in config.listeners
+    ]
+    is_open = False
+    try:
+        async with open_socket_server(
+            listeners,
+            dispatcher,
+            clock=clock,
+            disk=disk,
+            limits=ConnectionLimits(frame_bytes_max=config.socket_request_bytes_max),
+            request_memory_bytes_max=config.queued_max_request_bytes,
+            idle_ms_max=config.connections_max_idle_ms,
+            backlog=config.socket_listen_backlog_size,
+        ) as server:
+            is_open = True
+            yield server
+    except (OSError, BaseExceptionGroup) as group:
+        error = _only_error(group)
+        if is_open or not isinstance(error, OSError):
+            raise
+        raise ConfigError("listeners", f"cannot be opened: {error.strerror or error}") from error
+
+
+async def _metadata_identity(
+    disk: RealDisk, config: BrokerConfig, logs: LogManager
+) -> MetaProperties:
+    """Return who the directory of the metadata log says we are."""
+    for directory in logs.directories:
+        if directory.path == config.metadata_directory.rstrip("/"):
+            if directory.identity is None:
+                raise ConfigError("metadata.log.dir", f"{directory.path}: {directory.failure}")
+            return directory.identity
+    found = await read_meta_properties(disk, config.metadata_directory)
+    if found is None:
+        raise ConfigError(
+            "metadata.log.dir",
+            f"{config.metadata_directory} is not formatted; run `ottla storage format`",
+        )
+    return found
+
+
+class Readiness:
+    """The last publisher: tells when the image that everybody follows has us as unfenced."""
+
+    def __init__(self, node_id: NodeId) -> None:
+        self._node_id = node_id
+        self.is_introduced = trio.Event()
+        self.is_active = trio.Event()
+
+    @property
+    def name(self) -> str:
+        """How faults call this publisher."""
+        return "readiness"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Look for this broker in the image."""
+        self.is_introduced.set()
+        if image.is_active(self._node_id):
+            self.is_active.set()
+
+
+class Broker:
+    """A broker at work; made by `open_broker`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        cluster_id: str,
+        clock: Clock,
+        rng: Rng,
+        rpc: RpcRuntime,
+        server: SocketServer,
+        dispatcher: Dispatcher,
+        member: QuorumMember,
+        logs: LogManager,
+        lifecycle: Lifecycle,
+    ) -> None:
+        self.config = config
+        self.cluster_id = cluster_id
+        self.server = server
+        self.member = member
+        self.logs = logs
+        self.dispatcher = dispatcher
+        self.is_ready = trio.Event()
+        self._clock = clock
+        self._rng = rng
+        self.controller = ControllerClient(
+            rpc, config.controller_quorum_voters, lambda: member.leader_id
+        )
+        self.lifecycle = LifecycleDriver(
+            lifecycle, config, self.controller, metadata_offset=self._metadata_offset
+        )
+        self.purgatory = Purgatory()
+        self._flusher = Flusher(self.purgatory, clock)
+        self.table = PartitionTable(EMPTY)
+        self._replicas = ReplicaManager(
+            config,
+            table=self.table,
+            logs=logs,
+            purgatory=self.purgatory,
+            clock=clock,
+            on_flush_due=self._flusher.request,
+        )
+        self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
+        self.purgatory.on_earlier_deadline = self._alarm.rearm
+        logs.on_directory_failed = self._on_directory_failed
+
+    def _metadata_offset(self) -> Offset:
+        return Offset(self.member.applied_end_offset - 1)
+
+    async def run(self) -> None:
+        """Start, then do what must be done in time until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._alarm.run)
+            nursery.start_soon(self._flusher.run)
+            await self._start(nursery)
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        await self.member.wait_caught_up()
+        broker_epoch = await self.lifecycle.register(self._registration())
+        nursery.start_soon(self.lifecycle.run)
+        # Not before our own registration is in the image: what it says of us holds from there.
+        await self.member.wait_applied(Offset(broker_epoch + 1))
+        image = self.member.image
+        await self.logs.recover(
+            lambda partition: self._replicas.log_config_of(image, partition),
+            lambda partition, topic_id: self._replicas.is_stray(image, partition, topic_id),
+        )
+        readiness = Readiness(self.config.node_id)
+        self.member.add_publisher(self._replicas)
+        self.member.add_publisher(readiness)
+        await readiness.is_introduced.wait()
+        self._open_doors()
+        await self.lifecycle.wait_unfenced()
+        await readiness.is_active.wait()
+        self.is_ready.set()
+
+    async def leave(self) -> None:
+        """Let the controller move our leaderships away."""
+        await self.lifecycle.leave()
+
+    def _registration(self) -> pb.RegisterRequest:
+        hostname = socket.gethostname()
+        ports = {name: address[1] for name, address in self.server.addresses.items()}
+        return registration_request(
+            self.config,
+            cluster_id=self.cluster_id,
+            incarnation_id=self._rng.uuid(),
+            endpoints=advertised_endpoints(self.config, ports, hostname),
+            host=_machine_id() or hostname,
+            directory_ids=[
+                directory.directory_id
+                for directory in self.logs.directories
+                if directory.is_live and directory.directory_id is not None
+            ],
+            previous_broker_epoch=self.logs.previous_broker_epoch,
+        )
+
+    def _open_doors(self) -> None:
+        """Serve every API from now on."""
+        table = self.table
+        register = self.dispatcher.register
+        produce = ProduceApi(
+            table=table,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            on_flush_due=self._flusher.request,
+        )
+        fetch = FetchApi(
+            table=table,
+            purgatory=self.purgatory,
+            sessions=FetchSessionCache(self.config.fetch_session_count_max, self._rng),
+            fetch_bytes_max=self.config.fetch_bytes_max,
+        )
+        register(PRODUCE, produce.handle)
+        register(FETCH, fetch.handle)
+        register(LIST_OFFSETS, ListOffsetsApi(table=table).handle)
+        register(DELETE_RECORDS, DeleteRecordsApi(table=table).handle)
+        register(OFFSET_FOR_LEADER_EPOCH, LeaderEpochsApi(table=table).handle)
+        register(INIT_PRODUCER_ID, ProducerIdsApi(allocate=self._allocate_producer_ids).handle)
+
+    async def _allocate_producer_ids(self) -> Block:
+        request = pb.AllocateProducerIdsRequest(
+            broker_id=self.config.node_id,
+            broker_epoch=self.lifecycle.lifecycle.broker_epoch,
+        )
+        answer = await self.controller.allocate_producer_ids(
+            request, deadline_ms=self.config.request_timeout_ms
+        )
+        return ProducerId(answer.producer_id_start), answer.producer_id_count
+
+    def _on_directory_failed(self, directory: LogDirectory) -> None:
+        self._replicas.on_directory_failed(directory.path)
+        self.lifecycle.report_offline_directories(
+            tuple(
+                failed.directory_id
+                for failed in self.logs.directories
+                if not failed.is_live and failed.directory_id is not None
+            )
+        )
+
+
+def _machine_id() -> str:
+    """Return the machine's own id, as a failure domain; empty where it has none."""
+    try:
+        return MACHINE_ID_FILE.read_text().strip()
+    except OSError:
+        return ""

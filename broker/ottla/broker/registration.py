@@ -1,0 +1,73 @@
+"""What a broker says of itself when it registers.  Pure."""
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from ottla.metadata.features import SUPPORTED
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.endpoints import Endpoint
+from ottla.proto import controller_pb2 as pb
+from ottla.proto import metadata_pb2
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Kafka's numbers."""
+
+
+def registration_request(
+    config: BrokerConfig,
+    *,
+    cluster_id: str,
+    incarnation_id: UUID,
+    endpoints: Iterable[Endpoint],
+    host: str,
+    directory_ids: Iterable[UUID],
+    previous_broker_epoch: int,
+) -> pb.RegisterRequest:
+    """Return the registration; `host` is the machine, as a failure domain."""
+    return pb.RegisterRequest(
+        cluster_id=cluster_id,
+        broker_id=config.node_id,
+        incarnation_id=incarnation_id.bytes,
+        listeners=[
+            metadata_pb2.Endpoint(
+                name=endpoint.name,
+                host=endpoint.host,
+                port=endpoint.port,
+                security_protocol=SECURITY_PROTOCOLS[endpoint.protocol],
+            )
+            for endpoint in endpoints
+        ],
+        features=[
+            metadata_pb2.FeatureRange(
+                name=name,
+                min_supported_version=levels.lowest,
+                max_supported_version=levels.highest,
+            )
+            for name, levels in sorted(SUPPORTED.items())
+        ],
+        rack=config.rack,
+        host=config.failure_domain_host or host,
+        log_dirs=[directory_id.bytes for directory_id in directory_ids],
+        previous_broker_epoch=previous_broker_epoch,
+    )
+
+
+def advertised_endpoints(
+    config: BrokerConfig, bound_ports: Mapping[str, int], hostname: str
+) -> list[Endpoint]:
+    """Return where clients are told to come: as set, else where we listen.
+
+    A listener on every interface is advertised by the machine's name; one whose port the system
+    chose, by that port.
+    """
+    advertised = {endpoint.name: endpoint for endpoint in config.advertised_listeners}
+    found = []
+    for listener in config.listeners:
+        endpoint = advertised.get(listener.name, listener)
+        found.append(
+            endpoint._replace(
+                host=endpoint.host or hostname,
+                port=endpoint.port or bound_ports.get(listener.name, listener.port),
+            )
+        )
+    return found
