@@ -40,7 +40,7 @@ from ottla.model.ids import NodeId, Offset, ProducerId
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.clock_driver import RealClock, RealRng
-from ottla.node.identity import quorum_identity, read_meta_properties
+from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.process_driver import (
     freeze_long_lived_objects,
     open_stop_signal,
@@ -48,6 +48,7 @@ from ottla.node.process_driver import (
 )
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member
 from ottla.proto import controller_pb2 as pb
+from ottla.rpc.cluster_id import cluster_id_of_quorum
 from ottla.rpc.controller_client import ControllerClient
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
 from ottla.storage.disk import RealDisk
@@ -103,8 +104,13 @@ async def open_broker(
     clock = clock or RealClock()
     rng = rng or RealRng()
     disk = RealDisk(sorted({*config.log_dirs, config.metadata_directory}))
-    async with open_log_manager(disk, config, clock, rng) as logs:
-        properties = await _metadata_identity(disk, config, logs)
+    async with (
+        open_rpc_runtime() as rpc,
+        open_log_manager(
+            disk, config, clock, rng, cluster_id=await _cluster_id(disk, config, rpc)
+        ) as logs,
+    ):
+        properties = await _metadata_identity(disk, config, logs, rng)
         identity = await quorum_identity(
             disk, config.metadata_directory, properties, config.controller_quorum_voters
         )
@@ -112,7 +118,6 @@ async def open_broker(
         lifecycle.become(BrokerState.STARTING)
         dispatcher = Dispatcher()
         async with (
-            open_rpc_runtime() as rpc,
             _open_server(config, dispatcher, clock, disk) as server,
             open_quorum_member(
                 disk=disk,
@@ -174,21 +179,40 @@ async def _open_server(
         raise ConfigError("listeners", f"cannot be opened: {error.strerror or error}") from error
 
 
+async def _cluster_id(disk: RealDisk, config: BrokerConfig, rpc: RpcRuntime) -> str | None:
+    """Return the cluster to join where no directory says so yet; the quorum knows.
+
+    A broker may do what a voter may not: an empty directory of it forgets no vote.
+    """
+    for path in {*config.log_dirs, config.metadata_directory}:
+        if await read_meta_properties(disk, path) is not None:
+            return None
+    with trio.move_on_after(config.initial_registration_timeout_ms / 1000):
+        return await cluster_id_of_quorum(rpc, config.controller_quorum_voters)
+    raise ConfigError(
+        "controller.quorum.voters", "none of these controllers can be reached; start them first"
+    )
+
+
 async def _metadata_identity(
-    disk: RealDisk, config: BrokerConfig, logs: LogManager
+    disk: RealDisk, config: BrokerConfig, logs: LogManager, rng: Rng
 ) -> MetaProperties:
     """Return who the directory of the metadata log says we are."""
+    path = config.metadata_directory.rstrip("/")
     for directory in logs.directories:
-        if directory.path == config.metadata_directory.rstrip("/"):
+        if directory.path == path:
             if directory.identity is None:
-                raise ConfigError("metadata.log.dir", f"{directory.path}: {directory.failure}")
+                raise ConfigError("metadata.log.dir", f"{path}: {directory.failure}")
             return directory.identity
-    found = await read_meta_properties(disk, config.metadata_directory)
-    if found is None:
-        raise ConfigError(
-            "metadata.log.dir",
-            f"{config.metadata_directory} is not formatted; run `ottla storage format`",
-        )
+    found = await read_meta_properties(disk, path)
+    if found is not None:
+        return found
+    (cluster_id,) = {one.identity.cluster_id for one in logs.directories if one.identity}
+    await format_directories(
+        disk, {path: rng.uuid()}, cluster_id=cluster_id, node_id=config.node_id
+    )
+    found = await read_meta_properties(disk, path)
+    assert found is not None
     return found
 
 

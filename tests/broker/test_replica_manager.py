@@ -1,0 +1,175 @@
+"""The broker holds and leads what the metadata says, and lets go of what it no longer says."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+
+from ottla.broker.partition import Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.purgatory import Purgatory, WaitingEntry
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage, Provenance, Topic
+from ottla.metadata.persistent_map import PersistentMap
+from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.endpoints import Voter
+from ottla.storage.disk import RealDisk
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_manager_driver import LogManager, open_log_manager
+
+World = Any  # the class of the `world` fixture, in conftest.py
+
+FIRST = UUID(int=901)
+SECOND = UUID(int=902)
+
+
+class Managed(NamedTuple):
+    manager: ReplicaManager
+    table: PartitionTable
+    logs: LogManager
+    purgatory: Purgatory
+
+
+@pytest.fixture
+async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
+    config = BrokerConfig(
+        node_id=NodeId(1),
+        log_dirs=(str(tmp_path / "logs"),),
+        controller_quorum_voters=(Voter(NodeId(101), "localhost", 9),),
+    )
+    disk = RealDisk(config.log_dirs)
+    rng = world.sessions.rng
+    async with open_log_manager(disk, config, world.clock, rng, cluster_id="c" * 22) as logs:
+        await logs.recover(lambda partition: LogConfig())
+        table = PartitionTable(EMPTY)
+        purgatory = Purgatory()
+        manager = ReplicaManager(
+            config,
+            table=table,
+            logs=logs,
+            purgatory=purgatory,
+            clock=world.clock,
+            on_flush_due=lambda partition: None,
+        )
+        yield Managed(manager, table, logs, purgatory)
+
+
+def image_with(world: World, *topics: tuple[str, UUID], **changes: Any) -> MetadataImage:
+    state = world.state(**changes)
+    return MetadataImage(
+        provenance=Provenance(Offset(1), Epoch(1), 0),
+        topics=PersistentMap(
+            {id_: Topic(name, id_, PersistentMap({0: state})) for name, id_ in topics}
+        ),
+        topic_ids=PersistentMap(dict(topics)),
+    )
+
+
+async def publish(managed: Managed, image: MetadataImage) -> None:
+    await managed.manager.publish(MetadataDelta.between(managed.table.image, image), image)
+
+
+async def test_a_new_topic_gets_its_log_and_is_led(world: World, managed: Managed) -> None:
+    await publish(managed, image_with(world, ("t", FIRST)))
+    partition = managed.table.find("t", 0)
+    assert partition.is_leader
+    assert partition is managed.table.find_by_id(FIRST, 0)
+    assert managed.logs.get(TopicPartition("t", 0)) is partition.log
+
+
+async def test_partitions_of_others_are_not_made(world: World, managed: Managed) -> None:
+    await publish(managed, image_with(world, ("t", FIRST), replicas=(2,), leader=2))
+    assert list(managed.table) == []
+    assert len(managed.logs) == 0
+
+
+class Waiter(WaitingEntry):
+    """Completes when its partition no longer leads."""
+
+    def __init__(self, partition: Partition) -> None:
+        super().__init__()
+        self.partition = partition
+
+    def try_complete(self) -> bool:
+        return not self.partition.is_leader
+
+    def on_expire(self) -> None:
+        raise AssertionError("nobody should wait that long")
+
+
+async def test_a_deleted_topic_is_unknown_and_who_waited_is_told(
+    world: World, managed: Managed
+) -> None:
+    await publish(managed, image_with(world, ("t", FIRST)))
+    partition = managed.table.find("t", 0)
+    managed.purgatory.watch([partition.high_watermark_key], Waiter(partition), 10_000)
+    await publish(managed, image_with(world))
+    assert managed.purgatory.waiting_count == 0
+    with pytest.raises(RefusedError) as refused:
+        managed.table.find("t", 0)
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(managed.logs) == 0
+
+
+async def test_a_topic_deleted_and_made_anew_at_once_begins_empty(
+    world: World, managed: Managed
+) -> None:
+    await publish(managed, image_with(world, ("t", FIRST)))
+    old = managed.table.find("t", 0)
+    old.append(world.batch(b"a"), acks=1, now_ms=world.clock.wall_ms(), mono_ms=0)
+    await publish(managed, image_with(world, ("t", SECOND)))
+    new = managed.table.find("t", 0)
+    assert new.topic_id == SECOND
+    assert new.log is not None
+    assert (new.is_leader, new.log.end_offset, old.is_removed) == (True, 0, True)
+
+
+async def test_losing_leadership_keeps_the_log(world: World, managed: Managed) -> None:
+    await publish(managed, image_with(world, ("t", FIRST), replicas=(1, 2)))
+    await publish(
+        managed,
+        image_with(
+            world, ("t", FIRST), replicas=(1, 2), leader=2, leader_epoch=4, partition_epoch=1
+        ),
+    )
+    partition = managed.table.find("t", 0)
+    assert not partition.is_leader
+    assert partition.log is not None
+
+
+async def test_topic_settings_reach_the_log_at_once(world: World, managed: Managed) -> None:
+    image = image_with(world, ("t", FIRST))
+    await publish(managed, image)
+    partition = managed.table.find("t", 0)
+    assert partition.log is not None
+    for resource, key, value in (
+        ((BROKER_RESOURCE, ""), "message.max.bytes", 7_777),
+        ((BROKER_RESOURCE, "1"), "message.max.bytes", 8_888),
+        ((TOPIC_RESOURCE, "t"), "max.message.bytes", 9_999),
+    ):
+        changed = MetadataImage(
+            provenance=image.provenance,
+            topics=image.topics,
+            topic_ids=image.topic_ids,
+            configs=managed.table.image.configs.set(resource, PersistentMap({key: str(value)})),
+        )
+        await publish(managed, changed)
+        assert partition.config.max_message_bytes == value
+        assert partition.log.config.max_message_bytes == value
+
+
+async def test_a_log_that_the_metadata_does_not_place_here_is_stray(
+    world: World, managed: Managed
+) -> None:
+    image = image_with(world, ("t", FIRST))
+    found = TopicPartition("t", 0)
+    assert not managed.manager.is_stray(image, found, FIRST)
+    assert managed.manager.is_stray(image, found, SECOND)
+    assert managed.manager.is_stray(image, TopicPartition("t", 1), FIRST)
+    assert managed.manager.is_stray(image_with(world), found, FIRST)
