@@ -1,0 +1,150 @@
+"""Admin requests: the active controller decides, this broker passes them on.
+
+Pure but for the await of the controller.  After a change the answer waits until this broker's own
+image shows it, so that a client which created a topic finds it at the broker that said so.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.forwarding import ControllerDoor, forward
+from ottla.broker.metadata_cache import MetadataCache, answer_when
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.refusals import REFUSALS, refuse
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import ZERO_UUID
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
+from ottla.wire.messages.create_partitions_response import CreatePartitionsResponse
+from ottla.wire.messages.create_topics_request import CreateTopicsRequest
+from ottla.wire.messages.create_topics_response import CreateTopicsResponse
+from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.wire.messages.delete_topics_response import DeleteTopicsResponse
+from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from ottla.wire.messages.incremental_alter_configs_response import (
+    IncrementalAlterConfigsResponse,
+)
+
+FORWARDED_API_KEYS = frozenset(REFUSALS)
+"""The forwarded APIs that the controller decides in this release."""
+
+SEEN_HERE_MS_MAX = 5_000
+"""How long an answer waits for our own image; the change itself is committed by then."""
+
+SET, DELETE = 0, 1
+"""Operations of IncrementalAlterConfigs whose outcome can be told from the request alone."""
+
+IsSeen = Callable[[MetadataImage], bool]
+
+
+class AdminApi:
+    """Serves every API of `FORWARDED_API_KEYS`."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        controller: ControllerDoor,
+        metadata: MetadataCache,
+        purgatory: Purgatory,
+    ) -> None:
+        self._config = config
+        self._controller = controller
+        self._metadata = metadata
+        self._purgatory = purgatory
+
+    def handle(
+        self, context: RequestContext, request: Message
+    ) -> Coroutine[Any, Any, Message | None]:
+        """Forward the request and answer with what the controller says."""
+        return self._forward(context, request)
+
+    async def _forward(self, context: RequestContext, request: Message) -> Message | None:
+        version = context.api_version
+        timeout_ms = self._config.request_timeout_ms
+        asked_ms = getattr(request, "timeout_ms", 0)
+        if 0 < asked_ms < timeout_ms:
+            timeout_ms = asked_ms
+        try:
+            answer = await forward(
+                self._controller, context, request, version=version, timeout_ms=timeout_ms
+            )
+        except RefusedError as refusal:
+            return refuse(request, refusal, version)
+        is_seen = _what_to_see(request, answer)
+        if is_seen is None or is_seen(self._metadata.image):
+            return answer
+        answer_when(
+            self._purgatory,
+            context,
+            lambda: is_seen(self._metadata.image),
+            lambda: context.slot.complete(answer),
+            deadline_ms=context.arrived_ms + timeout_ms + SEEN_HERE_MS_MAX,
+        )
+        return None
+
+
+def _what_to_see(request: Message, answer: Message) -> IsSeen | None:
+    """Return how to tell that an image contains what the controller did; None if nothing."""
+    if getattr(request, "validate_only", False):
+        return None
+    match request, answer:
+        case CreateTopicsRequest(), CreateTopicsResponse():
+            created = [t.name for t in answer.topics if t.error_code == ErrorCode.NONE]
+            return lambda image: all(name in image.topic_ids for name in created)
+        case DeleteTopicsRequest(), DeleteTopicsResponse():
+            return _deleted(answer)
+        case CreatePartitionsRequest(), CreatePartitionsResponse():
+            return _grown(request, answer)
+        case IncrementalAlterConfigsRequest(), IncrementalAlterConfigsResponse():
+            return _configured(request, answer)
+    return None
+
+
+def _deleted(answer: DeleteTopicsResponse) -> IsSeen:
+    gone = [result for result in answer.responses if result.error_code == ErrorCode.NONE]
+    ids = [result.topic_id for result in gone if result.topic_id != ZERO_UUID]
+    names = [result.name for result in gone if result.topic_id == ZERO_UUID]
+    return lambda image: (
+        not (
+            any(topic_id in image.topics for topic_id in ids)
+            or any(name in image.topic_ids for name in names)
+        )
+    )
+
+
+def _grown(request: CreatePartitionsRequest, answer: CreatePartitionsResponse) -> IsSeen:
+    grown = {result.name for result in answer.results if result.error_code == ErrorCode.NONE}
+    counts = {topic.name: topic.count for topic in request.topics if topic.name in grown}
+
+    def is_seen(image: MetadataImage) -> bool:
+        topics = {name: image.topic(name) for name in counts}
+        return all(
+            topic is None or len(topic.partitions) >= counts[name] for name, topic in topics.items()
+        )
+
+    return is_seen
+
+
+def _configured(
+    request: IncrementalAlterConfigsRequest, answer: IncrementalAlterConfigsResponse
+) -> IsSeen:
+    done = {
+        (result.resource_type, result.resource_name)
+        for result in answer.responses
+        if result.error_code == ErrorCode.NONE
+    }
+    expected = [
+        (resource.resource_type, resource.resource_name, config.name, wanted)
+        for resource in request.resources
+        if (resource.resource_type, resource.resource_name) in done
+        for config in resource.configs
+        if config.config_operation in (SET, DELETE)
+        for wanted in (config.value if config.config_operation == SET else None,)
+    ]
+    return lambda image: all(
+        image.config(kind, name).get(key) == wanted for kind, name, key, wanted in expected
+    )

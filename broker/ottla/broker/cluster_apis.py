@@ -1,0 +1,99 @@
+"""Registers the APIs that are answered from metadata, or passed on to the controller.
+
+Pure.  Two steps, because the listener opens before the logs are recovered: first what may be asked
+of any broker at any time, then, when it runs, the rest.
+"""
+
+from collections.abc import Iterable
+
+from ottla.broker.admin_api import FORWARDED_API_KEYS, AdminApi
+from ottla.broker.api_versions import ApiVersionsApi
+from ottla.broker.auto_create import AutoCreate
+from ottla.broker.configs_api import ConfigsApi
+from ottla.broker.coordinator_api import CoordinatorApi
+from ottla.broker.describe_cluster import DescribeClusterApi
+from ottla.broker.describe_node import DescribeNodeApi
+from ottla.broker.describe_topic_partitions import DescribeTopicPartitionsApi
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.forwarding import ControllerDoor
+from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.purgatory import Purgatory
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
+
+METADATA = 3
+FIND_COORDINATOR = 10
+LIST_GROUPS = 16
+DESCRIBE_CONFIGS = 32
+DESCRIBE_CLUSTER = 60
+DESCRIBE_TOPIC_PARTITIONS = 75
+
+CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
+    METADATA,
+    FIND_COORDINATOR,
+    LIST_GROUPS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC_PARTITIONS,
+}
+"""What `register_cluster_apis` serves."""
+
+
+def register_early_apis(
+    dispatcher: Dispatcher,
+    *,
+    config: BrokerConfig,
+    cluster_id: str,
+    metadata: MetadataCache,
+    describe_node: DescribeNodeApi,
+    coming: Iterable[int],
+) -> None:
+    """Serve ApiVersions and DescribeNode.
+
+    `coming` names the APIs that will be registered later: ApiVersions lists them from the start,
+    since a client keeps the first answer of a connection.
+    """
+    listed_later = frozenset(coming)
+    versions = ApiVersionsApi(
+        metadata=metadata,
+        served=lambda: dispatcher.api_keys | listed_later,
+        cluster_id=cluster_id,
+        node_id=config.node_id,
+    )
+    dispatcher.register(API_VERSIONS, versions.handle)
+    dispatcher.on_unsupported_api_versions = versions.handle_unsupported
+    dispatcher.register(DESCRIBE_NODE, describe_node.handle)
+
+
+def register_cluster_apis(
+    dispatcher: Dispatcher,
+    *,
+    config: BrokerConfig,
+    cluster_id: str,
+    metadata: MetadataCache,
+    purgatory: Purgatory,
+    controller: ControllerDoor,
+) -> None:
+    """Serve everything that is answered from the image or by the controller."""
+    admin = AdminApi(config=config, controller=controller, metadata=metadata, purgatory=purgatory)
+    for api_key in FORWARDED_API_KEYS:
+        dispatcher.register(api_key, admin.handle)
+    topics = MetadataApi(
+        config=config,
+        cluster_id=cluster_id,
+        metadata=metadata,
+        purgatory=purgatory,
+        auto_create=AutoCreate(
+            controller, timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX)
+        ),
+    )
+    dispatcher.register(METADATA, topics.handle)
+    coordinators = CoordinatorApi()
+    dispatcher.register(FIND_COORDINATOR, coordinators.handle_find)
+    dispatcher.register(LIST_GROUPS, coordinators.handle_list)
+    dispatcher.register(DESCRIBE_CONFIGS, ConfigsApi(config=config, metadata=metadata).handle)
+    cluster = DescribeClusterApi(config=config, cluster_id=cluster_id, metadata=metadata)
+    dispatcher.register(DESCRIBE_CLUSTER, cluster.handle)
+    pages = DescribeTopicPartitionsApi(config=config, metadata=metadata)
+    dispatcher.register(DESCRIBE_TOPIC_PARTITIONS, pages.handle)

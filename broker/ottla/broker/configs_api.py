@@ -1,0 +1,226 @@
+"""DescribeConfigs: every setting of a topic or of this broker, with where its value comes from.
+
+Pure.  Precedence is Kafka's: topic override, dynamic setting of this broker, dynamic cluster-wide
+setting, the broker's file, default.  Synonyms list all of these that are set, strongest first.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.broker.cluster_view import is_legal_topic_name
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.declare import Definition, Kind
+from ottla.model.settings.dynamic import ResourceType, broker_definitions
+from ottla.model.settings.topic import LONGER_UNITS, TOPIC_DEFINITIONS
+from ottla.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from ottla.wire.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+CLUSTER_DEFAULT = ""
+"""The name of the broker resource that holds for every broker."""
+
+
+class Source(IntEnum):
+    """Where a value comes from, as DescribeConfigs numbers it."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Given(NamedTuple):
+    """One place that sets a value: under which key, to what, and how strong it is."""
+
+    key: str
+    text: str | None
+    source: Source
+
+
+class ConfigsApi:
+    """Serves DescribeConfigs 1-4."""
+
+    def __init__(self, *, config: BrokerConfig, metadata: MetadataCache) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._broker_definitions = broker_definitions()
+
+    def handle(
+        self, context: RequestContext, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        """Answer for each resource by itself."""
+        return DescribeConfigsResponse(
+            results=[self._result(resource, request) for resource in request.resources]
+        )
+
+    def _result(
+        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            configs = self._configs(resource)
+        except RefusedError as refusal:
+            result.error_code = refusal.code
+            result.error_message = refusal.message
+            return result
+        asked = resource.configuration_keys
+        for found in configs:
+            # Kafka takes an empty list of keys for all of them, as it does null.
+            if asked and found.name not in asked:
+                continue
+            if not request.include_synonyms:
+                found.synonyms = []
+            if not request.include_documentation:
+                found.documentation = None
+            result.configs.append(found)
+        return result
+
+    def _configs(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+        image = self._metadata.image
+        name = resource.resource_name
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                return self._topic_configs(image, name)
+            case ResourceType.BROKER:
+                return self._broker_configs(image, name)
+            case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+                return _dynamic_only(image.config(resource.resource_type, name))
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
+        )
+
+    def _topic_configs(
+        self, image: MetadataImage, name: str
+    ) -> list[DescribeConfigsResourceResult]:
+        if not is_legal_topic_name(name):
+            raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if image.topic(name) is None:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        overrides = image.config(ResourceType.TOPIC, name)
+        return [
+            self._topic_config(image, definition, overrides)
+            for definition in TOPIC_DEFINITIONS.values()
+        ]
+
+    def _topic_config(
+        self, image: MetadataImage, definition: Definition, overrides: Mapping[str, str]
+    ) -> DescribeConfigsResourceResult:
+        given: list[Given] = []
+        if definition.key in overrides:
+            given.append(Given(definition.key, overrides[definition.key], Source.DYNAMIC_TOPIC))
+        for source in (
+            Source.DYNAMIC_BROKER,
+            Source.DYNAMIC_DEFAULT_BROKER,
+            Source.STATIC_BROKER,
+        ):
+            texts = self._texts(image, source)
+            given += [
+                Given(key, texts[key], source) for key in definition.broker_keys if key in texts
+            ]
+        default_key = definition.broker_keys[0] if definition.broker_keys else definition.key
+        given.append(Given(default_key, definition.default, Source.DEFAULT))
+        result = _result_of(definition, given, is_read_only=False)
+        strongest = given[0]
+        if strongest.key in LONGER_UNITS and strongest.text is not None:
+            # The broker was told in hours or minutes, the topic speaks of milliseconds.
+            value = int(strongest.text)
+            result.value = str(value if value < 0 else value * LONGER_UNITS[strongest.key])
+        return result
+
+    def _broker_configs(
+        self, image: MetadataImage, name: str
+    ) -> list[DescribeConfigsResourceResult]:
+        if name == CLUSTER_DEFAULT:
+            texts = self._texts(image, Source.DYNAMIC_DEFAULT_BROKER)
+            return [
+                _result_of(
+                    self._broker_definitions[key],
+                    [Given(key, text, Source.DYNAMIC_DEFAULT_BROKER)],
+                    is_read_only=False,
+                )
+                for key, text in texts.items()
+                if key in self._broker_definitions
+            ]
+        if name != str(self._config.node_id):
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {self._config.node_id} or empty string, "
+                f"but received {name}",
+            )
+        return [
+            self._broker_config(image, definition)
+            for definition in self._broker_definitions.values()
+        ]
+
+    def _broker_config(
+        self, image: MetadataImage, definition: Definition
+    ) -> DescribeConfigsResourceResult:
+        given = [
+            Given(definition.key, texts[definition.key], source)
+            for source in (
+                Source.DYNAMIC_BROKER,
+                Source.DYNAMIC_DEFAULT_BROKER,
+                Source.STATIC_BROKER,
+            )
+            if definition.key in (texts := self._texts(image, source))
+        ]
+        given.append(Given(definition.key, definition.default, Source.DEFAULT))
+        return _result_of(definition, given, is_read_only=not definition.is_dynamic)
+
+    def _texts(self, image: MetadataImage, source: Source) -> Mapping[str, str]:
+        """Return what one place sets, by broker key."""
+        match source:
+            case Source.DYNAMIC_BROKER:
+                return image.config(ResourceType.BROKER, str(self._config.node_id))
+            case Source.DYNAMIC_DEFAULT_BROKER:
+                return image.config(ResourceType.BROKER, CLUSTER_DEFAULT)
+        return self._config.texts
+
+
+def _result_of(
+    definition: Definition, given: list[Given], *, is_read_only: bool
+) -> DescribeConfigsResourceResult:
+    """Describe one setting, whose strongest value stands first in `given`."""
+    is_sensitive = definition.kind is Kind.PASSWORD
+    strongest = given[0]
+    return DescribeConfigsResourceResult(
+        name=definition.key,
+        value=None if is_sensitive else strongest.text,
+        read_only=is_read_only,
+        config_source=strongest.source,
+        is_sensitive=is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=key, value=None if is_sensitive else text, source=source)
+            for key, text, source in given
+        ],
+        config_type=definition.kind,
+        documentation=definition.doc,
+    )
+
+
+def _dynamic_only(texts: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
+    """Describe a resource that has nothing but what was set on it."""
+    items: Iterable[tuple[str, str]] = texts.items()
+    return [
+        DescribeConfigsResourceResult(
+            name=key, value=text, config_source=Source.DYNAMIC_TOPIC, config_type=Kind.STRING
+        )
+        for key, text in items
+    ]

@@ -1,0 +1,104 @@
+"""DescribeTopicPartitions: topics in pages, with eligible leader replicas (KIP-966).  Pure."""
+
+from ottla.broker.cluster_view import (
+    INTERNAL_TOPICS,
+    TOPIC_OPERATIONS,
+    ClusterView,
+    is_legal_topic_name,
+)
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.metadata.image import PartitionState, Topic
+from ottla.model.errors import ErrorCode
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from ottla.wire.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+PARTITIONS_PER_ANSWER_MAX = 2_000
+"""Kafka's `max.request.partition.size.limit`: bounds one answer, whatever the client asks."""
+
+
+class DescribeTopicPartitionsApi:
+    """Serves DescribeTopicPartitions 0."""
+
+    def __init__(self, *, config: BrokerConfig, metadata: MetadataCache) -> None:
+        self._config = config
+        self._metadata = metadata
+
+    def handle(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> DescribeTopicPartitionsResponse:
+        """Answer with topics in order of their names, from the cursor on, up to the limit."""
+        view = ClusterView(self._metadata.image, self._config, context.peer)
+        are_named = bool(request.topics)
+        names = {topic.name for topic in request.topics} if are_named else view.image.topic_ids
+        cursor = request.cursor
+        first_name = "" if cursor is None else cursor.topic_name
+        left = max(1, min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
+        response = DescribeTopicPartitionsResponse()
+        for name in sorted(name for name in names if name >= first_name):
+            topic = view.image.topic(name)
+            if topic is None:
+                response.topics.append(_unknown(name))
+                continue
+            first = cursor.partition_index if cursor is not None and name == first_name else 0
+            if not left:
+                response.next_cursor = Cursor(topic_name=name, partition_index=first)
+                break
+            described, next_index = _described(view, topic, max(first, 0), left)
+            left -= len(described.partitions)
+            response.topics.append(described)
+            if next_index is not None:
+                response.next_cursor = Cursor(topic_name=name, partition_index=next_index)
+                break
+        return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_legal_topic_name(name)
+        else ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def _described(
+    view: ClusterView, topic: Topic, first: int, limit: int
+) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+    """Describe up to `limit` partitions from `first` on; return also where to go on."""
+    end = min(first + limit, len(topic.partitions))
+    described = DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(view, index, topic.partitions[index]) for index in range(first, end)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+    return described, end if end < len(topic.partitions) else None
+
+
+def _partition(
+    view: ClusterView, index: int, state: PartitionState
+) -> DescribeTopicPartitionsResponsePartition:
+    code, leader_id = view.leader_of(state)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
+        offline_replicas=view.offline_replicas(state),
+    )

@@ -1,0 +1,63 @@
+"""How a broker passes a client's admin request to the active controller.
+
+The request and its answer travel in Kafka's own encoding, so no request exists twice.
+"""
+
+from typing import Protocol, TypeVar
+
+from ottla.broker.dispatch import RequestContext
+from ottla.proto import controller_pb2 as pb
+from ottla.wire.apis import response_class
+from ottla.wire.codec import decode, encode
+from ottla.wire.codec_types import Message
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of every client on a plain listener."""
+
+R = TypeVar("R", bound=Message)
+
+
+class ControllerDoor(Protocol):
+    """What is needed of the controller client."""
+
+    async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
+        """Pass a client's request on; RefusedError when the whole of it is refused."""
+        ...
+
+
+async def forward(
+    controller: ControllerDoor,
+    context: RequestContext,
+    request: Message,
+    *,
+    version: int,
+    timeout_ms: int,
+) -> Message:
+    """Let the active controller decide; RefusedError with its code, or when none is reached."""
+    answer = await controller.forward(
+        pb.ForwardRequest(
+            api_key=request.API_KEY,
+            api_version=version,
+            principal=ANONYMOUS,
+            client_id=context.client_id,
+            client_address=context.peer.peer_host,
+            body=encode(request, version),
+        ),
+        deadline_ms=timeout_ms,
+    )
+    return decode(response_class(request.API_KEY), version, answer.body)
+
+
+async def forward_as(
+    kind: type[R],
+    controller: ControllerDoor,
+    context: RequestContext,
+    request: Message,
+    *,
+    version: int,
+    timeout_ms: int,
+) -> R:
+    """Forward a request of our own making, whose answer's class is known."""
+    answer = await forward(controller, context, request, version=version, timeout_ms=timeout_ms)
+    assert isinstance(answer, kind)
+    return answer

@@ -1,0 +1,176 @@
+"""How the refusal of a whole admin request looks, in the answer of each API.
+
+Pure.  Older answers have no room for an error of the whole: there it is said of every part that
+was asked for, as Kafka does.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_response import (
+    AlterConfigsResourceResponse as AlteredResource,
+)
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
+from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
+from ottla.wire.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from ottla.wire.messages.create_topics_request import CreateTopicsRequest
+from ottla.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
+from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse
+from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest
+from ottla.wire.messages.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from ottla.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
+from ottla.wire.messages.update_features_request import UpdateFeaturesRequest
+from ottla.wire.messages.update_features_response import UpdateFeaturesResponse
+
+ELECTION_ERROR_FROM = 1
+"""The first version of ElectLeaders with an error of the whole."""
+
+
+def refuse(request: Message, refusal: RefusedError, version: int) -> Message:
+    """Return the answer to a request that is refused as a whole."""
+    code = refusal.code
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        # It is between us and the controllers; the client's own network is fine.
+        code = ErrorCode.REQUEST_TIMED_OUT
+    return REFUSALS[request.API_KEY](request, code, refusal.message, version)
+
+
+def _create_topics(
+    request: CreateTopicsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(
+                name=topic.name, error_code=code, error_message=message, configs=None
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete_topics(
+    request: DeleteTopicsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    by_name = [
+        DeletableTopicResult(name=name, error_code=code, error_message=message)
+        for name in request.topic_names
+    ]
+    by_either = [
+        DeletableTopicResult(
+            name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message
+        )
+        for topic in request.topics
+    ]
+    return DeleteTopicsResponse(responses=by_name + by_either)
+
+
+def _create_partitions(
+    request: CreatePartitionsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+            for topic in request.topics
+        ]
+    )
+
+
+def _alter_configs(
+    request: AlterConfigsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return AlterConfigsResponse(
+        responses=[
+            AlteredResource(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def _incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def _elect_leaders(
+    request: ElectLeadersRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return ElectLeadersResponse(
+        error_code=code if version >= ELECTION_ERROR_FROM else ErrorCode.NONE,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=code, error_message=message)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+def _describe_quorum(
+    request: DescribeQuorumRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return DescribeQuorumResponse(error_code=code, error_message=message)
+
+
+def _update_features(
+    request: UpdateFeaturesRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return UpdateFeaturesResponse(error_code=code, error_message=message)
+
+
+def _unregister_broker(
+    request: UnregisterBrokerRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return UnregisterBrokerResponse(error_code=code, error_message=message)
+
+
+REFUSALS: dict[int, Callable[[Any, ErrorCode, str, int], Message]] = {
+    CreateTopicsRequest.API_KEY: _create_topics,
+    DeleteTopicsRequest.API_KEY: _delete_topics,
+    CreatePartitionsRequest.API_KEY: _create_partitions,
+    AlterConfigsRequest.API_KEY: _alter_configs,
+    IncrementalAlterConfigsRequest.API_KEY: _incremental_alter_configs,
+    ElectLeadersRequest.API_KEY: _elect_leaders,
+    DescribeQuorumRequest.API_KEY: _describe_quorum,
+    UpdateFeaturesRequest.API_KEY: _update_features,
+    UnregisterBrokerRequest.API_KEY: _unregister_broker,
+}
+"""One row for every API that is forwarded."""
