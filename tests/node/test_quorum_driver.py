@@ -104,8 +104,9 @@ async def led_epoch(member: QuorumMember) -> Epoch:
 
 
 async def commit(member: QuorumMember, *records: Record) -> None:
-    offset = await member.append(records, await led_epoch(member))
-    await member.wait_committed(offset)
+    epoch = await led_epoch(member)
+    offset = await member.append(records, epoch)
+    await member.wait_committed(offset, epoch)
     await member.wait_applied(Offset(offset + 1))
 
 
@@ -159,7 +160,7 @@ async def test_what_was_committed_survives_a_crash_in_the_middle_of_appends(
     async def write_until_killed(member: QuorumMember, epoch: Epoch) -> None:
         for number in range(10_000):
             offset = await member.append([setting(f"key.{number}", "x")], epoch)
-            await member.wait_committed(offset)
+            await member.wait_committed(offset, epoch)
             committed.append(f"key.{number}")
 
     class KilledError(Exception):

@@ -194,16 +194,18 @@ class QuorumMember:
             await self._step_locked(AppendRequested(epoch=epoch, records=batch))
             return Offset(self._log.end_offset - 1)
 
-    async def wait_committed(self, offset: Offset) -> None:
-        """Wait until the record at `offset`, appended in the present epoch, is committed.
+    async def wait_committed(self, offset: Offset, epoch: Epoch) -> None:
+        """Wait until the record at `offset`, which this node appended in `epoch`, is committed.
 
         RefusedError(NOT_LEADER_OR_FOLLOWER) when leadership ends first; nobody knows then.
         """
-        epoch = self._core.epoch
-        while self._core.high_watermark <= offset:
-            if not self._core.is_leader or self._core.epoch != epoch:
-                raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        while self._core.epoch == epoch:
+            if self._core.high_watermark > offset:
+                return
+            if not self._core.is_leader:
+                break
             await self._progress.wait()
+        raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     async def answer(self, request: Request) -> Response:
         """Answer another member's request, at once or when raft lets it go."""

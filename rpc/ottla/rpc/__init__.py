@@ -7,5 +7,6 @@ rpc_driver.py              servers and channels: `open_rpc_runtime`
 quorum_codec.py            raft's values as protobuf and back; the five methods of the quorum
 quorum_client.py           both sides of the quorum's conversations
 controller_methods.py      the methods of the controller
+cluster_id.py              how a new node learns which cluster it joins
 controller_client.py       a broker's calls to the active controller, wherever it is
 """

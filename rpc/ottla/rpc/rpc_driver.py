@@ -120,11 +120,16 @@ class RpcRuntime:
             known = self._channels.setdefault(address, RpcChannel(self._thread, made, address))
         return known
 
-    async def close(self) -> None:
-        """Stop answering and listening, and hang up everywhere."""
+    async def stop_serving(self) -> None:
+        """Cancel what is being answered and listen no more; channels still serve."""
         self._is_closing = True
         self._nursery.cancel_scope.cancel()
-        await self._thread.run(self._close)
+        await self._thread.run(self._stop_servers)
+
+    async def close(self) -> None:
+        """Stop serving and hang up everywhere."""
+        await self.stop_serving()
+        await self._thread.run(self._close_channels)
 
     async def _start_server(
         self, address: str, handlers: tuple[MethodHandler[Any, Any], ...]
@@ -163,8 +168,11 @@ class RpcRuntime:
         else:
             self._nursery.start_soon(incoming.answer)
 
-    async def _close(self) -> None:
-        await asyncio.gather(*(server.stop(None) for server in self._servers))
+    async def _stop_servers(self) -> None:
+        servers, self._servers = self._servers, []
+        await asyncio.gather(*(server.stop(None) for server in servers))
+
+    async def _close_channels(self) -> None:
         await asyncio.gather(*(channel._channel.close(None) for channel in self._channels.values()))
 
 
@@ -243,11 +251,18 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"
 
 
+async def _keep_nursery(task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """Hold the tasks that answer, apart from whoever opened the runtime."""
+    async with trio.open_nursery() as nursery:
+        task_status.started(nursery)
+        await trio.sleep_forever()
+
+
 @asynccontextmanager
 async def open_rpc_runtime() -> AsyncIterator[RpcRuntime]:
     """Run gRPC for the length of the `with`."""
     async with open_asyncio_thread() as thread, trio.open_nursery() as nursery:
-        runtime = RpcRuntime(thread, nursery)
+        runtime = RpcRuntime(thread, await nursery.start(_keep_nursery))
         try:
             yield runtime
         finally:

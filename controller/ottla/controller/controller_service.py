@@ -1,0 +1,41 @@
+"""The controller's remote procedures: who answers which, and Kafka's encoding of forwarded ones."""
+
+from typing import Any
+
+from ottla.controller.controller_driver import Controller
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc import controller_methods as methods
+from ottla.rpc.method import MethodHandler
+from ottla.wire import apis
+from ottla.wire.codec import decode, encode
+
+
+def controller_handlers(controller: Controller) -> list[MethodHandler[Any, Any]]:
+    """Return the handlers of `ottla.controller.Controller`; refusals travel as themselves."""
+
+    async def forward(request: pb.ForwardRequest) -> pb.ForwardResponse:
+        return await answer_forwarded(controller, request)
+
+    return [
+        MethodHandler(methods.REGISTER, controller.register),
+        MethodHandler(methods.HEARTBEAT, controller.heartbeat),
+        MethodHandler(methods.ALTER_PARTITION, controller.alter_partition),
+        MethodHandler(methods.ALLOCATE_PRODUCER_IDS, controller.allocate_producer_ids),
+        MethodHandler(methods.ASSIGN_REPLICAS_TO_DIRS, controller.assign_replicas_to_dirs),
+        MethodHandler(methods.UNREGISTER, controller.unregister),
+        MethodHandler(methods.FORWARD, forward),
+    ]
+
+
+async def answer_forwarded(
+    controller: Controller, request: pb.ForwardRequest
+) -> pb.ForwardResponse:
+    """Decode a client's request, decide it, and encode the answer in the client's version."""
+    version = request.api_version
+    api = apis.API.get(request.api_key)
+    if api is None or not api.lowest <= version <= api.highest:
+        raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
+    message = decode(apis.request_class(request.api_key), version, request.body)
+    answer = await controller.forwarded(request.api_key, version, message)
+    return pb.ForwardResponse(body=encode(answer, version))

@@ -1,0 +1,93 @@
+"""A controller's process, from its settings to its last word."""
+
+from collections.abc import Callable
+
+import trio
+
+from ottla.controller.controller_driver import Controller
+from ottla.controller.controller_service import controller_handlers
+from ottla.model.settings.controller import ControllerConfig
+from ottla.node.clock_driver import RealClock, RealRng
+from ottla.node.identity import prepare_controller_directory, quorum_identity
+from ottla.node.process_driver import freeze_long_lived_objects, open_stop_signal
+from ottla.node.quorum_driver import open_quorum_member
+from ottla.raft.voters import QuorumIdentity
+from ottla.rpc.cluster_id import cluster_id_handler
+from ottla.rpc.quorum_client import quorum_handlers
+from ottla.rpc.rpc_driver import open_rpc_runtime
+from ottla.storage.directory_lock_driver import lock_directory
+from ottla.storage.disk import RealDisk
+from ottla.storage.disk_seam import Disk
+
+HAND_OVER_PATIENCE_MS = 2_000
+"""How long a leader that stops waits for the others to know; they find out by themselves later."""
+
+
+async def run_controller(config: ControllerConfig, *, ready: Callable[[], None]) -> None:
+    """Run a controller until SIGTERM or SIGINT; call `ready` once it serves.
+
+    A lone voter serves when it leads and has written a new cluster's first records; one of several
+    when it listens.
+    """
+    async with open_stop_signal() as is_stopping:
+        await serve_controller(config, ready=ready, is_stopping=is_stopping)
+
+
+async def serve_controller(
+    config: ControllerConfig, *, ready: Callable[[], None], is_stopping: trio.Event
+) -> None:
+    """Run a controller until the event is set."""
+    directory = config.metadata_log_dir
+    async with RealDisk([directory]) as disk:
+        await disk.makedirs(directory)
+        lock = lock_directory(disk, directory, setting="metadata.log.dir")
+        try:
+            properties = await prepare_controller_directory(
+                disk, config, RealRng(), wall_ms=RealClock().wall_ms()
+            )
+            identity = await quorum_identity(
+                disk, directory, properties, config.controller_quorum_voters
+            )
+            await _serve(disk, config, identity, ready, is_stopping)
+        finally:
+            lock.close()
+
+
+async def _serve(
+    disk: Disk,
+    config: ControllerConfig,
+    identity: QuorumIdentity,
+    ready: Callable[[], None],
+    is_stopping: trio.Event,
+) -> None:
+    clock, rng = RealClock(), RealRng()
+    async with (
+        open_rpc_runtime() as rpc,
+        open_quorum_member(
+            disk=disk,
+            metadata_log_dir=config.metadata_log_dir,
+            identity=identity,
+            config=config.quorum,
+            rpc=rpc,
+            clock=clock,
+            rng=rng,
+        ) as member,
+        trio.open_nursery() as nursery,
+    ):
+        controller = Controller(member, config, identity, clock, rng)
+        nursery.start_soon(controller.run)
+        handlers = [
+            *quorum_handlers(member.answer),
+            *controller_handlers(controller),
+            cluster_id_handler(identity.cluster_id),
+        ]
+        for listener in config.listeners:
+            await rpc.serve(listener.host, listener.port, handlers)
+        if not identity.peers:
+            await controller.wait_active()
+        freeze_long_lived_objects()
+        ready()
+        await is_stopping.wait()
+        await member.hand_over(patience_ms=HAND_OVER_PATIENCE_MS)
+        await rpc.stop_serving()
+        nursery.cancel_scope.cancel()

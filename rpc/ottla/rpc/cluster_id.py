@@ -1,0 +1,40 @@
+"""How a node whose directories are not formatted yet learns which cluster it joins."""
+
+from collections.abc import Sequence
+
+import trio
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.wrappers_pb2 import StringValue
+
+from ottla.model.errors import RefusedError
+from ottla.rpc.controller_client import VoterAddress
+from ottla.rpc.method import MethodHandler, RpcMethod
+from ottla.rpc.rpc_driver import RpcRuntime, join_address
+
+CLUSTER_ID = RpcMethod("/ottla.node.Node/ClusterId", Empty, StringValue)
+
+ATTEMPT_TIMEOUT_MS = 1_000
+RETRY_BACKOFF_MS = 50
+"""Lower finds a controller that is just starting sooner; higher spares one that is not there."""
+
+
+def cluster_id_handler(cluster_id: str) -> MethodHandler[Empty, StringValue]:
+    """Return a controller's side."""
+
+    async def answer(_request: Empty) -> StringValue:
+        return StringValue(value=cluster_id)
+
+    return MethodHandler(CLUSTER_ID, answer)
+
+
+async def cluster_id_of_quorum(runtime: RpcRuntime, voters: Sequence[VoterAddress]) -> str:
+    """Ask the voters in turn until one tells; waits as long as it takes."""
+    while True:
+        for voter in voters:
+            channel = await runtime.channel(join_address(voter.host, voter.port))
+            try:
+                found = await channel.call(CLUSTER_ID, Empty(), deadline_ms=ATTEMPT_TIMEOUT_MS)
+            except RefusedError:
+                continue
+            return found.value
+        await trio.sleep(RETRY_BACKOFF_MS / 1000)
