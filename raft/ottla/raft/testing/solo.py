@@ -19,6 +19,7 @@ from ottla.raft.testing.member import Member
 from ottla.raft.testing.memory_log import Entry, MemoryLog
 from ottla.raft.testing.seeded_rng import SeededRng
 from ottla.raft.testing.world import CLUSTER_ID, identity, voter
+from ottla.raft.transitions import Role
 
 
 class Solo:
@@ -54,6 +55,10 @@ class Solo:
     def core(self) -> QuorumCore:
         """The replica under test."""
         return self.member.running
+
+    def role(self) -> Role:
+        """Its role; a method, as type checkers take a property for constant."""
+        return self.core.role
 
     @property
     def log(self) -> MemoryLog:
@@ -111,14 +116,6 @@ class Solo:
         return self.step(RequestFailed(request_id=outgoing.request_id))
 
     # --- whole chapters -------------------------------------------------------------------
-
-    def grant_all(self) -> Effects:
-        """Grant every vote it has just asked for."""
-        for outgoing in list(self.sent):
-            assert isinstance(outgoing.request, VoteRequest)
-            epoch = outgoing.request.replica_epoch
-            self.respond(outgoing, VoteResponse(leader_epoch=epoch, vote_granted=True))
-        return self.effects
 
     def become_candidate(self) -> None:
         """Win the pre-vote."""
