@@ -1,0 +1,360 @@
+"""A log comes back after any death: torn tails, lost files, interrupted swaps, lying markers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
+from ottla.model.limits import INT64_MAX
+from ottla.storage.append_info import AppendOrigin
+from ottla.storage.disk import RealDisk
+from ottla.storage.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, file_name
+from ottla.storage.log import Log, open_log
+from ottla.storage.log_config import LogConfig
+from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
+from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
+
+SMALL = LogConfig(index_interval_bytes=0, segment_index_bytes=1200)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Workbench]:
+    bench = Workbench(RealDisk(), str(tmp_path / "orders-2"))
+    yield bench
+    bench.let_go()
+
+
+def path_of(bench: Workbench, offset: int, suffix: str) -> Path:
+    return Path(bench.directory, file_name(offset, suffix))
+
+
+def sequenced(producer_id: int, sequence: int, value: bytes = b"v") -> bytes:
+    return build_batch(
+        [(NOW_MS + sequence, b"k", value)],
+        producer_id=ProducerId(producer_id),
+        producer_epoch=0,
+        base_sequence=sequence,
+    )
+
+
+async def three_segments(bench: Workbench, config: LogConfig = SMALL) -> Log:
+    """Offsets 0-3, 4-7 and 8-11, by one producer, under epochs 0, 1 and 2."""
+    log = await bench.open(config)
+    for sequence in range(12):
+        if sequence in (4, 8):
+            await log.roll(now_ms=NOW_MS)
+        append(log, sequenced(9, sequence, b"%d" % sequence), leader_epoch=sequence // 4)
+    return log
+
+
+def expected(count: int) -> list[tuple[int, bytes]]:
+    return [(i, b"%d" % i) for i in range(count)]
+
+
+async def test_a_tail_torn_at_any_byte_is_cut_to_the_last_whole_batch(bench: Workbench) -> None:
+    log = await bench.open(SMALL)
+    ends = []
+    for sequence in range(3):
+        append(log, sequenced(9, sequence, b"%d" % sequence))
+        ends.append(log.size_bytes)
+    log.abandon()
+    whole = path_of(bench, 0, LOG).read_bytes()
+
+    for size in range(len(whole) + 1):
+        path_of(bench, 0, LOG).write_bytes(whole[:size])
+        log = await bench.open(SMALL)
+        count = sum(end <= size for end in ends)
+        assert (log.end_offset, log.size_bytes) == (count, ([0, *ends])[count])
+        assert path_of(bench, 0, LOG).stat().st_size == log.size_bytes
+        assert read_values(log) == expected(count)
+        assert append(log, sequenced(9, count, b"%d" % count)).base_offset == count
+        log.abandon()
+
+
+async def test_a_flipped_byte_anywhere_in_a_batch_cuts_the_log_before_it(bench: Workbench) -> None:
+    log = await bench.open(SMALL)
+    for sequence in range(3):
+        append(log, sequenced(9, sequence, b"%d" % sequence))
+    log.abandon()
+    whole = path_of(bench, 0, LOG).read_bytes()
+    size = len(whole) // 3
+
+    for at in range(size, 2 * size):
+        if at < size + 8 or size + 12 <= at < size + 16:
+            continue  # base offset and leader epoch are outside the CRC, as in Kafka
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x40
+        path_of(bench, 0, LOG).write_bytes(damaged)
+        log = await bench.open(SMALL)
+        assert log.end_offset == 1, f"byte {at}"
+        log.abandon()
+
+
+async def test_nonsense_after_the_last_batch_is_cut(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    with path_of(bench, 8, LOG).open("ab") as file:
+        file.write(b"\xde\xad\xbe\xef" * 100)
+
+    log = await bench.kill_and_open(log, recovery_point=8)
+
+    assert read_values(log) == expected(12)
+
+
+async def test_segments_after_a_cut_are_removed(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    log.abandon()
+    middle = path_of(bench, 4, LOG)
+    middle.write_bytes(middle.read_bytes()[:-1])
+
+    log = await bench.open(SMALL)
+
+    assert read_values(log) == expected(7)
+    assert not path_of(bench, 8, LOG).exists()
+    assert not path_of(bench, 8, SNAPSHOT).exists()
+    assert log.end_offset_for_epoch(Epoch(1)) == OffsetAndEpoch(Offset(7), Epoch(1))
+
+
+async def test_indexes_above_the_recovery_point_are_built_anew(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    await log.close()
+    before = [path_of(bench, base, OFFSET_INDEX).read_bytes() for base in (0, 4)]
+    times = [path_of(bench, base, TIME_INDEX).read_bytes() for base in (0, 4)]
+    path_of(bench, 0, OFFSET_INDEX).write_bytes(b"\xff" * 40)
+    path_of(bench, 4, OFFSET_INDEX).unlink()
+    path_of(bench, 4, TIME_INDEX).write_bytes(b"")
+
+    log = await bench.open(SMALL)
+
+    assert [path_of(bench, base, OFFSET_INDEX).read_bytes() for base in (0, 4)] == before
+    assert [path_of(bench, base, TIME_INDEX).read_bytes() for base in (0, 4)] == times
+    assert [read_values(log, start)[0][0] for start in range(12)] == list(range(12))
+
+
+@pytest.mark.parametrize("damage", ["missing", "odd size", "untrimmed"])
+async def test_a_damaged_index_below_the_recovery_point_is_built_anew(
+    bench: Workbench, damage: str
+) -> None:
+    log = await three_segments(bench)
+    await log.close()
+    index = path_of(bench, 0, OFFSET_INDEX)
+    before = index.read_bytes()
+    if damage == "missing":
+        index.unlink()
+    elif damage == "odd size":
+        index.write_bytes(before[:-1])
+    else:
+        index.write_bytes(before + bytes(800))
+
+    log = await bench.open(SMALL, recovery_point=8)
+
+    assert index.read_bytes() == before
+    assert read_values(log) == expected(12)
+
+
+async def test_after_a_clean_close_nothing_is_checked(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    await log.close()
+    first = bytearray(path_of(bench, 0, LOG).read_bytes())
+    first[-1] ^= 1  # damage that a check would find
+    path_of(bench, 0, LOG).write_bytes(first)
+
+    log = await bench.open(SMALL, is_clean=True, recovery_point=12)
+
+    assert (log.end_offset, log.recovery_point) == (12, 12)
+    assert append(log, sequenced(9, 12)).base_offset == 12
+    with pytest.raises(RefusedError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        append(log, sequenced(9, 14))
+
+
+async def test_a_clean_marker_that_lies_leads_to_recovery(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    await log.close()
+    last = path_of(bench, 8, LOG)
+    last.write_bytes(last.read_bytes()[:-3])
+
+    log = await bench.open(SMALL, is_clean=True, recovery_point=12)
+
+    assert read_values(log) == expected(11)
+    assert append(log, sequenced(9, 11)).base_offset == 11
+
+
+async def test_producers_come_back_from_the_newest_snapshot_and_a_replay(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    path_of(bench, 4, SNAPSHOT).write_bytes(b"nonsense")
+
+    log = await bench.kill_and_open(log, recovery_point=8)
+
+    assert append(log, sequenced(9, 11)).is_duplicate
+    assert append(log, sequenced(9, 12)).base_offset == 12
+
+
+async def test_producers_come_back_when_every_snapshot_is_gone(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    for offset in (4, 8):
+        path_of(bench, offset, SNAPSHOT).write_bytes(b"")
+
+    log = await bench.kill_and_open(log, recovery_point=8)
+
+    assert append(log, sequenced(9, 10)).base_offset == 10
+    assert append(log, sequenced(9, 12)).base_offset == 12
+
+
+async def test_open_and_aborted_transactions_come_back(bench: Workbench) -> None:
+    log = await bench.open(SMALL)
+    for producer_id in (4, 5):
+        append(
+            log,
+            build_batch(
+                [(NOW_MS, None, b"x")],
+                producer_id=ProducerId(producer_id),
+                producer_epoch=0,
+                base_sequence=0,
+                is_transactional=True,
+            ),
+        )
+    append(
+        log,
+        build_end_transaction_marker(
+            ControlType.ABORT,
+            timestamp_ms=NOW_MS,
+            producer_id=ProducerId(4),
+            producer_epoch=0,
+            coordinator_epoch=Epoch(1),
+        ),
+        origin=AppendOrigin.COORDINATOR,
+    )
+
+    log = await bench.kill_and_open(log)
+    log.update_high_watermark(log.end_offset)
+
+    assert log.aborted_transactions(Offset(0), Offset(3)) == [(4, 0)]
+    assert log.last_stable_offset == 1
+
+
+async def test_epochs_come_back_without_their_checkpoint(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    log.abandon()
+    Path(bench.directory, "leader-epoch-checkpoint").unlink()
+
+    log = await bench.open(SMALL)
+
+    ends = [log.end_offset_for_epoch(Epoch(epoch)).offset for epoch in (0, 1, 2, 3)]
+    assert ends == [4, 8, 12, -1]
+
+
+async def test_epochs_that_were_truncated_away_do_not_come_back(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    stale = Path(bench.directory, "leader-epoch-checkpoint")
+    await log.flush()
+    before = stale.read_bytes()
+    await log.truncate_to(Offset(6))
+    append(log, sequenced(9, 6), leader_epoch=5)
+    log.abandon()
+    stale.write_bytes(before)  # the crash came before the truncated checkpoint was durable
+
+    log = await bench.open(SMALL, recovery_point=6)
+
+    assert log.last_epoch == 5
+    assert log.end_offset_for_epoch(Epoch(2)) == OffsetAndEpoch(Offset(6), Epoch(1))
+
+
+async def test_a_log_that_ends_before_its_checkpointed_start_begins_anew_there(
+    bench: Workbench,
+) -> None:
+    log = await three_segments(bench)
+    log.abandon()
+
+    log = await bench.open(SMALL, log_start_offset=40)
+
+    assert (log.log_start_offset, log.end_offset, log.last_epoch) == (40, 40, -1)
+    assert append(log, build_batch([(NOW_MS, None, b"x")])).base_offset == 40
+
+
+async def test_leftovers_of_deletion_and_cleaning_are_removed(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    log.abandon()
+    leftovers = (
+        "00000000000000000000.log.deleted",
+        "00000000000000000004.log.cleaned",
+        "00000000000000000004.log.swap",  # not below the smallest .cleaned: unfinished
+        "00000000000000000099.index",
+        "leader-epoch-checkpoint.tmp",
+    )
+    for name in leftovers:
+        Path(bench.directory, name).write_bytes(b"x")
+
+    log = await bench.open(SMALL)
+
+    assert read_values(log) == expected(12)
+    assert not [name for name in leftovers if Path(bench.directory, name).exists()]
+
+
+async def test_a_finished_swap_takes_the_place_of_its_segments(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    log.abandon()
+    merged = path_of(bench, 0, LOG).read_bytes() + path_of(bench, 4, LOG).read_bytes()
+    Path(bench.directory, file_name(0, LOG) + ".swap").write_bytes(merged)
+
+    log = await bench.open(SMALL)
+
+    assert read_values(log) == expected(12)
+    assert path_of(bench, 0, LOG).read_bytes() == merged
+    assert not path_of(bench, 4, LOG).exists()
+
+
+async def test_a_directory_of_another_topic_is_refused(bench: Workbench) -> None:
+    await bench.open(SMALL)
+
+    with pytest.raises(RefusedError) as refused:
+        await open_log(
+            bench.disk,
+            bench.directory,
+            config=SMALL,
+            topic_id=UUID(int=77),
+            is_clean=False,
+            recovery_point=Offset(0),
+            log_start_offset=Offset(0),
+            now_ms=NOW_MS,
+        )
+
+    assert refused.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+async def test_progress_is_told_in_segments_left_and_bytes_done(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    size_bytes = log.size_bytes
+    log.abandon()
+    told: list[tuple[int, int]] = []
+
+    log = await open_log(
+        bench.disk,
+        bench.directory,
+        config=SMALL,
+        topic_id=None,
+        is_clean=False,
+        recovery_point=Offset(0),
+        log_start_offset=Offset(0),
+        now_ms=NOW_MS,
+        progress=lambda left, done: told.append((left, done)),
+    )
+    log.abandon()
+
+    assert [left for left, _ in told] == [3, 2, 1]
+    assert sum(done for _, done in told) == size_bytes
+
+
+async def test_a_preallocated_segment_is_cut_to_its_batches(bench: Workbench) -> None:
+    config = LogConfig(preallocate=True, segment_bytes=1 << 20, flush_messages=INT64_MAX)
+    log = await bench.open(config)
+    append(log, sequenced(9, 0, b"0"))
+    assert path_of(bench, 0, LOG).stat().st_size == 1 << 20
+
+    log = await bench.kill_and_open(log)
+    assert read_values(log) == expected(1)
+    append(log, sequenced(9, 1, b"1"))
+    log = await bench.close_and_open(log)
+
+    assert read_values(log) == expected(2)
