@@ -15,6 +15,7 @@ settings_in_force.py  which value of a topic's setting holds
 producer_ids.py       blocks of producer ids
 update_features.py    finalised features changed
 describe_quorum.py    DescribeQuorum's reply
+rehearsal.py          a controller without quorum, clock or network, for tests
 controller_driver.py  the queue, the speculative image, commits and timers
 controller_service.py the gRPC service
 main_driver.py        one controller process

@@ -114,11 +114,9 @@ def _round_robin(groups: Sequence[Sequence[T]]) -> list[T]:
 
 
 def _turned(items: Sequence[T], rng: Rng) -> list[T]:
-    return _rotated(items, rng.below(len(items)))
+    return _rotated(items, rng.below(len(items))) if items else []
 
 
 def _rotated(items: Sequence[T], by: int) -> list[T]:
-    if not items:
-        return []
-    by %= len(items)
+    by = by % len(items) if items else 0
     return [*items[by:], *items[:by]]

@@ -1,0 +1,223 @@
+"""A controller without quorum, clock or network: every decision is committed at once.
+
+For tests and experiments: the whole of a cluster's metadata in one object, its time moved by hand.
+"""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from ottla.controller import brokers, forward, partitions
+from ottla.controller.decision import Context, Decision, QuorumStatus, R
+from ottla.controller.sessions import BrokerSessions
+from ottla.metadata import features, fold
+from ottla.metadata.image import EMPTY, MetadataImage, PartitionState
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.settings.controller import ControllerConfig
+from ottla.proto import controller_pb2 as pb
+from ottla.proto import metadata_pb2
+from ottla.wire.codec_types import Message
+
+CLUSTER_ID = "rehearsal"
+FIRST_UUID = 0x1000
+FIRST_OFFSET = Offset(0)
+
+
+@dataclass(slots=True)
+class CountingRng:
+    """Chance that is none: every draw follows from how many came before."""
+
+    drawn: int = 0
+
+    def random(self) -> float:
+        """Return the same as a fair die would on average."""
+        return 0.5
+
+    def below(self, bound: int) -> int:
+        """Return one integer after the other."""
+        self.drawn += 1
+        return self.drawn % bound
+
+    def uuid(self) -> UUID:
+        """Return an id never returned before."""
+        self.drawn += 1
+        return UUID(int=FIRST_UUID + self.drawn)
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """One cluster's metadata, and a broker's side of the conversation for each broker."""
+
+    config: ControllerConfig = field(default_factory=ControllerConfig)
+    min_insync_replicas: int = 1
+    now_ms: int = 0
+    next_offset: Offset = field(default=FIRST_OFFSET)
+    image: MetadataImage = EMPTY
+    rng: CountingRng = field(default_factory=CountingRng)
+    sessions: BrokerSessions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sessions = BrokerSessions(self.config.session_timeout_ms)
+        bootstrap = features.bootstrap_records(min_insync_replicas=self.min_insync_replicas)
+        self.take(Decision(bootstrap, None))
+
+    def take(self, decision: Decision[R]) -> R:
+        """Commit a decision and return its reply."""
+        self.image = fold.apply_all(self.image, decision.records)
+        self.next_offset = Offset(self.next_offset + len(decision.records))
+        return decision.reply
+
+    def register(
+        self,
+        broker: int,
+        *,
+        incarnation: int = 1,
+        previous_epoch: int = -1,
+        rack: str | None = None,
+        host: str | None = None,
+        directories: int = 1,
+    ) -> int:
+        """Register a broker and return its epoch."""
+        request = registration(
+            broker,
+            incarnation=incarnation,
+            previous_epoch=previous_epoch,
+            rack=rack,
+            host=host,
+            directories=directories,
+        )
+        return self.take(
+            brokers.register(
+                self.image,
+                self.config,
+                self.sessions,
+                request,
+                cluster_id=CLUSTER_ID,
+                next_offset=self.next_offset,
+                now_ms=self.now_ms,
+            )
+        ).broker_epoch
+
+    def heartbeat(
+        self,
+        broker: int,
+        *,
+        metadata_offset: int | None = None,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+        offline_log_dirs: tuple[UUID, ...] = (),
+    ) -> pb.HeartbeatResponse:
+        """Send a heartbeat of a broker that has applied everything, or up to an offset."""
+        applied = self.next_offset - 1 if metadata_offset is None else metadata_offset
+        request = pb.HeartbeatRequest(
+            broker_id=broker,
+            broker_epoch=self.image.brokers[NodeId(broker)].epoch,
+            current_metadata_offset=applied,
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+            offline_log_dirs=[one.bytes for one in offline_log_dirs],
+        )
+        return self.take(
+            brokers.heartbeat(
+                self.image,
+                self.config,
+                self.sessions,
+                request,
+                next_offset=self.next_offset,
+                now_ms=self.now_ms,
+            )
+        )
+
+    def start(self, *ids: int) -> None:
+        """Register brokers and unfence them."""
+        for broker in ids:
+            self.register(broker)
+            self.heartbeat(broker)
+
+    def fence_expired(self) -> tuple[NodeId, ...]:
+        """Fence the brokers that were silent for too long."""
+        return self.take(brokers.fence_expired(self.image, self.config, self.sessions, self.now_ms))
+
+    def kill(self, *ids: int) -> None:
+        """Let the sessions of these brokers end while all others stay alive."""
+        self.now_ms += self.config.session_timeout_ms
+        for broker in self.image.brokers.values():
+            if broker.id not in ids and not broker.is_fenced:
+                self.sessions.touch(broker.id, broker.epoch, Offset(-1), self.now_ms)
+        assert set(self.fence_expired()) == set(ids)
+
+    def forward(self, request: Message, version: int | None = None) -> Message:
+        """Decide a client's request."""
+        api_version = request.VERSIONS[-1] if version is None else version
+        context = Context(config=self.config, rng=self.rng, quorum_status=self.quorum_status)
+        return self.take(forward.decide(self.image, request.API_KEY, api_version, request, context))
+
+    def alter_isr(self, topic: str, partition: int, *isr: int) -> pb.AlterPartitionResult:
+        """Have the leader of a partition propose an ISR, knowing all epochs."""
+        found = self.image.topic(topic)
+        assert found is not None
+        state = found.partitions[partition]
+        proposal = pb.AlterPartitionProposal(
+            partition_id=partition,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            new_isr=[
+                pb.BrokerState(broker_id=one, broker_epoch=self.image.brokers[NodeId(one)].epoch)
+                for one in isr
+            ],
+        )
+        request = pb.AlterPartitionRequest(
+            broker_id=state.leader,
+            broker_epoch=self.image.brokers[state.leader].epoch,
+            topics=[pb.AlterPartitionTopic(topic_id=found.id.bytes, partitions=[proposal])],
+        )
+        reply = self.take(partitions.alter_partition(self.image, self.config, request))
+        return reply.topics[0].partitions[0]
+
+    def state(self, topic: str, partition: int = 0) -> PartitionState:
+        """Return one partition as it is now."""
+        found = self.image.topic(topic)
+        assert found is not None
+        return found.partitions[partition]
+
+    def quorum_status(self) -> QuorumStatus:
+        """Describe a quorum of nobody."""
+        return QuorumStatus(
+            leader_id=NodeId(101),
+            leader_epoch=Epoch(1),
+            high_watermark=self.next_offset,
+            voters=(),
+            observers=(),
+        )
+
+
+def registration(
+    broker: int,
+    *,
+    incarnation: int = 1,
+    previous_epoch: int = -1,
+    rack: str | None = None,
+    host: str | None = None,
+    directories: int = 1,
+) -> pb.RegisterRequest:
+    """Return what a broker of this release sends when it registers."""
+    return pb.RegisterRequest(
+        cluster_id=CLUSTER_ID,
+        broker_id=broker,
+        incarnation_id=UUID(int=broker * 1000 + incarnation).bytes,
+        listeners=[metadata_pb2.Endpoint(name="PLAINTEXT", host=f"broker-{broker}", port=9092)],
+        features=[
+            metadata_pb2.FeatureRange(
+                name=name, min_supported_version=lowest, max_supported_version=highest
+            )
+            for name, (lowest, highest) in features.SUPPORTED.items()
+        ],
+        rack=rack,
+        host=host,
+        log_dirs=[directory_id(broker, index).bytes for index in range(directories)],
+        previous_broker_epoch=previous_epoch,
+    )
+
+
+def directory_id(broker: int, index: int = 0) -> UUID:
+    """Return the id of a broker's log directory."""
+    return UUID(int=(broker << 32) + 100 + index)

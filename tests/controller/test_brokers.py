@@ -1,0 +1,355 @@
+"""Registration, heartbeats, fencing and controlled shutdown, as a broker lives through them."""
+
+from uuid import UUID
+
+import pytest
+
+from ottla.controller import brokers
+from ottla.controller.partitions import assign_replicas_to_dirs
+from ottla.controller.rehearsal import CLUSTER_ID, Rehearsal, directory_id, registration
+from ottla.metadata.image import RecoveryState
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_NODE, NodeId, Offset
+from ottla.proto import controller_pb2 as pb
+from ottla.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+
+
+def create(cluster: Rehearsal, name: str, *replicas: int) -> None:
+    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
+    topic = CreatableTopic(
+        name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
+    )
+    cluster.forward(CreateTopicsRequest(topics=[topic]))
+    assert cluster.state(name).isr == replicas
+
+
+def refusal(cluster: Rehearsal, request: pb.RegisterRequest) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        brokers.register(
+            cluster.image,
+            cluster.config,
+            cluster.sessions,
+            request,
+            cluster_id=CLUSTER_ID,
+            next_offset=cluster.next_offset,
+            now_ms=cluster.now_ms,
+        )
+    return caught.value
+
+
+def test_a_broker_registers_fenced_under_the_offset_of_its_registration() -> None:
+    cluster = Rehearsal()
+    offset = cluster.next_offset
+
+    epoch = cluster.register(1)
+
+    assert epoch == offset
+    assert cluster.image.brokers[ONE].epoch == offset
+    assert cluster.image.brokers[ONE].is_fenced
+
+
+def test_a_broker_is_unfenced_once_it_has_applied_its_own_registration() -> None:
+    cluster = Rehearsal()
+    epoch = cluster.register(1)
+
+    behind = cluster.heartbeat(1, metadata_offset=epoch - 1)
+    caught_up = cluster.heartbeat(1, metadata_offset=epoch)
+
+    assert (behind.is_caught_up, behind.is_fenced) == (False, True)
+    assert (caught_up.is_caught_up, caught_up.is_fenced) == (True, False)
+    assert cluster.image.is_active(ONE)
+
+
+def test_a_broker_that_wants_to_stay_fenced_stays_fenced() -> None:
+    cluster = Rehearsal()
+    cluster.register(1)
+
+    assert cluster.heartbeat(1, want_fence=True).is_fenced
+
+
+def test_the_same_incarnation_keeps_its_epoch_and_its_state() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    epoch = cluster.image.brokers[ONE].epoch
+
+    again = cluster.register(1, rack="new")
+
+    assert again == epoch
+    assert cluster.image.brokers[ONE].rack == "new"
+    assert not cluster.image.brokers[ONE].is_fenced
+
+
+def test_a_second_incarnation_waits_until_the_session_of_the_first_ends() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    second = registration(1, incarnation=2)
+
+    assert refusal(cluster, second).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.now_ms += cluster.config.session_timeout_ms
+    epoch = cluster.register(1, incarnation=2)
+
+    assert cluster.image.brokers[ONE].epoch == epoch
+    assert cluster.image.brokers[ONE].is_fenced
+
+
+def test_a_fenced_incarnation_that_still_heartbeats_keeps_its_id() -> None:
+    cluster = Rehearsal()
+    cluster.register(1)
+
+    second = registration(1, incarnation=2)
+
+    assert refusal(cluster, second).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def altered(**changes: object) -> pb.RegisterRequest:
+    request = registration(2)
+    for name, value in changes.items():
+        if isinstance(value, list):
+            del getattr(request, name)[:]
+            getattr(request, name).extend(value)
+        else:
+            setattr(request, name, value)
+    return request
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (altered(cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (altered(listeners=[]), ErrorCode.INVALID_REGISTRATION),
+        (altered(log_dirs=[]), ErrorCode.INVALID_REGISTRATION),
+        (altered(log_dirs=[directory_id(2).bytes] * 2), ErrorCode.INVALID_REGISTRATION),
+        (altered(log_dirs=[UUID(int=99).bytes]), ErrorCode.INVALID_REGISTRATION),
+        (altered(log_dirs=[directory_id(1).bytes]), ErrorCode.INVALID_REGISTRATION),
+        (altered(log_dirs=[b"short"]), ErrorCode.INVALID_REQUEST),
+        (altered(features=[]), ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_a_wrong_registration_is_refused(request_: pb.RegisterRequest, code: ErrorCode) -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+
+    assert refusal(cluster, request_).code is code
+    assert TWO not in cluster.image.brokers
+
+
+def test_a_silent_broker_is_fenced_and_loses_its_leaderships_in_one_batch() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+    create(cluster, "b", 1, 2)
+    cluster.now_ms += cluster.config.session_timeout_ms - 1
+    assert cluster.fence_expired() == ()
+    cluster.heartbeat(2)
+    cluster.now_ms += 1
+
+    assert cluster.fence_expired() == (ONE,)
+
+    assert cluster.image.brokers[ONE].is_fenced
+    for topic in ("a", "b"):
+        state = cluster.state(topic)
+        assert (state.leader, state.isr, state.leader_epoch) == (TWO, (TWO,), 1)
+
+
+def test_a_heartbeat_moves_the_session_on() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    expiry = cluster.sessions.next_expiry_ms(cluster.image)
+    cluster.now_ms = 5_000
+    cluster.heartbeat(1)
+
+    assert expiry == cluster.config.session_timeout_ms
+    assert cluster.sessions.next_expiry_ms(cluster.image) == expiry + 5_000
+
+
+def test_a_new_active_controller_gives_every_broker_a_full_session() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    cluster.now_ms = 1_000_000
+    cluster.sessions.reset(cluster.image, cluster.now_ms)
+
+    assert cluster.fence_expired() == ()
+    cluster.now_ms += cluster.config.session_timeout_ms
+    assert cluster.fence_expired() == (ONE,)
+
+
+def test_the_only_replica_leads_again_when_its_broker_comes_back() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    create(cluster, "a", 1)
+    cluster.kill(1)
+    assert (cluster.state("a").leader, cluster.state("a").elr) == (NO_NODE, (ONE,))
+
+    cluster.heartbeat(1)
+
+    state = cluster.state("a")
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (ONE, (ONE,), (), ())
+    assert state.recovery_state is RecoveryState.RECOVERED
+
+
+def test_a_crashed_broker_is_eligible_no_more_but_may_be_the_last_resort() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    create(cluster, "a", 1)
+    cluster.kill(1)
+
+    cluster.register(1, incarnation=2, previous_epoch=-1)
+    down = cluster.state("a")
+    cluster.heartbeat(1)
+
+    assert (down.isr, down.elr, down.last_known_elr) == ((), (), (ONE,))
+    state = cluster.state("a")
+    assert (state.leader, state.isr) == (ONE, (ONE,))
+    assert state.recovery_state is RecoveryState.RECOVERING
+
+
+def test_a_broker_that_stopped_cleanly_stays_eligible() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    epoch = cluster.image.brokers[ONE].epoch
+    create(cluster, "a", 1)
+    cluster.kill(1)
+
+    cluster.register(1, incarnation=2, previous_epoch=epoch)
+    cluster.heartbeat(1)
+
+    assert cluster.state("a").leader == ONE
+    assert cluster.state("a").recovery_state is RecoveryState.RECOVERED
+
+
+def test_a_controlled_shutdown_moves_leaders_first_and_waits_until_all_have_seen_it() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+
+    asked = cluster.heartbeat(1, want_shut_down=True)
+    moved = cluster.state("a")
+    seen_before = cluster.next_offset - 1
+    still = cluster.heartbeat(1, want_shut_down=True)
+    cluster.heartbeat(2, metadata_offset=seen_before)
+    granted = cluster.heartbeat(1, want_shut_down=True)
+
+    assert not asked.should_shut_down
+    assert (moved.leader, moved.isr) == (TWO, (TWO,))
+    assert not still.should_shut_down
+    assert granted.should_shut_down
+    assert cluster.image.brokers[ONE].is_fenced
+
+
+def test_a_broker_that_leads_nothing_may_stop_at_once_and_come_back_at_once() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    epoch = cluster.image.brokers[ONE].epoch
+
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    cluster.register(1, incarnation=2, previous_epoch=epoch)
+    cluster.heartbeat(1)
+
+    assert cluster.image.is_active(ONE)
+
+
+def test_a_broker_in_controlled_shutdown_joins_no_isr() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    create(cluster, "a", 2, 1)
+    create(cluster, "b", 1, 2)
+    cluster.heartbeat(1, want_shut_down=True)
+
+    outcome = cluster.alter_isr("a", 0, 2, 1)
+
+    assert outcome.error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert cluster.state("a").isr == (TWO,)
+
+
+def test_an_offline_directory_takes_only_its_replicas_along() -> None:
+    cluster = Rehearsal()
+    cluster.register(1, directories=2)
+    cluster.heartbeat(1)
+    cluster.start(2)
+    create(cluster, "a", 1, 2)
+    create(cluster, "b", 1, 2)
+    assign(cluster, 1, "a", directory_id(1, 0))
+    assign(cluster, 1, "b", directory_id(1, 1))
+
+    cluster.heartbeat(1, offline_log_dirs=(directory_id(1, 1),))
+
+    assert cluster.image.brokers[ONE].log_dirs == (directory_id(1, 0),)
+    assert cluster.state("a").leader == ONE
+    assert (cluster.state("b").leader, cluster.state("b").isr) == (TWO, (TWO,))
+
+
+def assign(cluster: Rehearsal, broker: int, topic: str, directory: UUID) -> None:
+    found = cluster.image.topic(topic)
+    assert found is not None
+    reply = cluster.take(
+        assign_replicas_to_dirs(
+            cluster.image,
+            cluster.config,
+            pb.AssignReplicasToDirsRequest(
+                broker_id=broker,
+                broker_epoch=cluster.image.brokers[NodeId(broker)].epoch,
+                directories=[
+                    pb.DirectoryAssignment(
+                        directory_id=directory.bytes,
+                        topics=[pb.DirectoryTopic(topic_id=found.id.bytes, partitions=[0])],
+                    )
+                ],
+            ),
+        )
+    )
+    assert reply.directories[0].topics[0].partitions[0].error_code == 0
+
+
+def test_a_replica_in_a_directory_that_is_gone_leaves_the_isr() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+
+    assign(cluster, 1, "a", UUID(int=12345))
+
+    assert cluster.state("a").isr == (TWO,)
+
+
+def test_an_unregistered_broker_is_in_no_isr_and_eligible_nowhere() -> None:
+    cluster = Rehearsal(min_insync_replicas=2)
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+
+    cluster.forward(UnregisterBrokerRequest(broker_id=1))
+
+    state = cluster.state("a")
+    assert ONE not in cluster.image.brokers
+    assert (state.leader, state.isr, state.elr) == (TWO, (TWO,), ())
+    with pytest.raises(RefusedError) as caught:
+        cluster.forward(UnregisterBrokerRequest(broker_id=1))
+    assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+@pytest.mark.parametrize(
+    ("broker", "epoch", "code"),
+    [(9, 0, ErrorCode.BROKER_ID_NOT_REGISTERED), (1, -7, ErrorCode.STALE_BROKER_EPOCH)],
+)
+def test_who_speaks_under_a_wrong_epoch_is_refused(
+    broker: int, epoch: int, code: ErrorCode
+) -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+
+    with pytest.raises(RefusedError) as caught:
+        brokers.heartbeat(
+            cluster.image,
+            cluster.config,
+            cluster.sessions,
+            pb.HeartbeatRequest(broker_id=broker, broker_epoch=epoch),
+            next_offset=Offset(0),
+            now_ms=0,
+        )
+
+    assert caught.value.code is code

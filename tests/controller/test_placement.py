@@ -1,0 +1,133 @@
+"""Where new replicas go: spread over racks and hosts, and even over brokers."""
+
+from collections import Counter
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.controller.placement import place
+from ottla.controller.rehearsal import CountingRng
+from ottla.metadata.image import BrokerRegistration
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+
+
+def broker(
+    number: int, rack: str | None = None, host: str | None = None, *, is_fenced: bool = False
+) -> BrokerRegistration:
+    return BrokerRegistration(
+        id=NodeId(number),
+        epoch=number,
+        incarnation_id=UUID(int=number),
+        rack=rack,
+        host=host,
+        is_fenced=is_fenced,
+    )
+
+
+def placed(
+    brokers: list[BrokerRegistration], partition_count: int, replication_factor: int, seed: int = 0
+) -> list[tuple[NodeId, ...]]:
+    return place(
+        brokers,
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+        rng=CountingRng(seed),
+    )
+
+
+PLACES = st.lists(
+    st.tuples(st.sampled_from([None, "r1", "r2", "r3"]), st.sampled_from([None, "h1", "h2"])),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(PLACES, st.integers(1, 8), st.integers(1, 30), st.integers(0, 50))
+def test_replicas_share_a_domain_only_when_there_are_too_few(
+    places: list[tuple[str | None, str | None]],
+    replication_factor: int,
+    partition_count: int,
+    seed: int,
+) -> None:
+    brokers = [broker(number, *place) for number, place in enumerate(places)]
+    replication_factor = min(replication_factor, len(brokers))
+    racks = {one.id: one.rack for one in brokers}
+    hosts = {one.id: (one.rack, one.host) for one in brokers}
+
+    replicas = placed(brokers, partition_count, replication_factor, seed)
+
+    assert len(replicas) == partition_count
+    for partition in replicas:
+        assert len(set(partition)) == replication_factor
+        used = {racks[one] for one in partition}
+        assert len(used) == min(replication_factor, len(set(racks.values())))
+        for rack in used:
+            here = [hosts[one] for one in partition if racks[one] == rack]
+            there = {host for host in hosts.values() if host[0] == rack}
+            assert len(set(here)) == min(len(here), len(there))
+
+
+@given(st.integers(1, 7), st.integers(1, 5), st.integers(1, 40), st.integers(0, 50))
+def test_every_broker_leads_as_many_and_holds_nearly_as_many(
+    broker_count: int, replication_factor: int, partition_count: int, seed: int
+) -> None:
+    brokers = [broker(number) for number in range(broker_count)]
+    replication_factor = min(replication_factor, broker_count)
+
+    replicas = placed(brokers, partition_count, replication_factor, seed)
+
+    led = Counter({one.id: 0 for one in brokers})
+    held = Counter({one.id: 0 for one in brokers})
+    for partition in replicas:
+        led[partition[0]] += 1
+        held.update(partition)
+    assert max(led.values()) - min(led.values()) <= 1
+    assert max(held.values()) - min(held.values()) <= 2
+
+
+def test_followers_of_one_leader_differ_from_round_to_round() -> None:
+    brokers = [broker(number) for number in range(5)]
+
+    replicas = placed(brokers, 25, 3)
+
+    by_leader: dict[NodeId, set[NodeId]] = {}
+    for leader, *followers in replicas:
+        by_leader.setdefault(leader, set()).update(followers)
+    assert all(len(followers) == 4 for followers in by_leader.values())
+
+
+def test_fenced_brokers_are_a_last_resort_and_never_first() -> None:
+    brokers = [broker(1), broker(2), broker(3, is_fenced=True)]
+
+    assert all(NodeId(3) not in partition for partition in placed(brokers, 6, 2))
+    for partition in placed(brokers, 6, 3):
+        assert partition[2] == NodeId(3)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "replication_factor", "sentence"),
+    [
+        (
+            [broker(1)],
+            3,
+            "Unable to replicate the partition 3 time(s): The target replication factor of 3 "
+            "cannot be reached because only 1 broker(s) are registered.",
+        ),
+        (
+            [broker(1, is_fenced=True)],
+            1,
+            "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
+        ),
+    ],
+)
+def test_too_few_brokers_are_an_invalid_replication_factor(
+    brokers: list[BrokerRegistration], replication_factor: int, sentence: str
+) -> None:
+    with pytest.raises(RefusedError) as caught:
+        placed(brokers, 1, replication_factor)
+
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert caught.value.message == sentence
