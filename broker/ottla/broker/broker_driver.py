@@ -15,20 +15,24 @@ from pathlib import Path
 import trio
 
 from ottla.broker.alarm_driver import Alarm
+from ottla.broker.cluster_apis import (
+    CLUSTER_API_KEYS,
+    register_cluster_apis,
+    register_early_apis,
+)
 from ottla.broker.connection import ConnectionLimits
-from ottla.broker.delete_records import DeleteRecordsApi
+from ottla.broker.data_apis import DATA_API_KEYS, register_data_apis
+from ottla.broker.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.fetch import FetchApi
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.flush_driver import Flusher
-from ottla.broker.leader_epochs import LeaderEpochsApi
 from ottla.broker.lifecycle import BrokerState, Lifecycle
 from ottla.broker.lifecycle_driver import LifecycleDriver
-from ottla.broker.list_offsets import ListOffsetsApi
 from ottla.broker.listener import Listener
+from ottla.broker.loop_pause_driver import LoopPauseMeter
+from ottla.broker.metadata_cache import ImageWatch, MetadataCache
 from ottla.broker.partition_table import PartitionTable
-from ottla.broker.produce import ProduceApi
-from ottla.broker.producer_ids import Block, ProducerIdsApi
+from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.registration import advertised_endpoints, registration_request
 from ottla.broker.replica_manager import ReplicaManager
@@ -59,9 +63,6 @@ from ottla.storage.meta_properties import MetaProperties
 logger = logging.getLogger("ottla.broker")
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
-
-PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
-INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 22, 23
 
 
 async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
@@ -103,8 +104,8 @@ async def open_broker(
     """Start a broker and stop it at the end of the block; `is_ready` is set when it serves."""
     clock = clock or RealClock()
     rng = rng or RealRng()
-    disk = RealDisk(sorted({*config.log_dirs, config.metadata_directory}))
     async with (
+        RealDisk(sorted({*config.log_dirs, config.metadata_directory})) as disk,
         open_rpc_runtime() as rpc,
         open_log_manager(
             disk, config, clock, rng, cluster_id=await _cluster_id(disk, config, rpc)
@@ -271,6 +272,7 @@ class Broker:
         self.purgatory = Purgatory()
         self._flusher = Flusher(self.purgatory, clock)
         self.table = PartitionTable(EMPTY)
+        self._sessions = FetchSessionCache(config.fetch_session_count_max, rng)
         self._replicas = ReplicaManager(
             config,
             table=self.table,
@@ -282,18 +284,28 @@ class Broker:
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
         logs.on_directory_failed = self._on_directory_failed
+        self.metadata = MetadataCache()
+        self._pauses = LoopPauseMeter()
+        self._open_first_doors()
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Where it listens, by the listeners' names."""
+        return self.server.addresses
 
     def _metadata_offset(self) -> Offset:
         return Offset(self.member.applied_end_offset - 1)
 
     async def run(self) -> None:
         """Start, then do what must be done in time until cancelled."""
+        trio.lowlevel.add_instrument(self._pauses)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._alarm.run)
             nursery.start_soon(self._flusher.run)
             await self._start(nursery)
 
     async def _start(self, nursery: trio.Nursery) -> None:
+        self.member.add_publisher(self.metadata)
         await self.member.wait_caught_up()
         broker_epoch = await self.lifecycle.register(self._registration())
         nursery.start_soon(self.lifecycle.run)
@@ -305,8 +317,8 @@ class Broker:
             lambda partition, topic_id: self._replicas.is_stray(image, partition, topic_id),
         )
         readiness = Readiness(self.config.node_id)
-        self.member.add_publisher(self._replicas)
-        self.member.add_publisher(readiness)
+        for publisher in (self._replicas, ImageWatch(self.purgatory), readiness):
+            self.member.add_publisher(publisher)
         await readiness.is_introduced.wait()
         self._open_doors()
         await self.lifecycle.wait_unfenced()
@@ -334,28 +346,68 @@ class Broker:
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
 
+    def _open_first_doors(self) -> None:
+        """Tell who we are and how far the start is, from the first moment on."""
+        lifecycle = self.lifecycle.lifecycle
+        register_early_apis(
+            self.dispatcher,
+            config=self.config,
+            cluster_id=self.cluster_id,
+            metadata=self.metadata,
+            describe_node=DescribeNodeApi(
+                node_id=self.config.node_id,
+                state=lambda: lifecycle.state.name,
+                recovery=self._recovery,
+                metric_sources=(lambda: self.server.metrics, self._metrics),
+            ),
+            coming=CLUSTER_API_KEYS | DATA_API_KEYS,
+        )
+
     def _open_doors(self) -> None:
         """Serve every API from now on."""
-        table = self.table
-        register = self.dispatcher.register
-        produce = ProduceApi(
-            table=table,
+        register_cluster_apis(
+            self.dispatcher,
+            config=self.config,
+            cluster_id=self.cluster_id,
+            metadata=self.metadata,
+            purgatory=self.purgatory,
+            controller=self.controller,
+        )
+        register_data_apis(
+            self.dispatcher,
+            table=self.table,
             purgatory=self.purgatory,
             clock=self._clock,
-            on_flush_due=self._flusher.request,
-        )
-        fetch = FetchApi(
-            table=table,
-            purgatory=self.purgatory,
-            sessions=FetchSessionCache(self.config.fetch_session_count_max, self._rng),
+            sessions=self._sessions,
             fetch_bytes_max=self.config.fetch_bytes_max,
+            on_flush_due=self._flusher.request,
+            allocate_producer_ids=self._allocate_producer_ids,
         )
-        register(PRODUCE, produce.handle)
-        register(FETCH, fetch.handle)
-        register(LIST_OFFSETS, ListOffsetsApi(table=table).handle)
-        register(DELETE_RECORDS, DeleteRecordsApi(table=table).handle)
-        register(OFFSET_FOR_LEADER_EPOCH, LeaderEpochsApi(table=table).handle)
-        register(INIT_PRODUCER_ID, ProducerIdsApi(allocate=self._allocate_producer_ids).handle)
+
+    def _recovery(self) -> list[DirectoryRecovery]:
+        return [
+            DirectoryRecovery(
+                directory.path,
+                directory.progress.remaining_log_count,
+                directory.progress.remaining_segment_count,
+                directory.progress.bytes_total,
+                directory.progress.bytes_done,
+            )
+            for directory in self.logs.directories
+        ]
+
+    def _metrics(self) -> dict[str, float]:
+        """Return plain numbers about this broker, for DescribeNode."""
+        return {
+            "fetch.sessions": len(self._sessions),
+            "fetch.sessions.evicted": self._sessions.eviction_count,
+            "loop.pause.longest.ms": self._pauses.longest_ever_ms,
+            "metadata.applied.offset": self._metadata_offset(),
+            "partitions.led": sum(1 for partition in self.table if partition.is_leader),
+            "partitions.offline": len(self.logs.offline),
+            "partitions": len(self.logs),
+            "requests.waiting": self.purgatory.waiting_count,
+        }
 
     async def _allocate_producer_ids(self) -> Block:
         request = pb.AllocateProducerIdsRequest(

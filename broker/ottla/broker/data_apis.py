@@ -1,0 +1,52 @@
+"""Registers the APIs that work on this broker's own partitions.  Pure."""
+
+from collections.abc import Awaitable, Callable
+
+from ottla.broker.delete_records import DeleteRecordsApi
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.fetch import FetchApi
+from ottla.broker.fetch_session import FetchSessionCache
+from ottla.broker.leader_epochs import LeaderEpochsApi
+from ottla.broker.list_offsets import ListOffsetsApi
+from ottla.broker.partition import Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.produce import ProduceApi
+from ottla.broker.producer_ids import Block, ProducerIdsApi
+from ottla.broker.purgatory import Purgatory
+from ottla.model.seams import Clock
+
+PRODUCE = 0
+FETCH = 1
+LIST_OFFSETS = 2
+DELETE_RECORDS = 21
+INIT_PRODUCER_ID = 22
+OFFSET_FOR_LEADER_EPOCH = 23
+
+DATA_API_KEYS = frozenset(
+    (PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH)
+)
+"""What `register_data_apis` serves."""
+
+
+def register_data_apis(
+    dispatcher: Dispatcher,
+    *,
+    table: PartitionTable,
+    purgatory: Purgatory,
+    clock: Clock,
+    sessions: FetchSessionCache,
+    fetch_bytes_max: int,
+    on_flush_due: Callable[[Partition], None],
+    allocate_producer_ids: Callable[[], Awaitable[Block]],
+) -> None:
+    """Serve what reads and writes logs."""
+    produce = ProduceApi(table=table, purgatory=purgatory, clock=clock, on_flush_due=on_flush_due)
+    fetch = FetchApi(
+        table=table, purgatory=purgatory, sessions=sessions, fetch_bytes_max=fetch_bytes_max
+    )
+    dispatcher.register(PRODUCE, produce.handle)
+    dispatcher.register(FETCH, fetch.handle)
+    dispatcher.register(LIST_OFFSETS, ListOffsetsApi(table=table).handle)
+    dispatcher.register(DELETE_RECORDS, DeleteRecordsApi(table=table).handle)
+    dispatcher.register(OFFSET_FOR_LEADER_EPOCH, LeaderEpochsApi(table=table).handle)
+    dispatcher.register(INIT_PRODUCER_ID, ProducerIdsApi(allocate=allocate_producer_ids).handle)
