@@ -1,0 +1,223 @@
+"""Three voters on loopback: elections, majorities, and what survives a lost leader."""
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+import trio.testing
+
+from ottla.metadata.records import config_record
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId, Offset
+from ottla.model.settings.endpoints import Voter as ConfiguredVoter
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.clock_driver import RealClock, RealRng
+from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
+from ottla.node.quorum_driver import QuorumMember, open_quorum_member
+from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.rpc.quorum_client import quorum_handlers
+from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+from ottla.storage.disk import RealDisk
+
+CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
+FAST = QuorumConfig(
+    election_timeout_ms=100,
+    fetch_timeout_ms=300,
+    election_backoff_ms_max=100,
+    fetch_wait_ms_max=100,
+    request_timeout_ms=500,
+)
+TOPIC = 2
+
+
+def free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+class Quorum:
+    """Three formatted directories and whoever runs on them."""
+
+    def __init__(self, directory: Path, nursery: trio.Nursery) -> None:
+        self.members: dict[NodeId, QuorumMember] = {}
+        self._directory = directory
+        self._nursery = nursery
+        self._scopes: dict[NodeId, trio.CancelScope] = {}
+        self._stopped: dict[NodeId, trio.Event] = {}
+        self._configured: tuple[ConfiguredVoter, ...] = ()
+
+    async def format(self) -> None:
+        rng = RealRng()
+        self._configured = tuple(
+            ConfiguredVoter(NodeId(101 + index), "127.0.0.1", port)
+            for index, port in enumerate(free_ports(3))
+        )
+        voters = VoterSet(
+            tuple(
+                Voter(
+                    id=one.id,
+                    directory_id=rng.uuid(),
+                    endpoints=(Endpoint("CONTROLLER", one.host, one.port),),
+                )
+                for one in self._configured
+            )
+        )
+        for voter in voters:
+            path = self.path(voter.id)
+            await format_directories(
+                RealDisk(),
+                {path: voter.directory_id},
+                cluster_id=CLUSTER_ID,
+                node_id=voter.id,
+                metadata_log_dir=path,
+                initial_voters=voters,
+            )
+
+    def path(self, node_id: NodeId) -> str:
+        return str(self._directory / f"controller-{node_id}")
+
+    @property
+    def ids(self) -> Sequence[NodeId]:
+        return [voter.id for voter in self._configured]
+
+    async def start(self, node_id: NodeId) -> None:
+        self._stopped[node_id] = trio.Event()
+        await self._nursery.start(self._run, node_id)
+
+    async def stop(self, node_id: NodeId) -> None:
+        """End a voter as a crash does."""
+        self._scopes[node_id].cancel()
+        await self._stopped[node_id].wait()
+
+    async def _run(self, node_id: NodeId, task_status: trio.TaskStatus[None]) -> None:
+        with trio.CancelScope() as self._scopes[node_id]:
+            async with open_rpc_runtime() as runtime, self._open(node_id, runtime) as member:
+                port = next(one.port for one in self._configured if one.id == node_id)
+                await runtime.serve("127.0.0.1", port, quorum_handlers(member.answer))
+                self.members[node_id] = member
+                task_status.started()
+                await trio.sleep_forever()
+        del self.members[node_id]
+        self._stopped[node_id].set()
+
+    @asynccontextmanager
+    async def _open(self, node_id: NodeId, runtime: RpcRuntime) -> AsyncIterator[QuorumMember]:
+        disk, path = RealDisk(), self.path(node_id)
+        properties = await read_meta_properties(disk, path)
+        assert properties is not None
+        async with open_quorum_member(
+            disk=disk,
+            metadata_log_dir=path,
+            identity=await quorum_identity(disk, path, properties, self._configured),
+            config=FAST,
+            rpc=runtime,
+            clock=RealClock(),
+            rng=RealRng(),
+        ) as member:
+            yield member
+
+    async def leader(self) -> QuorumMember:
+        """Return the active leader, once there is one."""
+        while True:
+            for member in self.members.values():
+                if member.active_epoch is not None:
+                    return member
+            await trio.testing.wait_all_tasks_blocked(0.01)
+
+    async def commit(self, name: str, value: str) -> Offset:
+        """Commit one setting, whoever leads in the end; its offset."""
+        while True:
+            leader = await self.leader()
+            epoch = leader.active_epoch
+            try:
+                assert epoch is not None
+                record = config_record(TOPIC, "otters", name, value)
+                offset = await leader.append([record], epoch)
+                await leader.wait_committed(offset, epoch)
+            except RefusedError as refusal:
+                assert refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+                continue
+            return offset
+
+
+async def with_quorum(directory: Path, body: Callable[[Quorum], Awaitable[None]]) -> None:
+    async with trio.open_nursery() as nursery:
+        quorum = Quorum(directory, nursery)
+        await quorum.format()
+        for node_id in quorum.ids:
+            await quorum.start(node_id)
+        with trio.fail_after(20):
+            await body(quorum)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_commit_reaches_all_three(tmp_path: Path) -> None:
+    async def body(quorum: Quorum) -> None:
+        offset = await quorum.commit("a", "1")
+        for member in quorum.members.values():
+            await member.wait_applied(Offset(offset + 1))
+            assert member.image.config(TOPIC, "otters")["a"] == "1"
+        assert len({member.leader_id for member in quorum.members.values()}) == 1
+
+    await with_quorum(tmp_path, body)
+
+
+async def test_commits_survive_the_leader_and_go_on_without_it(tmp_path: Path) -> None:
+    async def body(quorum: Quorum) -> None:
+        for number in range(5):
+            await quorum.commit(f"before.{number}", "x")
+        lost = (await quorum.leader()).leader_id
+        assert lost is not None
+        await quorum.stop(lost)
+        offset = await quorum.commit("after", "x")
+        assert (await quorum.leader()).leader_id != lost
+        await quorum.start(lost)
+        back = quorum.members[lost]
+        await back.wait_applied(Offset(offset + 1))
+        names = set(back.image.config(TOPIC, "otters"))
+        assert names == {"after", *(f"before.{number}" for number in range(5))}
+
+    await with_quorum(tmp_path, body)
+
+
+async def test_a_leader_without_a_majority_commits_nothing_and_resigns(tmp_path: Path) -> None:
+    async def body(quorum: Quorum) -> None:
+        await quorum.commit("a", "1")
+        leader = await quorum.leader()
+        epoch = leader.active_epoch
+        assert epoch is not None
+        for node_id in quorum.ids:
+            if node_id != leader.leader_id:
+                await quorum.stop(node_id)
+        offset = await leader.append([config_record(TOPIC, "otters", "b", "2")], epoch)
+        try:
+            await leader.wait_committed(offset, epoch)
+        except RefusedError as refusal:
+            assert refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            raise AssertionError("committed without a majority")
+        assert "b" not in leader.image.config(TOPIC, "otters")
+
+    await with_quorum(tmp_path, body)
+
+
+async def test_a_leader_that_hands_over_is_followed_at_once(tmp_path: Path) -> None:
+    async def body(quorum: Quorum) -> None:
+        await quorum.commit("a", "1")
+        leader = await quorum.leader()
+        leaving = leader.leader_id
+        assert leaving is not None
+        await leader.hand_over(patience_ms=2_000)
+        await quorum.stop(leaving)
+        await quorum.commit("b", "2")
+        assert (await quorum.leader()).leader_id != leaving
+
+    await with_quorum(tmp_path, body)
