@@ -1,0 +1,226 @@
+"""A controller and a broker in one loop, over real sockets and gRPC, used by unmodified clients."""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import confluent_kafka
+import kafka
+import pytest
+import trio
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.broker.broker_driver import Broker, open_broker
+from ottla.controller.main_driver import serve_controller
+from ottla.model.settings.broker import load_broker_config
+from ottla.model.settings.controller import load_controller_config
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS = 60
+
+
+class Cluster(NamedTuple):
+    bootstrap: str
+    broker: Broker
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def open_cluster(directory: Path, **settings: str) -> AsyncIterator[Cluster]:
+    """Run one controller and one broker over a directory, and stop them cleanly."""
+    port = free_port()
+    voters = f"101@127.0.0.1:{port}"
+    controller_config, _ = load_controller_config(
+        {
+            "node.id": "101",
+            "controller.quorum.voters": voters,
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            "metadata.log.dir": str(directory / "controller"),
+        }
+    )
+    broker_config, _ = load_broker_config(
+        {
+            "node.id": "1",
+            "controller.quorum.voters": voters,
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(directory / "broker"),
+            **settings,
+        }
+    )
+    is_stopping = trio.Event()
+
+    async def run_controller() -> None:
+        await serve_controller(controller_config, ready=lambda: None, is_stopping=is_stopping)
+
+    with trio.fail_after(TIMEOUT_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run_controller)
+            async with open_broker(broker_config) as broker:
+                await broker.is_ready.wait()
+                host, bound = broker.addresses["PLAINTEXT"]
+                yield Cluster(f"{host}:{bound}", broker)
+                await broker.leave()
+            is_stopping.set()
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+def create_topic(bootstrap: str, name: str, partition_count: int, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(name, num_partitions=partition_count, replication_factor=1, config=config)
+    for future in admin.create_topics([topic]).values():
+        future.result(10)
+
+
+def confluent_produce(bootstrap: str, topic: str, count: int, **config: Any) -> None:
+    failures: list[str] = []
+
+    def on_delivery(error: Any, message: Any) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **config})
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    key=str(number),
+                    value=None if number % 10 == 0 else b"value %d" % number,
+                    headers={"n": str(number)},
+                    partition=number % 2,
+                    on_delivery=on_delivery,
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(30) == 0
+    assert failures == []
+
+
+def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Any]:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in (0, 1)])
+    found: list[Any] = []
+    while len(found) < count:
+        messages = consumer.consume(1_000, timeout=10)
+        assert messages, f"only {len(found)} of {count} records came"
+        for message in messages:
+            assert message.error() is None, message.error()
+            found.append(message)
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_confluent_kafka_reads_back_what_it_wrote(tmp_path: Path, codec: str) -> None:
+    count = 2_000
+    async with open_cluster(tmp_path) as cluster:
+        bootstrap = cluster.bootstrap
+        await in_thread(lambda: create_topic(bootstrap, "t", 2))
+        await in_thread(
+            lambda: confluent_produce(
+                bootstrap,
+                "t",
+                count,
+                **{"compression.type": codec, "enable.idempotence": True},
+            )
+        )
+        messages = await in_thread(lambda: confluent_consume(bootstrap, "t", count))
+    by_partition: dict[int, list[int]] = {0: [], 1: []}
+    for message in messages:
+        number = int(message.key())
+        by_partition[message.partition()].append(number)
+        assert message.value() == (None if number % 10 == 0 else b"value %d" % number)
+        assert message.headers() == [("n", str(number).encode())]
+    assert by_partition == {0: list(range(0, count, 2)), 1: list(range(1, count, 2))}
+
+
+async def test_kafka_python_creates_a_topic_by_asking_and_seeks_by_time(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        bootstrap = cluster.bootstrap
+
+        def work() -> tuple[list[bytes], int]:
+            producer = kafka.KafkaProducer(bootstrap_servers=bootstrap)
+            for number in range(100):
+                producer.send(
+                    "t", b"%d" % number, partition=0, timestamp_ms=1_700_000_000_000 + number
+                )
+            producer.flush(10)
+            producer.close(5)
+            consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
+            partition = kafka.TopicPartition("t", 0)
+            consumer.assign([partition])
+            by_time = consumer.offsets_for_times({partition: 1_700_000_000_040})
+            consumer.seek(partition, by_time[partition].offset)
+            values: list[bytes] = []
+            while len(values) < 60:
+                for records in consumer.poll(5_000).values():
+                    values += [record.value for record in records]
+            end: int = consumer.end_offsets([partition])[partition]
+            consumer.close()
+            return values, end
+
+        values, end = await in_thread(work)
+    assert values == [b"%d" % number for number in range(40, 100)]
+    assert end == 100
+
+
+async def test_a_clean_restart_keeps_topics_records_and_leadership(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        first = cluster.bootstrap
+        await in_thread(lambda: create_topic(first, "t", 2))
+        await in_thread(lambda: confluent_produce(first, "t", 100))
+    async with open_cluster(tmp_path) as cluster:
+        second = cluster.bootstrap
+        assert all(directory.was_clean for directory in cluster.broker.logs.directories)
+        await in_thread(lambda: confluent_produce(second, "t", 100))
+        messages = await in_thread(lambda: confluent_consume(second, "t", 200))
+    assert len(messages) == 200
+
+
+async def test_a_deleted_topic_is_gone_and_its_name_is_free(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        bootstrap = cluster.bootstrap
+        await in_thread(lambda: create_topic(bootstrap, "t", 2))
+        await in_thread(lambda: confluent_produce(bootstrap, "t", 100))
+
+        def delete() -> None:
+            admin = AdminClient({"bootstrap.servers": bootstrap})
+            for future in admin.delete_topics(["t"]).values():
+                future.result(10)
+
+        await in_thread(delete)
+        await in_thread(lambda: create_topic(bootstrap, "t", 2))
+        await in_thread(lambda: confluent_produce(bootstrap, "t", 10))
+        messages = await in_thread(lambda: confluent_consume(bootstrap, "t", 10))
+    assert [int(message.key()) for message in messages if message.partition() == 0] == [
+        0,
+        2,
+        4,
+        6,
+        8,
+    ]
+
+
+async def test_every_flush_is_waited_for_where_the_topic_says_so(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        bootstrap = cluster.bootstrap
+        await in_thread(lambda: create_topic(bootstrap, "t", 2, **{"flush.messages": "1"}))
+        await in_thread(lambda: confluent_produce(bootstrap, "t", 100))
+        for partition in cluster.broker.table:
+            assert partition.log is not None
+            assert partition.log.recovery_point == partition.log.end_offset == 50
