@@ -134,7 +134,7 @@ def test_a_rejected_pre_vote_sends_a_follower_back_to_the_leader_the_others_hear
     state = ElectionState(epoch=Epoch(2), leader_id=NodeId(3))
     solo = Solo(1, election=state)
     solo.tick()
-    solo.tick(solo.config.fetch_timeout_ms)
+    solo.tick(2 * solo.config.fetch_timeout_ms)
     assert solo.role() is Role.PROSPECTIVE
 
     for outgoing in list(solo.sent):

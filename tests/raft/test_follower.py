@@ -6,6 +6,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.raft.effects import FollowerAppend
 from ottla.raft.election_state import ElectionState
+from ottla.raft.follower import PATIENCE_JITTER_DIVISOR
 from ottla.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -185,7 +186,7 @@ def test_a_leader_silent_for_the_fetch_timeout_is_challenged_by_a_voter() -> Non
 
     solo.tick(solo.config.fetch_timeout_ms - 1)
     assert solo.role() is Role.FOLLOWER
-    solo.tick(1)
+    solo.tick(1 + solo.config.fetch_timeout_ms // PATIENCE_JITTER_DIVISOR)
 
     assert solo.role() is Role.PROSPECTIVE
 

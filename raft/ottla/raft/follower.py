@@ -18,6 +18,10 @@ from ottla.raft.messages import (
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
 
+PATIENCE_JITTER_DIVISOR = 8
+"""An eighth of the fetch timeout is added by chance.  Less, and the followers of a dead leader
+stand in step and split the vote; more, and its failure is noticed later."""
+
 
 @dataclass(slots=True)
 class SnapshotFetch:
@@ -45,7 +49,7 @@ class Follower:
         assert leader_id != replica.identity.node_id
         assert leader_id == replica.epoch_leader_id
         self.leader_id = leader_id
-        self._fetch_deadline_ms = now_ms + replica.config.fetch_timeout_ms
+        self._fetch_deadline_ms = now_ms + _patience_ms(replica)
         self._has_fetched = False
         self._leader_high_watermark = Offset(0)
         self._snapshot: SnapshotFetch | None = None
@@ -105,7 +109,7 @@ class Follower:
             replica.requests.back_off(outgoing.to, now_ms)
             return
         self._has_fetched = True
-        self._fetch_deadline_ms = now_ms + replica.config.fetch_timeout_ms
+        self._fetch_deadline_ms = now_ms + _patience_ms(replica)
         if isinstance(response, FetchResponse):
             self._on_fetched(replica, response)
         else:
@@ -166,3 +170,9 @@ class Follower:
         if is_whole:
             self._snapshot = None
             replica.raise_high_watermark(fetch.snapshot_id.offset)
+
+
+def _patience_ms(replica: Replica) -> int:
+    """Return how long the leader may be silent from now on."""
+    timeout_ms = replica.config.fetch_timeout_ms
+    return timeout_ms + replica.rng.below(max(1, timeout_ms // PATIENCE_JITTER_DIVISOR))

@@ -125,9 +125,11 @@ class World:
         """Let every packet through again."""
         self.parted = set()
 
-    def propose(self, value: str) -> bool:
-        """Append a value on some node that believes to lead; say whether there was one."""
-        leaders = [node for node, member in self.members.items() if member.is_leader]
+    def propose(self, value: str, at: int | None = None) -> bool:
+        """Append a value on a node (some node) that believes to lead; say whether there was one."""
+        leaders = [
+            node for node, member in self.members.items() if member.is_leader and at in (None, node)
+        ]
         if not leaders:
             return False
         node_id = leaders[self.chance.below(len(leaders))]
