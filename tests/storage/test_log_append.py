@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
@@ -38,10 +39,8 @@ def bench(tmp_path: Path) -> Iterator[Workbench]:
 
 def with_header(batch: bytes, **fields: int) -> bytes:
     """Change header fields and set the right CRC."""
-    from crc32c import crc32c
-
-    header = parse_header(batch)._replace(**fields)
-    changed = HEADER.pack(*header) + batch[HEADER.size :]
+    header = {**parse_header(batch)._asdict(), **fields}
+    changed = HEADER.pack(*header.values()) + batch[HEADER.size :]
     return changed[:17] + crc32c(changed[21:]).to_bytes(4, "big") + changed[21:]
 
 

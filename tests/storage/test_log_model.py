@@ -38,6 +38,12 @@ class Model:
         self.end = min(self.end, offset)
         self.start = min(self.start, offset)
 
+    def reopen(self, end_offset: int) -> None:
+        """Where a cut fell within a batch, the files know only the end of the batch before."""
+        last_end = max((base + len(records) for base, records, _ in self.batches), default=0)
+        assert max(last_end, self.start) <= end_offset <= self.end
+        self.end = end_offset
+
     def values(self, start: int) -> list[tuple[int, bytes]]:
         return [
             (base + i, value)
@@ -105,6 +111,8 @@ async def live(bench: Workbench, steps: list[tuple[str, object]]) -> None:
             await log.roll(now_ms=NOW_MS)
         else:
             epoch += 1
+        if step in ("kill", "close"):
+            model.reopen(log.end_offset)
         await compare(log, model)
 
 

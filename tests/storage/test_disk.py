@@ -1,0 +1,81 @@
+"""The real disk keeps the seam's promises."""
+
+import os
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.jepsen.world.disk_conformance import CHECKS, Check
+from ottla.storage.disk import RealDisk
+from ottla.storage.slice import FileSlice
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_real_disk_conforms(check: Check, tmp_path: Path) -> None:
+    await check(RealDisk([str(tmp_path)]), str(tmp_path))
+
+
+async def test_fsyncs_that_overlap_share_one_but_not_one_that_had_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    count = 0
+
+    def fdatasync(fd: int) -> None:
+        nonlocal count
+        count += 1
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(disk.fsync, file)
+
+    assert count == 2  # one that the first began, and one for all who came while it ran
+    await disk.fsync(file)
+    assert count == 3
+    file.close()
+
+
+async def test_a_failed_fsync_fails_ever_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+
+    def failing(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", failing)
+        with pytest.raises(OSError, match="Input/output error"):
+            await disk.fsync(file)
+    with pytest.raises(OSError, match="Input/output error"):
+        await disk.fsync(file)
+    file.close()
+
+
+async def test_a_closed_file_stays_open_as_long_as_a_slice_lives(tmp_path: Path) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.pwrite(0, [b"0123456789"])
+    first, second = FileSlice(file, 2, 3), FileSlice(file, 0, 1)
+
+    file.close()
+    del second
+
+    assert first.read() == b"234"
+    assert os.pread(first.fileno(), 1, 9) == b"9"
+    del first
+    assert file.fileno() == -1
+
+
+async def test_what_was_just_written_is_cached(tmp_path: Path) -> None:
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.pwrite(0, [bytes(10_000)])
+
+    assert disk.is_cached(file, 0, 10_000)
+    await disk.read_ahead(file, 0, 10_000)
+    file.close()
