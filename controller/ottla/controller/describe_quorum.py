@@ -2,7 +2,7 @@
 
 from ottla.controller.decision import QuorumStatus, ReplicaStatus
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import METADATA_TOPIC
+from ottla.model.ids import METADATA_TOPIC, ZERO_UUID
 from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.wire.messages.describe_quorum_response import (
     DescribeQuorumResponse,
@@ -14,12 +14,18 @@ from ottla.wire.messages.describe_quorum_response import (
 )
 
 
-def describe_quorum(status: QuorumStatus, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+DIRECTORIES_FROM = 2
+"""The version from which the reply tells directory ids and endpoints (KIP-853)."""
+
+
+def describe_quorum(
+    status: QuorumStatus, request: DescribeQuorumRequest, *, version: int
+) -> DescribeQuorumResponse:
     """Describe `__cluster_metadata-0`; there is no other partition with a quorum of its own."""
     topics = []
     for topic in request.topics:
         described = [
-            _partition(status, topic.topic_name, partition.partition_index)
+            _partition(status, topic.topic_name, partition.partition_index, version)
             for partition in topic.partitions
         ]
         topics.append(TopicData(topic_name=topic.topic_name, partitions=described))
@@ -30,12 +36,12 @@ def describe_quorum(status: QuorumStatus, request: DescribeQuorumRequest) -> Des
                 Listener(name=name, host=host, port=port) for name, host, port in voter.endpoints
             ],
         )
-        for voter in status.voters
+        for voter in (status.voters if version >= DIRECTORIES_FROM else ())
     ]
     return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
 
 
-def _partition(status: QuorumStatus, topic: str, index: int) -> PartitionData:
+def _partition(status: QuorumStatus, topic: str, index: int, version: int) -> PartitionData:
     if topic != METADATA_TOPIC or index != 0:
         return PartitionData(
             partition_index=index,
@@ -48,15 +54,15 @@ def _partition(status: QuorumStatus, topic: str, index: int) -> PartitionData:
         leader_id=status.leader_id,
         leader_epoch=status.leader_epoch,
         high_watermark=status.high_watermark,
-        current_voters=[_replica(voter) for voter in status.voters],
-        observers=[_replica(observer) for observer in status.observers],
+        current_voters=[_replica(voter, version) for voter in status.voters],
+        observers=[_replica(observer, version) for observer in status.observers],
     )
 
 
-def _replica(status: ReplicaStatus) -> ReplicaState:
+def _replica(status: ReplicaStatus, version: int) -> ReplicaState:
     return ReplicaState(
         replica_id=status.id,
-        replica_directory_id=status.directory_id,
+        replica_directory_id=status.directory_id if version >= DIRECTORIES_FROM else ZERO_UUID,
         log_end_offset=status.end_offset,
         last_fetch_timestamp=status.last_fetch_ms,
         last_caught_up_timestamp=status.last_caught_up_ms,

@@ -86,7 +86,7 @@ def _update_features(
 def _describe_quorum(
     image: MetadataImage, context: Context, request: DescribeQuorumRequest, version: int
 ) -> Decision[Any]:
-    return Decision((), describe_quorum(context.quorum_status(), request))
+    return Decision((), describe_quorum(context.quorum_status(), request, version=version))
 
 
 def _unregister_broker(

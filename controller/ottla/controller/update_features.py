@@ -36,7 +36,10 @@ def update_features(
     if request.validate_only:
         records = []
     # Version 2 dropped the results of single features.
-    results = [UpdatableFeatureResult(feature=one.feature) for one in request.feature_updates]
+    results = [
+        UpdatableFeatureResult(feature=one.feature, error_message=None)
+        for one in request.feature_updates
+    ]
     return Decision(
         tuple(records),
         UpdateFeaturesResponse(error_message=None, results=results if version < 2 else []),

@@ -1,0 +1,233 @@
+"""Dynamic settings: what one may set, append to, take back, and what then becomes of ELRs."""
+
+import pytest
+
+from ottla.controller.configs import Operation
+from ottla.controller.rehearsal import Rehearsal
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages.alter_configs_request import AlterableConfig as Replacement
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_request import AlterConfigsResource as ReplacedResource
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
+from ottla.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_response import (
+    IncrementalAlterConfigsResponse,
+)
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = Operation
+Change = tuple[str, int, str | None]
+
+
+@pytest.fixture
+def cluster() -> Rehearsal:
+    cluster = Rehearsal(min_insync_replicas=2)
+    cluster.start(1, 2)
+    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])
+    topic = CreatableTopic(
+        name="a", num_partitions=-1, replication_factor=-1, assignments=[assignment]
+    )
+    cluster.forward(CreateTopicsRequest(topics=[topic]))
+    return cluster
+
+
+def resource(resource_type: int, name: str, *changes: Change) -> AlterConfigsResource:
+    return AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+
+
+def alter(
+    cluster: Rehearsal, *resources: AlterConfigsResource, validate_only: bool = False
+) -> list[tuple[int, str | None]]:
+    request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+    reply = cluster.forward(request)
+    assert isinstance(reply, IncrementalAlterConfigsResponse)
+    decoded = decode(IncrementalAlterConfigsResponse, 1, encode(reply, 1))
+    return [(one.error_code, one.error_message) for one in decoded.responses]
+
+
+def of_topic(image: MetadataImage) -> dict[str, str]:
+    return dict(image.config(TOPIC, "a"))
+
+
+def test_a_setting_is_set_and_taken_back(cluster: Rehearsal) -> None:
+    assert alter(cluster, resource(TOPIC, "a", ("retention.ms", SET, "5"))) == [(0, None)]
+    assert of_topic(cluster.image) == {"retention.ms": "5"}
+
+    assert alter(cluster, resource(TOPIC, "a", ("retention.ms", DELETE, None))) == [(0, None)]
+    assert of_topic(cluster.image) == {}
+
+
+def test_what_is_set_to_what_it_is_writes_no_record(cluster: Rehearsal) -> None:
+    alter(cluster, resource(TOPIC, "a", ("retention.ms", SET, "5")))
+    offset = cluster.next_offset
+
+    alter(cluster, resource(TOPIC, "a", ("retention.ms", SET, "5")))
+
+    assert cluster.next_offset == offset
+
+
+def test_validate_only_writes_no_record(cluster: Rehearsal) -> None:
+    change = resource(TOPIC, "a", ("retention.ms", SET, "5"))
+
+    assert alter(cluster, change, validate_only=True) == [(0, None)]
+    assert of_topic(cluster.image) == {}
+
+
+def test_a_list_grows_from_its_default_and_shrinks(cluster: Rehearsal) -> None:
+    alter(cluster, resource(TOPIC, "a", ("cleanup.policy", APPEND, "compact,delete")))
+    grown = of_topic(cluster.image)
+    alter(cluster, resource(TOPIC, "a", ("cleanup.policy", SUBTRACT, "delete")))
+
+    assert grown == {"cleanup.policy": "delete,compact"}
+    assert of_topic(cluster.image) == {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "sentence"),
+    [
+        (
+            resource(TOPIC, "a", ("retention.ms", APPEND, "5")),
+            ErrorCode.INVALID_CONFIG,
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (
+            resource(TOPIC, "a", ("retention.ms", SET, None)),
+            ErrorCode.INVALID_REQUEST,
+            "Null value not supported for: retention.ms",
+        ),
+        (
+            resource(TOPIC, "a", ("retention.ms", SET, "5"), ("retention.ms", SET, "6")),
+            ErrorCode.INVALID_REQUEST,
+            "Error due to duplicate config keys: retention.ms",
+        ),
+        (
+            resource(TOPIC, "a", ("no.such.key", DELETE, None)),
+            ErrorCode.INVALID_CONFIG,
+            "Unknown topic config name: no.such.key",
+        ),
+        (
+            resource(TOPIC, "absent", ("retention.ms", SET, "5")),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "The topic 'absent' does not exist.",
+        ),
+        (
+            resource(BROKER, "7", ("log.retention.ms", SET, "5")),
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            "No broker with id 7 found.",
+        ),
+        (
+            resource(BROKER, "one", ("log.retention.ms", SET, "5")),
+            ErrorCode.INVALID_REQUEST,
+            "Node id must be an integer, but it is: one",
+        ),
+        (
+            resource(BROKER, "1", ("min.insync.replicas", SET, "1")),
+            ErrorCode.INVALID_CONFIG,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        ),
+        (
+            resource(BROKER, "", ("min.insync.replicas", DELETE, None)),
+            ErrorCode.INVALID_CONFIG,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        ),
+        (
+            resource(TOPIC, "a", ("retention.ms", 9, "5")),
+            ErrorCode.INVALID_REQUEST,
+            "Unknown operation 9.",
+        ),
+        (resource(8, "1"), ErrorCode.INVALID_REQUEST, "Unexpected resource type 8."),
+    ],
+)
+def test_what_cannot_be_changed_is_refused_whole(
+    cluster: Rehearsal, changed: AlterConfigsResource, code: ErrorCode, sentence: str
+) -> None:
+    before = cluster.image
+    good = "log.roll.ms" if changed.resource_type == BROKER else "segment.ms"
+    changed.configs.insert(0, AlterableConfig(name=good, config_operation=SET, value="9"))
+
+    assert alter(cluster, changed) == [(code, sentence)]
+    assert cluster.image == before
+
+
+def test_a_bad_value_is_refused_with_what_is_allowed(cluster: Rehearsal) -> None:
+    [(code, sentence)] = alter(cluster, resource(TOPIC, "a", ("retention.ms", SET, "soon")))
+
+    assert code == ErrorCode.INVALID_CONFIG
+    assert sentence is not None
+    assert "retention.ms" in sentence
+
+
+def test_one_refused_resource_leaves_the_others_alone(cluster: Rehearsal) -> None:
+    outcomes = alter(
+        cluster,
+        resource(TOPIC, "a", ("retention.ms", SET, "5")),
+        resource(TOPIC, "absent", ("retention.ms", SET, "5")),
+        resource(BROKER, "", ("log.retention.ms", SET, "6")),
+    )
+
+    assert [code for code, _ in outcomes] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    assert cluster.image.config(BROKER, "")["log.retention.ms"] == "6"
+
+
+def test_a_resource_named_twice_is_refused_both_times(cluster: Rehearsal) -> None:
+    twice = [resource(TOPIC, "a", ("retention.ms", SET, text)) for text in ("5", "6")]
+
+    assert [code for code, _ in alter(cluster, *twice)] == [ErrorCode.INVALID_REQUEST] * 2
+    assert of_topic(cluster.image) == {}
+
+
+@pytest.mark.parametrize("name", ["a", ""])
+def test_another_min_isr_forgets_who_was_eligible_under_the_old(
+    cluster: Rehearsal, name: str
+) -> None:
+    cluster.kill(2)
+    assert cluster.state("a").elr == (2,)
+
+    alter(cluster, resource(TOPIC if name else BROKER, name, ("min.insync.replicas", SET, "1")))
+
+    assert cluster.state("a").elr == ()
+
+
+def replace_all(cluster: Rehearsal, name: str, configs: dict[str, str | None]) -> int:
+    request = AlterConfigsRequest(
+        resources=[
+            ReplacedResource(
+                resource_type=TOPIC,
+                resource_name=name,
+                configs=[Replacement(name=key, value=value) for key, value in configs.items()],
+            )
+        ]
+    )
+    reply = cluster.forward(request)
+    assert isinstance(reply, AlterConfigsResponse)
+    return decode(AlterConfigsResponse, 2, encode(reply, 2)).responses[0].error_code
+
+
+def test_the_old_request_replaces_everything(cluster: Rehearsal) -> None:
+    replace_all(cluster, "a", {"retention.ms": "5", "segment.ms": "6"})
+
+    assert replace_all(cluster, "a", {"retention.ms": "7"}) == 0
+    assert of_topic(cluster.image) == {"retention.ms": "7"}
+
+
+def test_the_old_request_refuses_what_has_no_value(cluster: Rehearsal) -> None:
+    assert replace_all(cluster, "a", {"retention.ms": None}) == ErrorCode.INVALID_REQUEST
+    assert replace_all(cluster, "b", {}) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
