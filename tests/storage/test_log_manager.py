@@ -333,6 +333,16 @@ async def test_a_deleted_partition_frees_its_name_at_once_and_its_space_later(
         await logs.delete(A1)  # one that is not here is fine
 
 
+async def test_a_deletion_makes_room_on_a_full_disk(autojump_clock: MockClock) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        append(await logs.create(A0, TOPIC_ID, CONFIG), b"x" * 1_000)
+        disk.capacity_bytes = disk.used_bytes
+        await logs.delete(A0)
+        await trio.sleep(61)
+        assert disk.used_bytes < disk.capacity_bytes - 1_000
+
+
 async def test_a_deletion_cut_by_a_crash_goes_on_at_the_next_start(
     autojump_clock: MockClock,
 ) -> None:
@@ -420,6 +430,28 @@ async def test_a_directory_that_fails_takes_only_its_own_logs(autojump_clock: Mo
         assert found(logs, A1).failure is None
         created = await logs.create(TopicPartition("b", 0), TOPIC_ID, CONFIG)
         assert created.directory == "/two/b-0"
+
+
+async def test_a_full_disk_takes_nothing_offline_and_checkpoints_go_on_once_it_has_room(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await logs.create(A0, TOPIC_ID, CONFIG)
+        append(log, b"x")
+        log.update_high_watermark(Offset(1))
+        disk.capacity_bytes = disk.used_bytes
+        with pytest.raises(RefusedError) as caught:
+            await logs.create(A1, TOPIC_ID, CONFIG)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        await trio.sleep(120)
+        assert logs.directories[0].is_live
+        await logs.delete(A1)  # what was begun of it
+        disk.heal()
+        await trio.sleep(10)
+        data = await disk.read_file("/one/replication-offset-checkpoint")
+        assert parse_checkpoint(data) == {A0: 1}
+        assert (await logs.create(A1, TOPIC_ID, CONFIG)).topic_id == TOPIC_ID
 
 
 async def test_the_last_directory_takes_the_broker_along(autojump_clock: MockClock) -> None:

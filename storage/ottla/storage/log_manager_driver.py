@@ -24,6 +24,7 @@ from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, R
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
 from ottla.storage.directory_names import deleted_name
 from ottla.storage.disk_seam import Disk
+from ottla.storage.local_log import FULL_DISK_ERRNOS
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
@@ -248,7 +249,7 @@ class LogManager:
             try:
                 log = await self._make(partition, topic_id, config, directory)
             except OSError as error:
-                self.fail_directory(directory, error.strerror or str(error))
+                self._judge(directory, error)
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             if not directory.is_live:  # it failed while we awaited
                 log.abandon()
@@ -303,11 +304,12 @@ class LogManager:
             try:
                 await self._disk.rename(f"{directory.path}/{partition}", target)
                 await self._disk.fsync_directory(directory.path)
-                await self._checkpoint_all(directory)
             except OSError as error:
-                self.fail_directory(directory, error.strerror or str(error))
+                self._judge(directory, error)
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             self._start_removal(directory, target, delay_ms=self._delete_delay_ms)
+            for name in CHECKPOINTS:
+                await self._checkpoint_in(directory, name)
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory with the files of a log that does not serve."""
@@ -335,6 +337,13 @@ class LogManager:
             _LOGGER.warning("%s stays until the next start: %s", path, error)
 
     # ---- failures
+
+    def _judge(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline for a failure; a full disk may get room again, so it stays."""
+        if error.errno in FULL_DISK_ERRNOS:
+            _LOGGER.error("%s is full: %s", directory.path, error)
+        else:
+            self.fail_directory(directory, error.strerror or str(error))
 
     def fail_directory(self, directory: LogDirectory, reason: str) -> None:
         """Take a directory and its logs offline until the next start."""
@@ -373,37 +382,32 @@ class LogManager:
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write what is committed, so that a restarted broker serves it at once."""
-        await self._checkpoint(HIGH_WATERMARK_FILE, lambda log: log.high_watermark)
+        await self._checkpoint(HIGH_WATERMARK_FILE)
 
     async def checkpoint_recovery_points(self) -> None:
         """Write what is flushed, above which the next start has to check."""
-        await self._checkpoint(RECOVERY_POINT_FILE, lambda log: log.recovery_point)
+        await self._checkpoint(RECOVERY_POINT_FILE)
 
     async def checkpoint_log_starts(self) -> None:
         """Write where logs begin, so that deleted records stay deleted."""
-        await self._checkpoint(LOG_START_FILE, lambda log: log.log_start_offset)
+        await self._checkpoint(LOG_START_FILE)
 
-    async def _checkpoint(self, name: str, offset_of: Callable[[Log], Offset]) -> None:
+    async def _checkpoint(self, name: str) -> None:
         for directory in self._live_directories():
-            if not directory.is_recovered:
-                continue  # its file on disk knows more than we do yet
-            try:
-                await directory.write_checkpoint(name, self._offsets_in(directory, offset_of))
-            except OSError as error:
-                self.fail_directory(directory, error.strerror or str(error))
+            if directory.is_recovered:  # until then its file knows more than we do
+                await self._checkpoint_in(directory, name)
 
-    async def _checkpoint_all(self, directory: LogDirectory) -> None:
-        for name, offset_of in CHECKPOINTS.items():
-            await directory.write_checkpoint(name, self._offsets_in(directory, offset_of))
-
-    def _offsets_in(
-        self, directory: LogDirectory, offset_of: Callable[[Log], Offset]
-    ) -> dict[TopicPartition, Offset]:
-        return {
+    async def _checkpoint_in(self, directory: LogDirectory, name: str) -> None:
+        offset_of = CHECKPOINTS[name]
+        offsets = {
             partition: offset_of(placed.log)
             for partition, placed in self._placed.items()
             if placed.directory is directory
         }
+        try:
+            await directory.write_checkpoint(name, offsets)
+        except OSError as error:
+            self._judge(directory, error)
 
     async def delete_old_segments(self) -> None:
         """Apply retention to every log and forget producers that went silent."""
@@ -472,7 +476,7 @@ class LogManager:
             if is_clean:
                 await directory.write_clean_marker(broker_epoch)
         except OSError as error:
-            self.fail_directory(directory, error.strerror or str(error))
+            self._judge(directory, error)
         directory.is_recovered = False  # a late checkpoint would forget the closed logs
 
     def abandon(self) -> None:

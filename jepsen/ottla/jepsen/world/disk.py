@@ -34,9 +34,19 @@ class _Resize:
 class _Inode:
     """A file's bytes: as processes see them, as the device holds them, and what lies between."""
 
-    __slots__ = ("content", "durable", "flushed_count", "has_failed_fsync", "is_cached", "pending")
+    __slots__ = (
+        "allocated_bytes",
+        "content",
+        "durable",
+        "flushed_count",
+        "has_failed_fsync",
+        "is_cached",
+        "pending",
+    )
 
     def __init__(self) -> None:
+        self.allocated_bytes = 0
+        """Bytes up to the last one written: a hole at the end takes no space."""
         self.content = bytearray()
         self.durable = bytearray()
         self.pending: list[_Write | _Resize] = []
@@ -48,6 +58,11 @@ class _Inode:
     def change(self, operation: _Write | _Resize) -> None:
         _apply(self.content, operation)
         self.pending.append(operation)
+        if isinstance(operation, _Resize):
+            self.allocated_bytes = min(self.allocated_bytes, operation.size)
+        else:
+            end = operation.position + len(operation.data)
+            self.allocated_bytes = max(self.allocated_bytes, end)
 
     def flush(self, count: int) -> None:
         for operation in self.pending[:count]:
@@ -237,8 +252,15 @@ class SimulatedDisk:
 
     @property
     def used_bytes(self) -> int:
-        """Return the bytes all files hold together."""
-        return sum(len(inode.content) for inode in self._inodes(self._root))
+        """Return the bytes written to all files that have a name now."""
+        waiting, found = [self._root], dict[int, _Inode]()
+        while waiting:
+            for node in waiting.pop().entries.values():
+                if isinstance(node, _Directory):
+                    waiting.append(node)
+                else:
+                    found[id(node)] = node
+        return sum(inode.allocated_bytes for inode in found.values())
 
     # ---- the seam
 
@@ -394,7 +416,7 @@ class SimulatedDisk:
             self._write_part(file.inode, position, data[: self._rng.below(len(data) + 1)])
             raise
         if self.capacity_bytes is not None:
-            grown_bytes = max(0, position + len(data) - len(file.inode.content))
+            grown_bytes = max(0, position + len(data) - file.inode.allocated_bytes)
             missing_bytes = self.used_bytes + grown_bytes - self.capacity_bytes
             if missing_bytes > 0:
                 self._write_part(file.inode, position, data[: max(0, len(data) - missing_bytes)])
@@ -447,6 +469,7 @@ class SimulatedDisk:
         inode.flushed_count += len(inode.pending)
         inode.pending.clear()
         inode.content = bytearray(inode.durable)
+        inode.allocated_bytes = min(inode.allocated_bytes, len(inode.content))
         inode.is_cached = False
         inode.has_failed_fsync = False
 
