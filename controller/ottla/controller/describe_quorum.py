@@ -13,7 +13,6 @@ from ottla.wire.messages.describe_quorum_response import (
     TopicData,
 )
 
-
 DIRECTORIES_FROM = 2
 """The version from which the reply tells directory ids and endpoints (KIP-853)."""
 
