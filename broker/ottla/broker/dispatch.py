@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import ProtocolError
 from ottla.wire.apis import API, API_VERSIONS, request_class
-from ottla.wire.codec import decode
+from ottla.wire.codec import decode_prefix
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
 
@@ -124,7 +124,10 @@ class Dispatcher:
                 return self.on_unsupported_api_versions(context, None)
             raise ProtocolError(f"version {version} of api key {api_key}")
         request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
-        return route.handler(context, decode(request_type, version, frame, header.body_at))
+        # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata
+        # of all topics has three of them.
+        request, _ = decode_prefix(request_type, version, frame, header.body_at)
+        return route.handler(context, request)
 
     def _import_request_type(self, api_key: int) -> type[Message]:
         """Import a request's class when the first one comes: start-up stays light."""
