@@ -95,6 +95,7 @@ class QuorumMember:
         """The high watermark the leader told last; None before it told any."""
         self._active_epoch: Epoch | None = None
         self._listeners: list[LeadershipListener] = []
+        self._is_stopped = False
 
     # --- what it knows ---------------------------------------------------------------------
 
@@ -234,6 +235,10 @@ class QuorumMember:
             while not self._core.is_handed_over:
                 await self._progress.wait()
 
+    def stop(self) -> None:
+        """Take part no more: whoever asks from now on is refused."""
+        self._is_stopped = True
+
     # --- its tasks -------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -291,6 +296,8 @@ class QuorumMember:
             await self._step_locked(event)
 
     async def _step_locked(self, event: Event) -> None:
+        if self._is_stopped:
+            raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "this member of the quorum is stopping")
         effects = self._core.step(event, self._clock.monotonic_ms())
         with trio.CancelScope(shield=True):
             await self._perform(effects)
@@ -414,7 +421,10 @@ async def open_quorum_member(
                 nursery=nursery,
             )
             await member.start()
-            yield member
+            try:
+                yield member
+            finally:
+                member.stop()
             nursery.cancel_scope.cancel()
     except BaseException:
         log.abandon()

@@ -6,6 +6,7 @@ the other way round.  A lost peer is dialled again with back-off by the channel 
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -96,10 +97,10 @@ class RpcChannel:
 class RpcRuntime:
     """The process's gRPC: its servers and its channels, all on one asyncio thread."""
 
-    def __init__(self, thread: AsyncioThread, nursery: trio.Nursery) -> None:
+    def __init__(self, thread: AsyncioThread) -> None:
         self._thread = thread
-        self._nursery = nursery
-        self._is_closing = False
+        self._nursery: trio.Nursery | None = None
+        """Holds the tasks that answer; None while nothing is answered."""
         self._servers: list[grpc.aio.Server] = []
         self._channels: dict[str, RpcChannel] = {}
 
@@ -122,14 +123,24 @@ class RpcRuntime:
 
     async def stop_serving(self) -> None:
         """Cancel what is being answered and listen no more; channels still serve."""
-        self._is_closing = True
-        self._nursery.cancel_scope.cancel()
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
         await self._thread.run(self._stop_servers)
 
     async def close(self) -> None:
         """Stop serving and hang up everywhere."""
         await self.stop_serving()
         await self._thread.run(self._close_channels)
+
+    async def hold_answers(self, task_status: trio.TaskStatus[None]) -> None:
+        """Hold the tasks that answer, apart from whoever opened the runtime."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
 
     async def _start_server(
         self, address: str, handlers: tuple[MethodHandler[Any, Any], ...]
@@ -163,7 +174,7 @@ class RpcRuntime:
         return result
 
     def _take_up(self, incoming: "_Incoming") -> None:
-        if self._is_closing:
+        if self._nursery is None:
             self._thread.post_to_asyncio(incoming.resolve, CLOSING)
         else:
             self._nursery.start_soon(incoming.answer)
@@ -251,18 +262,13 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"
 
 
-async def _keep_nursery(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Hold the tasks that answer, apart from whoever opened the runtime."""
-    async with trio.open_nursery() as nursery:
-        task_status.started(nursery)
-        await trio.sleep_forever()
-
-
 @asynccontextmanager
 async def open_rpc_runtime() -> AsyncIterator[RpcRuntime]:
     """Run gRPC for the length of the `with`."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or it tells stderr of every goodbye
     async with open_asyncio_thread() as thread, trio.open_nursery() as nursery:
-        runtime = RpcRuntime(thread, await nursery.start(_keep_nursery))
+        runtime = RpcRuntime(thread)
+        await nursery.start(runtime.hold_answers)
         try:
             yield runtime
         finally:
