@@ -219,6 +219,15 @@ class TestFetching:
         assert answer.diverging == OffsetAndEpoch(Offset(2), Epoch(1))
         assert solo.core.high_watermark == 0
 
+    def test_a_log_of_another_epoch_diverges_even_where_ours_is_longer(self) -> None:
+        solo = Solo(1, election=ElectionState(epoch=Epoch(4)), entry_epochs=(1, 1, 4, 4))
+        solo.become_leader()
+
+        answer = solo.ask(solo.fetch_request(2, offset=2, last_epoch=3))
+
+        assert isinstance(answer, FetchResponse)
+        assert answer.diverging == OffsetAndEpoch(Offset(2), Epoch(1))
+
     def test_a_log_longer_than_ours_in_one_epoch_diverges_at_our_end(self, leader: Solo) -> None:
         answer = fetched(leader, 2, 5)
 

@@ -25,7 +25,7 @@ class Walk:
             drop=self.chance.random() * 0.2,
             repeat=self.chance.random() * 0.2,
             latency_ms_max=1 + self.chance.below(60),
-            flush_ms_max=self.chance.below(3) * 20,
+            flush_ms_max=(0, 30, 400)[self.chance.below(3)],
             crash_between_duties=self.chance.random() * 0.001,
         )
         self.world = World(
@@ -51,6 +51,12 @@ class Walk:
         assert self.world.propose("after the storm")
         self.world.run_until(self.world.now_ms + 2_000)
 
+    def _cut_the_power(self) -> None:
+        """Crash everybody at once: what nobody has flushed is gone everywhere."""
+        for node_id, member in self.world.members.items():
+            if member.core is not None:
+                self.world.crash(node_id, survivor_count=self.chance.below(2))
+
     def _stopped(self) -> list[NodeId]:
         return [node for node, member in self.world.members.items() if member.core is None]
 
@@ -63,8 +69,10 @@ class Walk:
         if kind < 60:
             if world.propose(f"value {self.proposed_count}"):
                 self.proposed_count += 1
-        elif kind < 68 and member.core is not None:
+        elif kind < 66 and member.core is not None:
             world.crash(node_id, survivor_count=chance.below(4))
+        elif kind < 68:
+            self._cut_the_power()
         elif kind < 82:
             for stopped in self._stopped():
                 if chance.below(2):
