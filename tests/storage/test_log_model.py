@@ -34,15 +34,11 @@ class Model:
         self.end += len(records)
 
     def truncate(self, offset: int) -> None:
-        self.batches = [b for b in self.batches if b[0] + len(b[1]) <= offset]
-        self.end = min(self.end, offset)
-        self.start = min(self.start, offset)
-
-    def reopen(self, end_offset: int) -> None:
-        """Where a cut fell within a batch, the files know only the end of the batch before."""
-        last_end = max((base + len(records) for base, records, _ in self.batches), default=0)
-        assert max(last_end, self.start) <= end_offset <= self.end
-        self.end = end_offset
+        if offset < self.end:
+            cut = [base for base, records, _ in self.batches if base + len(records) > offset]
+            self.batches = [batch for batch in self.batches if batch[0] not in cut]
+            self.end = min(offset, *cut) if cut else offset
+        self.start = min(self.start, self.end)
 
     def values(self, start: int) -> list[tuple[int, bytes]]:
         return [
@@ -111,8 +107,6 @@ async def live(bench: Workbench, steps: list[tuple[str, object]]) -> None:
             await log.roll(now_ms=NOW_MS)
         else:
             epoch += 1
-        if step in ("kill", "close"):
-            model.reopen(log.end_offset)
         await compare(log, model)
 
 

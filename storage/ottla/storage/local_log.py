@@ -253,7 +253,11 @@ class LocalLog:
     # --- removing ---
 
     async def truncate_to(self, offset: Offset) -> bool:
-        """Remove all from `offset` on; say whether anything was removed."""
+        """Remove all from `offset` on; say whether anything was removed.
+
+        A batch that `offset` lies within goes whole: the log then ends at that batch's start, so
+        that no gap is left which after a crash would look like loss.
+        """
         self._check_online()
         if offset >= self.end_offset:
             return False
@@ -270,15 +274,17 @@ class LocalLog:
             active.activate(self.config)
             place = active.find(offset)
             position = active.size_bytes if place is None else place[0]
-            active.cut(position=position, end_offset=offset)
-            self.end_offset = offset
-            self.high_watermark = min(self.high_watermark, offset)
-            self.recovery_point = min(self.recovery_point, offset)
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self._epochs.truncate_from_end(offset)
+            end_offset = offset if place is None else min(offset, Offset(place[1]))
+            active.cut(position=position, end_offset=end_offset)
+            self.end_offset = end_offset
+            self.high_watermark = min(self.high_watermark, end_offset)
+            self.recovery_point = min(self.recovery_point, end_offset)
+            self.log_start_offset = min(self.log_start_offset, end_offset)
+            self._epochs.truncate_from_end(end_offset)
             for segment in reversed(removed):
-                await segment.remove()
+                await self._remove_segment(segment)
             await self._disk.truncate(active.file, position)
+            await self._disk.fsync(active.file)  # lest old bytes come back behind new ones
             await self._write_epochs()
             await self._reload_producers()
         except OSError as error:
@@ -309,7 +315,7 @@ class LocalLog:
         self._unsealed.clear()
         try:
             for segment in reversed(self._segments):
-                await segment.remove()
+                await self._remove_segment(segment)
             await self._remove_snapshots(above=Offset(-1))
             new = Segment(self._disk, self.directory, offset, self.config, now_ms=0)
             new.begin(self.config)
@@ -363,6 +369,11 @@ class LocalLog:
         await self._remove_oldest(count)
         return count
 
+    async def _remove_segment(self, segment: Segment) -> None:
+        """Remove a segment durably, so that of several a crash brings back none out of order."""
+        await segment.remove()
+        await self._disk.fsync_directory(self.directory)
+
     async def _remove_oldest(self, count: int) -> None:
         if not count:
             return
@@ -372,7 +383,7 @@ class LocalLog:
         self._unsealed = [segment for segment in self._unsealed if segment not in removed]
         try:
             for segment in removed:
-                await segment.remove()
+                await self._remove_segment(segment)
                 snapshot = f"{self.directory}/{file_name(segment.base_offset, SNAPSHOT)}"
                 if self._disk.exists(snapshot):
                     await self._disk.unlink(snapshot)

@@ -223,9 +223,7 @@ class LogLoader:
         while index < len(segments):
             segment = segments[index]
             is_cut = await self._recover_segment(segment, len(segments) - index, epochs, producers)
-            if is_cut or (
-                index + 1 < len(segments) and segments[index + 1].base_offset < producers.end_offset
-            ):
+            if is_cut or not self._is_followed(segments, index, producers.end_offset):
                 await self._remove(segments, index + 1)
                 break
             index += 1
@@ -235,6 +233,17 @@ class LogLoader:
                 segment.seal()
                 producers.end_offset = segments[index].base_offset
         return producers, producers.end_offset
+
+    def _is_followed(self, segments: list[Segment], index: int, end_offset: Offset) -> bool:
+        """Say whether the next segment may stay: it begins where this one ends.
+
+        Unflushed files survive a power loss each on its own, so a tail may be lost cleanly at a
+        batch's end while the next segment is there.  Only compaction leaves gaps on purpose.
+        """
+        if index + 1 == len(segments):
+            return True
+        next_offset = segments[index + 1].base_offset
+        return next_offset == end_offset or (next_offset > end_offset and self._config.is_compacted)
 
     async def _recover_segment(
         self, segment: Segment, segments_left: int, epochs: EpochCache, producers: ProducerStates
@@ -256,6 +265,7 @@ class LogLoader:
         segment.write_indexes()
         if found.valid_end < file_size:
             await self._disk.truncate(segment.file, found.valid_end)
+            await self._disk.fsync(segment.file)  # lest old bytes come back behind new ones
             return True
         return False
 
