@@ -131,10 +131,11 @@ class Follower:
                 replica.out.flush = replica.identity.is_voter
 
     def _shared_end(self, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
-        """Return the highest offset up to which our log may equal the leader's."""
+        """Return the highest offset up to which our log may equal the leader's.
+
+        Beyond the one end we have entries of a later epoch, beyond the other the leader has.
+        """
         own = replica.log.end_offset_for_epoch(diverging.epoch)
-        if own.epoch != diverging.epoch:
-            return own.offset
         return min(own.offset, diverging.offset)
 
     def _on_snapshot_fetched(
