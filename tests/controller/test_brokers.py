@@ -317,6 +317,22 @@ def test_a_replica_in_a_directory_that_is_gone_leaves_the_isr() -> None:
     assert cluster.state("a").isr == (TWO,)
 
 
+def test_an_eligible_replica_whose_directory_is_offline_does_not_lead() -> None:
+    cluster = Rehearsal(min_insync_replicas=2)
+    cluster.start(1)
+    cluster.register(2, directories=2)
+    cluster.heartbeat(2)
+    create(cluster, "a", 1, 2)
+    assign(cluster, 2, "a", directory_id(2, 1))
+    cluster.heartbeat(2, offline_log_dirs=(directory_id(2, 1),))
+    assert cluster.state("a").elr == (TWO,)
+
+    cluster.kill(1)
+
+    assert cluster.image.is_active(TWO)
+    assert cluster.state("a").leader == NO_NODE
+
+
 def test_an_unregistered_broker_is_in_no_isr_and_eligible_nowhere() -> None:
     cluster = Rehearsal(min_insync_replicas=2)
     cluster.start(1, 2)

@@ -227,6 +227,12 @@ def test_a_name_given_twice_is_refused_once(cluster: Rehearsal) -> None:
     ]
 
 
+def test_names_collide_within_one_request_too(cluster: Rehearsal) -> None:
+    results = create(cluster, topic("of.a"), topic("of_a"))
+
+    assert [one.error_code for one in results] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
 def test_an_assignment_is_followed_and_only_the_living_are_in_sync(cluster: Rehearsal) -> None:
     cluster.kill(3)
 
