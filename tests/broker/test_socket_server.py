@@ -184,6 +184,21 @@ async def test_an_answer_completed_from_another_task_leaves_at_once() -> None:
             assert (await read_answer(stream))[0] == 1
 
 
+async def test_a_client_that_closes_right_after_its_last_request_loses_none() -> None:
+    seen: list[int] = []
+
+    def on_produce(context: RequestContext, request: ProduceRequest) -> None:
+        seen.append(context.header.correlation_id)
+        context.slot.complete_silently()
+
+    async with serving(Dispatcher({PRODUCE: on_produce})) as server:
+        async with await connect(server) as stream:
+            await stream.send_all(b"".join(produce(i, b"records") for i in range(900)))
+        while server.connection_count or not seen:
+            await trio.lowlevel.checkpoint()
+    assert seen == list(range(900))
+
+
 @asynccontextmanager
 async def fetching(disk: Disk, path: Path, size: int) -> AsyncIterator[tuple[SocketServer, bytes]]:
     """Serve Fetch with a slice that begins at 100 in a file of `size` + 200 bytes."""

@@ -84,6 +84,7 @@ class Connection:
         "_coroutine_count",
         "_dispatcher",
         "_frame_bytes",
+        "_has_ended",
         "_held",
         "_host",
         "_is_serving",
@@ -130,6 +131,7 @@ class Connection:
         self.has_more_to_take_up = False
         self._is_serving = False
         self._takes_no_more = False
+        self._has_ended = False
         self._awaited: ResponseSlot | None = None
         self._coroutine_count = 0
         self._muted_until_ms: int | None = None
@@ -179,10 +181,24 @@ class Connection:
         if len(self._held) and not self.is_closed:
             self._take_up_held(now_ms)
 
+    def on_eof(self) -> None:
+        """Note that the client sends no more; what it did send whole is still taken up.
+
+        A producer of acks=0 that closes right after its last request loses none of them.
+        """
+        self._has_ended = True
+
+    @property
+    def is_finished(self) -> bool:
+        """Say whether the client has ended and nothing of what it sent is left to be done."""
+        return self._has_ended and (self._takes_no_more or not self._holds_whole_frame)
+
     @property
     def wants_bytes(self) -> bool:
         """Say whether the socket should be read now."""
-        if self._muted_until_ms is not None or self._awaits_memory or self._takes_no_more:
+        if self._muted_until_ms is not None or self._awaits_memory:
+            return False
+        if self._takes_no_more or self._has_ended:
             return False
         # A frame whose rest is on its way is always read on: its length is bounded, and reserved.
         if len(self._held) < HELD_WHILE_PAUSED_BYTES_MAX or len(self._held) < self._frame_bytes:
@@ -273,6 +289,13 @@ class Connection:
             and self._muted_until_ms is None
             and not self._takes_no_more
         )
+
+    @property
+    def _holds_whole_frame(self) -> bool:
+        held = self._held
+        if len(held) < FRAME_LENGTH_BYTES:
+            return False
+        return len(held) >= FRAME_LENGTH_BYTES + self._frame_length(held.view, 0)
 
     def _take_up(self, data: memoryview, now_ms: int) -> int:
         """Serve the whole frames in `data` that may be taken up; return how many bytes they are."""

@@ -30,6 +30,9 @@ class Output:
 
     def next_bytes(self) -> list[bytes | bytearray | memoryview]:
         """Return the byte chunks that go out next; empty when a file slice (or nothing) does."""
+        first = self.chunks[0] if self.chunks else b""
+        if len(self.chunks) == 1 and isinstance(first, bytes) and not self._sent_of_first:
+            return [first]
         gathered: list[bytes | bytearray | memoryview] = []
         byte_count = 0
         for chunk in self.chunks:

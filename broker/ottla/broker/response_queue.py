@@ -69,12 +69,14 @@ class ResponseSlot:
             return
         header = self.header
         try:
-            chunks = encode_chunks(response, version)
+            body = encode_chunks(response, version)
         except (ProtocolError, AssertionError) as fault:
             owner.on_answer_failed(fault)
             return
-        chunks.insert(0, encode_response_header(header.api_key, version, header.correlation_id))
-        self._finish(frame(chunks))
+        head = encode_response_header(header.api_key, version, header.correlation_id)
+        chunks = frame([head, *body])
+        # Without records an answer is one piece: most are, and are sent as they are.
+        self._finish(chunks if len(body) > 1 else [b"".join(chunks)])  # type: ignore[arg-type]
 
     def complete_silently(self) -> None:
         """Finish without an answer: a Produce of acks=0 that went well."""

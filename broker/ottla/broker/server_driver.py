@@ -233,8 +233,8 @@ class SocketServer:
         try:
             for _ in range(READS_PER_EVENT_MAX):
                 if not channel.read(self._buffer, now_ms):
-                    self._close(channel)
-                    return False
+                    connection.on_eof()
+                    break
                 if connection.window() is None or not connection.wants_bytes:
                     break
         except ProtocolError as error:
@@ -269,7 +269,7 @@ class SocketServer:
             except HANDLER_FAULTS as fault:
                 self.on_fault(channel, fault)
                 return
-        if connection.is_closing and channel.is_drained:
+        if (connection.is_closing and channel.is_drained) or connection.is_finished:
             self._close(channel)
             return
         if connection.has_more_to_take_up or channel.has_more_to_write:
