@@ -1,0 +1,96 @@
+"""Finding the active controller among those that are not."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import trio
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc import controller_methods as methods
+from ottla.rpc.controller_client import ControllerClient
+from ottla.rpc.method import MethodHandler
+from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+
+DEAD_PORT = 1
+
+
+class Address(NamedTuple):
+    id: NodeId
+    host: str
+    port: int
+
+
+async def serve(
+    runtime: RpcRuntime, node_id: int, code_of: Callable[[], ErrorCode], asked: list[int]
+) -> Address:
+    async def heartbeat(_request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
+        asked.append(node_id)
+        code = code_of()
+        if code is not ErrorCode.NONE:
+            raise RefusedError(code)
+        return pb.HeartbeatResponse(is_caught_up=True)
+
+    port = await runtime.serve("127.0.0.1", 0, [MethodHandler(methods.HEARTBEAT, heartbeat)])
+    return Address(NodeId(node_id), "127.0.0.1", port)
+
+
+async def test_the_leader_that_is_known_is_asked_first() -> None:
+    asked: list[int] = []
+    async with open_rpc_runtime() as runtime:
+        voters = [
+            await serve(runtime, node_id, lambda: ErrorCode.NONE, asked) for node_id in (1, 2, 3)
+        ]
+        client = ControllerClient(runtime, voters, lambda: NodeId(3))
+        await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+    assert asked == [3]
+
+
+async def test_whoever_is_dead_or_not_active_is_passed_over_and_then_left_alone() -> None:
+    asked: list[int] = []
+    async with open_rpc_runtime() as runtime:
+        voters = [
+            Address(NodeId(1), "127.0.0.1", DEAD_PORT),
+            await serve(runtime, 2, lambda: ErrorCode.NOT_CONTROLLER, asked),
+            await serve(runtime, 3, lambda: ErrorCode.NONE, asked),
+        ]
+        client = ControllerClient(runtime, voters, lambda: None)
+        for _ in range(2):
+            answer = await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+            assert answer.is_caught_up
+    assert asked == [2, 3, 3]
+
+
+async def test_a_controller_that_becomes_active_is_found_in_time() -> None:
+    asked: list[int] = []
+    async with open_rpc_runtime() as runtime:
+
+        def code() -> ErrorCode:
+            return ErrorCode.NONE if len(asked) > 3 else ErrorCode.NOT_CONTROLLER
+
+        client = ControllerClient(runtime, [await serve(runtime, 1, code, asked)], lambda: None)
+        with trio.fail_after(5):
+            await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+    assert len(asked) == 4
+
+
+async def test_a_refusal_is_not_asked_for_twice() -> None:
+    asked: list[int] = []
+    async with open_rpc_runtime() as runtime:
+        voter = await serve(runtime, 1, lambda: ErrorCode.STALE_BROKER_EPOCH, asked)
+        client = ControllerClient(runtime, [voter], lambda: None)
+        with pytest.raises(RefusedError) as caught:
+            await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+    assert asked == [1]
+
+
+async def test_without_a_controller_the_last_refusal_comes_by_the_deadline() -> None:
+    async with open_rpc_runtime() as runtime:
+        dead = Address(NodeId(1), "127.0.0.1", DEAD_PORT)
+        client = ControllerClient(runtime, [dead], lambda: None)
+        with trio.fail_after(5), pytest.raises(RefusedError) as caught:
+            await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=100)
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
