@@ -238,3 +238,14 @@ async def test_retention_removes_by_age_and_by_size_but_nothing_uncommitted(
     assert append(log, batch, leader_epoch=1).base_offset == 8
     assert log.end_offset_for_epoch(Epoch(0)).offset == 8
     bench.let_go()
+
+
+async def test_a_truncation_forgets_the_timestamps_it_removes(bench: Workbench) -> None:
+    log = await bench.open(LogConfig())
+    for at in (5, 90, 7):
+        append(log, build_batch([(NOW_MS + at, None, b"v")]))
+
+    await log.truncate_to(Offset(1))
+
+    assert await log.max_timestamp_offset(log.end_offset) == (0, NOW_MS + 5, 0)
+    bench.let_go()
