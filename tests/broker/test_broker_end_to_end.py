@@ -1,11 +1,13 @@
 """A controller and a broker in one loop, over real sockets and gRPC, used by unmodified clients."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import aiokafka
 import confluent_kafka
 import kafka
 import pytest
@@ -45,6 +47,7 @@ async def open_cluster(directory: Path, **settings: str) -> AsyncIterator[Cluste
             "controller.quorum.voters": voters,
             "listeners": f"CONTROLLER://127.0.0.1:{port}",
             "metadata.log.dir": str(directory / "controller"),
+            **settings,
         }
     )
     broker_config, _ = load_broker_config(
@@ -70,6 +73,17 @@ async def open_cluster(directory: Path, **settings: str) -> AsyncIterator[Cluste
                 yield Cluster(f"{host}:{bound}", broker)
                 await broker.leave()
             is_stopping.set()
+
+
+async def crash(cluster: Cluster) -> None:
+    """Let the broker's process state go as kill -9 would: nothing is flushed, told or marked."""
+    cluster.broker.logs.abandon()
+    await trio.lowlevel.checkpoint()
+    raise CrashError
+
+
+class CrashError(Exception):
+    """The broker died."""
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -116,7 +130,7 @@ def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Any]:
     consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in (0, 1)])
     found: list[Any] = []
     while len(found) < count:
-        messages = consumer.consume(1_000, timeout=10)
+        messages = consumer.consume(min(count - len(found), 1_000), timeout=10)
         assert messages, f"only {len(found)} of {count} records came"
         for message in messages:
             assert message.error() is None, message.error()
@@ -190,6 +204,62 @@ async def test_a_clean_restart_keeps_topics_records_and_leadership(tmp_path: Pat
         await in_thread(lambda: confluent_produce(second, "t", 100))
         messages = await in_thread(lambda: confluent_consume(second, "t", 200))
     assert len(messages) == 200
+
+
+async def test_after_a_crash_every_acknowledged_record_is_there(tmp_path: Path) -> None:
+    short = {"broker.session.timeout.ms": "600", "broker.heartbeat.interval.ms": "100"}
+
+    async def produce_and_crash() -> None:
+        async with open_cluster(tmp_path, **short) as cluster:
+            bootstrap = cluster.bootstrap
+            assert not any(one.was_clean for one in cluster.broker.logs.directories)
+            if cluster.broker.table.image.topic("t") is None:
+                await in_thread(lambda: create_topic(bootstrap, "t", 2))
+            await in_thread(lambda: confluent_produce(bootstrap, "t", 500))
+            await crash(cluster)
+
+    for _ in range(3):
+        with pytest.raises(BaseExceptionGroup) as ended:
+            await produce_and_crash()
+        assert ended.group_contains(CrashError)
+    async with open_cluster(tmp_path, **short) as cluster:
+        bootstrap = cluster.bootstrap
+        messages = await in_thread(lambda: confluent_consume(bootstrap, "t", 1_500))
+    for index in (0, 1):
+        numbers = [int(one.key()) for one in messages if one.partition() == index]
+        assert numbers == list(range(index, 500, 2)) * 3
+
+
+def aiokafka_round_trip(bootstrap: str, count: int) -> list[bytes | None]:
+    async def work() -> list[bytes | None]:
+        values: list[bytes | None] = []
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap, enable_idempotence=True
+        ) as producer:
+            for number in range(count):
+                await producer.send("t", b"%d" % number, partition=0)
+            await producer.flush()
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap)
+        await consumer.start()
+        try:
+            partition = aiokafka.TopicPartition("t", 0)
+            consumer.assign([partition])
+            await consumer.seek_to_beginning(partition)
+            while len(values) < count:
+                values.append((await consumer.getone()).value)
+        finally:
+            await consumer.stop()
+        return values
+
+    return asyncio.run(work())
+
+
+async def test_aiokafka_reads_back_what_it_wrote(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        bootstrap = cluster.bootstrap
+        await in_thread(lambda: create_topic(bootstrap, "t", 1))
+        values = await in_thread(lambda: aiokafka_round_trip(bootstrap, 500))
+    assert values == [b"%d" % number for number in range(500)]
 
 
 async def test_a_deleted_topic_is_gone_and_its_name_is_free(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset, ProducerId
 from ottla.model.settings.topic import TopicConfig
 from ottla.wire.batch_builder import build_batch
+from ottla.wire.codec import decode, encode
 from ottla.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -25,7 +26,10 @@ from ottla.wire.messages.list_offsets_request import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from ottla.wire.messages.list_offsets_response import ListOffsetsPartitionResponse
+from ottla.wire.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+)
 from ottla.wire.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -60,8 +64,20 @@ async def look_up(
     )
     result = ListOffsetsApi(table=world.table).handle(world.call(2, version).context, request)
     response = await result if isinstance(result, Coroutine) else result
+    response = decode(ListOffsetsResponse, version, encode(response, version))
     answer: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
     return answer
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+@pytest.mark.parametrize(("timestamp", "offset"), [(-1, 1), (-2, 0), (T0, 0)])
+async def test_every_version_answers(
+    world: World, version: int, timestamp: int, offset: int
+) -> None:
+    append(world, await world.add("t"), T0)
+    answer = await look_up(world, timestamp, version=version)
+    assert (answer.error_code, answer.offset) == (0, offset)
+    assert answer.leader_epoch == (3 if version >= 4 else -1)
 
 
 @pytest.mark.parametrize(

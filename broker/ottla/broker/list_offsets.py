@@ -36,6 +36,7 @@ VERSION_OF = {
 """The first version in which a client may ask for it."""
 
 OFFSET_NOT_AVAILABLE_FROM = 5
+LEADER_EPOCHS_FROM = 4
 READ_COMMITTED = 1
 CONSUMER = -1
 NO_TIMESTAMP = -1
@@ -85,7 +86,10 @@ class ListOffsetsApi:
                     if named[topic.name, asked.partition_index] > 1:
                         raise RefusedError(ErrorCode.INVALID_REQUEST)
                     partition = self._table.find(topic.name, asked.partition_index)
-                    await _look_up(context.header.api_version, request, asked, partition, answer)
+                    version = context.header.api_version
+                    await _look_up(version, request, asked, partition, answer)
+                    if version < LEADER_EPOCHS_FROM:
+                        answer.leader_epoch = NO_EPOCH
                 except RefusedError as error:
                     answer.error_code = error.code
             response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
