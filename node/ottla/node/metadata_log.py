@@ -298,6 +298,9 @@ class MetadataLog:
     async def _forget_old_snapshots(self) -> None:
         for snapshot_id in sorted(self._snapshots)[:-SNAPSHOTS_KEPT]:
             await self._remove_snapshot(snapshot_id)
+        for snapshot_id in sorted(self._snapshots):
+            if snapshot_id.offset < self.start_offset:  # the leader's replaced the log meanwhile
+                await self._remove_snapshot(snapshot_id)
         start = min(self._snapshots).offset
         if start > self.start_offset:
             await self._log.delete_records_before(start)

@@ -152,10 +152,14 @@ class QuorumMember:
 
     @property
     def is_caught_up(self) -> bool:
-        """Say whether the image holds all that the leader told to be committed."""
+        """Say whether the image holds all that the leader told to be committed.
+
+        A leader knows what is committed only when a record of its own epoch is (raft paper, 5.4.2),
+        so until the image holds one, what it told may be too little.
+        """
         if self._core.is_leader:
             return self._active_epoch is not None
-        if self._leader_end_offset is None:
+        if self._leader_end_offset is None or self.image.provenance.epoch != self._core.epoch:
             return False
         return self._loader.applied_end_offset >= self._leader_end_offset
 

@@ -1,0 +1,215 @@
+"""The replicated log on disk: what raft may know of it, and what crashes leave behind."""
+
+import errno
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY
+from ottla.metadata.records import config_record, encode_record
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.clock_driver import RealClock
+from ottla.node.metadata_log import MetadataLog, open_metadata_log, whole_batches_bytes
+from ottla.node.record_batches import batch_of, replay
+from ottla.node.snapshot_file import SnapshotFile
+from ottla.raft.effects import (
+    FollowerAppend,
+    LeaderAppend,
+    LeaderChangeAppend,
+    SnapshotChunk,
+)
+from ottla.raft.election_state import ElectionState
+from ottla.raft.snapshot import check_whole
+from ottla.raft.voters import ReplicaKey, Voter, VoterSet
+from ottla.storage.disk import RealDisk
+from ottla.storage.log import Log
+
+VOTERS = VoterSet((Voter(id=NodeId(101)),))
+KEY = ReplicaKey(NodeId(101))
+
+
+async def opened(directory: Path) -> MetadataLog:
+    return await open_metadata_log(
+        RealDisk(), str(directory), config=QuorumConfig(), clock=RealClock()
+    )
+
+
+def batch(*names: str) -> bytes:
+    return batch_of([config_record(2, "otters", name, "x") for name in names], timestamp_ms=1_000)
+
+
+def lead(log: MetadataLog, epoch: int, *batches: bytes) -> None:
+    """Open an epoch and append in it, as a leader does."""
+    log.append(
+        LeaderChangeAppend(
+            leader_epoch=Epoch(epoch),
+            leader_id=NodeId(101),
+            voters=(KEY,),
+            granting_voters=(KEY,),
+        )
+    )
+    for records in batches:
+        log.append(LeaderAppend(leader_epoch=Epoch(epoch), records=records))
+
+
+def snapshot_of(end: OffsetAndEpoch, *names: str) -> bytes:
+    file = SnapshotFile(id=end, last_contained_timestamp_ms=1_000, written_ms=2_000, voters=VOTERS)
+    return b"".join(file.batches(config_record(2, "otters", name, "x") for name in names))
+
+
+async def test_an_empty_log_ends_in_epoch_zero(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (0, 0, 0)
+    assert log.end_offset_for_epoch(Epoch(3)) == (0, 0)
+    await log.close()
+
+
+async def test_epochs_end_where_the_next_one_begins(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    lead(log, 2, batch("a", "b"))
+    lead(log, 5, batch("c"))
+    assert log.end_offset_for_epoch(Epoch(1)) == (0, 0)
+    assert log.end_offset_for_epoch(Epoch(2)) == (3, 2)
+    assert log.end_offset_for_epoch(Epoch(4)) == (3, 2)
+    assert log.end_offset_for_epoch(Epoch(5)) == (5, 5)
+    assert log.end_offset_for_epoch(Epoch(9)) == (5, 5)
+    await log.close()
+
+
+async def test_only_what_was_flushed_counts_as_flushed(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    lead(log, 1, batch("a"))
+    assert log.flushed_offset == 0
+    assert await log.flush() == 2
+    lead(log, 2)
+    assert log.flushed_offset == 2
+    await log.close()
+
+
+async def test_a_read_gives_whole_batches_and_at_least_one(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    lead(log, 1, batch("a"), batch("b"), batch("c"))
+    one = await log.read(Offset(1), end_offset=log.end_offset, bytes_max=1)
+    two = await log.read(Offset(1), end_offset=log.end_offset, bytes_max=2 * len(one) + 5)
+    assert len(two) == 2 * len(one)
+    assert whole_batches_bytes(two[:-1]) == len(one)
+    assert await log.read(log.end_offset, end_offset=log.end_offset, bytes_max=1_000) == b""
+    await log.close()
+
+
+async def test_a_follower_takes_batches_as_they_are_and_leaves_damaged_ones_out(
+    tmp_path: Path,
+) -> None:
+    leader, follower = await opened(tmp_path / "leader"), await opened(tmp_path / "follower")
+    lead(leader, 4, batch("a"))
+    data = await leader.read(Offset(0), end_offset=leader.end_offset, bytes_max=10_000)
+    follower.append(FollowerAppend(records=data[:-1] + bytes([data[-1] ^ 1])))
+    assert follower.end_offset == 0
+    follower.append(FollowerAppend(records=data))
+    assert (follower.end_offset, follower.last_epoch) == (2, 4)
+    assert await follower.read(Offset(0), end_offset=Offset(2), bytes_max=10_000) == data
+    await leader.close()
+    await follower.close()
+
+
+async def test_a_truncated_log_forgets_the_epochs_that_are_gone(tmp_path: Path) -> None:
+    log = await opened(tmp_path)
+    lead(log, 1, batch("a"))
+    lead(log, 3, batch("b"))
+    await log.truncate_to(Offset(2))
+    assert (log.end_offset, log.last_epoch) == (2, 1)
+    assert log.flushed_offset <= 2
+    await log.close()
+
+
+async def test_the_election_state_is_remembered(tmp_path: Path) -> None:
+    state = ElectionState(epoch=Epoch(7), leader_id=None, voted=KEY)
+    log = await opened(tmp_path)
+    assert await log.read_election() is None
+    await log.write_election(state)
+    await log.close()
+    log = await opened(tmp_path)
+    assert await log.read_election() == state
+    await log.close()
+
+
+async def test_the_leaders_snapshot_takes_the_place_of_the_log(tmp_path: Path) -> None:
+    end = OffsetAndEpoch(Offset(50), Epoch(6))
+    data = snapshot_of(end, "a", "b")
+    log = await opened(tmp_path)
+    lead(log, 1, batch("z"))
+    for at in range(0, len(data), 100):
+        piece = data[at : at + 100]
+        await log.write_chunk(
+            SnapshotChunk(snapshot_id=end, position=at, data=piece, is_last=at + 100 >= len(data))
+        )
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (50, 50, 6)
+    assert log.latest_snapshot_id == end
+    assert log.snapshot_size_bytes(end) == len(data)
+    assert await log.read_snapshot(end, position=10, bytes_max=7) == data[10:17]
+    await log.close()
+    log = await opened(tmp_path)
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (50, 50, 6)
+    await log.close()
+
+
+async def test_a_crash_between_snapshot_and_log_is_finished_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    log = await opened(tmp_path)
+    lead(log, 1, batch("z"))
+    await log.close()
+    end = OffsetAndEpoch(Offset(50), Epoch(6))
+    directory = tmp_path / "__cluster_metadata-0"
+    (directory / "00000000000000000050-0000000006.checkpoint").write_bytes(snapshot_of(end, "a"))
+    (directory / "00000000000000000070-0000000006.checkpoint.part").write_bytes(b"cut o")
+    log = await opened(tmp_path)
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (50, 50, 6)
+    assert log.latest_snapshot_id == end
+    assert not list(directory.glob("*.part"))
+    await log.close()
+
+
+async def test_a_snapshot_of_many_batches_is_whole_and_says_what_went_in() -> None:
+    end = OffsetAndEpoch(Offset(9), Epoch(2))
+    names = [f"key.{number}.{'x' * 1_000}" for number in range(3_000)]
+    data = snapshot_of(end, *names)
+    check_whole(data)
+    delta = MetadataDelta(EMPTY)
+    assert replay(delta, data) is not None
+    assert set(delta.image.config(2, "otters")) == set(names)
+
+
+async def test_a_flipped_bit_below_the_high_watermark_is_never_applied(tmp_path: Path) -> None:
+    data = bytearray(batch("a"))
+    data[-1] ^= 1
+    with pytest.raises(CorruptDataError):
+        replay(MetadataDelta(EMPTY), bytes(data))
+
+
+async def test_records_too_many_for_one_batch_are_refused() -> None:
+    huge = config_record(2, "otters", "a", "x" * (9 << 20))
+    assert len(encode_record(huge)) > 8 << 20
+    with pytest.raises(RefusedError) as caught:
+        batch_of([huge], timestamp_ms=0)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+
+
+async def test_a_disk_that_takes_no_more_ends_the_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await opened(tmp_path)
+
+    def refuse(*_arguments: object, **_named: object) -> None:
+        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    monkeypatch.setattr(Log, "append_as_leader", refuse)
+    with pytest.raises(OSError, match="no space left") as caught:
+        lead(log, 1)
+    assert caught.value.errno == errno.EIO
+    await trio.lowlevel.checkpoint()
+    log.abandon()
