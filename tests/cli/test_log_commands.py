@@ -39,8 +39,8 @@ def test_records_are_shown_when_asked_for(
     path = tmp_path / LOG
     path.write_bytes(BATCH)
     lines = dumped(capsys, str(path), "--records").splitlines()
-    assert lines[4].split() == ["7", "5", "key", "value", "-"]
-    assert lines[5].split() == ["8", "6", "null", "0xff0a", "-"]
+    assert lines[4].split() == ["7", "5", "key", "-", "value"]
+    assert lines[5].split() == ["8", "6", "null", "-", "0xff0a"]
 
 
 def test_json_holds_every_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -246,7 +246,7 @@ def lines_of(rows: list[Row], *, is_metadata: bool) -> Iterator[str]:
             cells = [_batch_cells(row) for row in members if isinstance(row, BatchRow)]
             indent = "  "
         elif kind is RecordRow:
-            columns = ("OFFSET", "TIMESTAMP", "KEY", "VALUE", "HEADERS")
+            columns = ("OFFSET", "TIMESTAMP", "KEY", "HEADERS", "VALUE")
             cells = [
                 _record_cells(row, is_metadata=is_metadata)
                 for row in members
@@ -295,7 +295,7 @@ def _record_cells(row: RecordRow, *, is_metadata: bool) -> tuple[object, ...]:
         value = _text(row.value)
     headers = " ".join(f"{name}={_text(content)}" for name, content in row.headers)
     key = "-" if row.control is not None else _text(row.key)
-    return row.offset, row.timestamp_ms, key, value, headers or "-"
+    return row.offset, row.timestamp_ms, key, headers or "-", value
 
 
 def _text(value: object) -> Any:
