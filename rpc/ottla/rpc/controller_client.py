@@ -2,8 +2,8 @@
 
 The leader that the local quorum member knows is asked first, else the voters in turn.  A node that
 is not the active controller, or cannot be reached, is passed over, with back-off, until the
-deadline.  Only what certainly had no effect, or may have it twice, is sent again: every method of
-the controller is safe to repeat.
+deadline.  A request whose answer was lost is sent again too: it may then meet its own effect (a
+topic that exists already), as with Kafka.
 """
 
 from collections.abc import Callable, Sequence
