@@ -9,7 +9,7 @@ controller has moved our leaderships.  Leaving by an error is a crash: no clean 
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import trio
@@ -39,7 +39,7 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server_driver import SocketServer, open_socket_server
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
@@ -186,8 +186,10 @@ async def _cluster_id(disk: RealDisk, config: BrokerConfig, rpc: RpcRuntime) -> 
     A broker may do what a voter may not: an empty directory of it forgets no vote.
     """
     for path in {*config.log_dirs, config.metadata_directory}:
-        if await read_meta_properties(disk, path) is not None:
-            return None
+        # A directory that cannot be read is the log manager's to judge.
+        with suppress(OSError):
+            if await read_meta_properties(disk, path) is not None:
+                return None
     with trio.move_on_after(config.initial_registration_timeout_ms / 1000):
         return await cluster_id_of_quorum(rpc, config.controller_quorum_voters)
     raise ConfigError(
@@ -263,6 +265,7 @@ class Broker:
         self.is_ready = trio.Event()
         self._clock = clock
         self._rng = rng
+        self._rpc = rpc
         self.controller = ControllerClient(
             rpc, config.controller_quorum_voters, lambda: member.leader_id
         )
@@ -306,7 +309,15 @@ class Broker:
 
     async def _start(self, nursery: trio.Nursery) -> None:
         self.member.add_publisher(self.metadata)
-        await self.member.wait_caught_up()
+        with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
+            await self._check_cluster()
+            await self.member.wait_caught_up()
+        if patience.cancelled_caught:
+            raise RefusedError(
+                ErrorCode.NETWORK_EXCEPTION,
+                "the controllers of controller.quorum.voters did not bring this broker up to date "
+                "within initial.broker.registration.timeout.ms; are they running?",
+            )
         broker_epoch = await self.lifecycle.register(self._registration())
         nursery.start_soon(self.lifecycle.run)
         # Not before our own registration is in the image: what it says of us holds from there.
@@ -324,6 +335,15 @@ class Broker:
         await self.lifecycle.wait_unfenced()
         await readiness.is_active.wait()
         self.is_ready.set()
+
+    async def _check_cluster(self) -> None:
+        """Refuse to run on the directories of one cluster with the controllers of another."""
+        theirs = await cluster_id_of_quorum(self._rpc, self.config.controller_quorum_voters)
+        if theirs != self.cluster_id:
+            raise ConfigError(
+                "log.dirs",
+                f"belong to cluster {self.cluster_id}, but controller.quorum.voters to {theirs}",
+            )
 
     async def leave(self) -> None:
         """Let the controller move our leaderships away."""
