@@ -1,6 +1,6 @@
 # Four words: make check, make test, make fix, make bench.
 PYTHON ?= .venv/bin/python
-FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker jepsen bench cli tests
+FOLDERS = proto model wire storage raft metadata rpc node controller client broker jepsen bench cli tests
 
 .PHONY: check test fix bench
 check:
