@@ -1,6 +1,8 @@
 """The APIs that are answered from the metadata image, or passed on to the controller."""
 
-from collections.abc import Callable, Coroutine
+import types
+from collections.abc import Callable, Coroutine, Generator
+from copy import copy
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -127,11 +129,18 @@ def make_image() -> MetadataImage:
     return with_topic(with_topic(image, orders), audit)
 
 
+@types.coroutine
+def one_step() -> Generator[None]:
+    """Hand control back once to whoever steps the coroutine."""
+    yield
+
+
 class Controller:
     """Answers forwarded requests with what the test put in; keeps them."""
 
     def __init__(self) -> None:
         self.requests: list[Message] = []
+        self.pause = False
         self.answer: Callable[[Any], Message] | RefusedError = RefusedError(
             ErrorCode.REQUEST_TIMED_OUT
         )
@@ -140,6 +149,8 @@ class Controller:
         kind = request_class(request.api_key)
         message = decode(kind, request.api_version, request.body)
         self.requests.append(message)
+        if self.pause:
+            await one_step()
         if isinstance(self.answer, RefusedError):
             raise self.answer
         return pb.ForwardResponse(body=encode(self.answer(message), request.api_version))
@@ -184,6 +195,9 @@ class Client:
             purgatory=self.purgatory,
             controller=self.controller,
         )
+        self.connect()
+
+    def connect(self) -> None:
         self.connection = Connection(
             PEER,
             self.dispatcher,
@@ -192,6 +206,13 @@ class Client:
             limits=ConnectionLimits(),
             now_ms=0,
         )
+
+    def another(self) -> "Client":
+        """Return a second client of the same broker."""
+        client = copy(self)
+        client.pending = []
+        client.connect()
+        return client
 
     def on_work(self, connection: Connection) -> None:
         pass
@@ -210,11 +231,14 @@ class Client:
     ) -> None:
         self.pending.append((slot, pending))
 
-    async def send(self, request: Message, version: int) -> None:
+    def send_without_running(self, request: Message, version: int) -> None:
         header = encode_request_header(request.API_KEY, version, 1, "test")
         chunks = frame([header + encode(request, version)])
         data = b"".join(chunks)  # type: ignore[arg-type]
         self.connection.on_bytes(memoryview(bytearray(data)), 0)
+
+    async def send(self, request: Message, version: int) -> None:
+        self.send_without_running(request, version)
         while self.pending:
             slot, pending = self.pending.pop()
             self.connection.on_coroutine_ended(slot, await pending)
@@ -416,6 +440,24 @@ async def test_a_topic_that_could_not_be_made_is_unknown() -> None:
     client = Client()
     (topic,) = (await client.ask(MetadataRequest(topics=named("new")), 9)).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_clients_that_want_the_same_new_topic_share_one_request_and_its_refusal() -> None:
+    first, request = Client(), MetadataRequest(topics=named("new"))
+    second = first.another()
+    first.send_without_running(request, 9)
+    slot, asking = first.pending.pop()
+    first.controller.pause = True
+    asking.send(None)
+    await second.send(request, 9)
+    assert not second.is_answered
+    with pytest.raises(StopIteration):
+        asking.send(None)
+    first.connection.on_coroutine_ended(slot, None)
+    assert len(first.controller.requests) == 1
+    for client in (first, second):
+        (topic,) = client.take_answer(request, 9).topics
+        assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_a_made_topic_that_is_never_seen_is_unknown_at_the_deadline() -> None:

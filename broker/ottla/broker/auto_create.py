@@ -4,7 +4,7 @@ Each name is on its way to the controller once at a time: a thousand clients tha
 new topic cost one request, and everybody waits for the image to show it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.forwarding import ControllerDoor, forward_as
@@ -17,44 +17,62 @@ CLUSTER_DEFAULT = -1
 """As a number of partitions or replicas: what the cluster's settings say."""
 
 
-class AutoCreate:
-    """Asks the controller for topics."""
+class Attempt:
+    """One request for topics under way; `refused` names those that it will not bring."""
 
-    def __init__(self, controller: ControllerDoor, *, timeout_ms: int) -> None:
+    __slots__ = ("refused",)
+
+    def __init__(self) -> None:
+        self.refused: frozenset[str] = frozenset()
+
+
+class AutoCreate:
+    """Asks the controller for topics; `on_refused` wakes who waits for one that will not come."""
+
+    def __init__(
+        self, controller: ControllerDoor, *, timeout_ms: int, on_refused: Callable[[], object]
+    ) -> None:
         self._controller = controller
         self._timeout_ms = timeout_ms
-        self._under_way: set[str] = set()
+        self._on_refused = on_refused
+        self._under_way: dict[str, Attempt] = {}
 
-    async def create(self, context: RequestContext, names: Sequence[str]) -> frozenset[str]:
-        """Have the topics made; return those that will not be there."""
-        mine = sorted(set(names) - self._under_way)
-        if not mine:
-            return frozenset()
-        self._under_way.update(mine)
+    async def create(self, context: RequestContext, names: Sequence[str]) -> list[Attempt]:
+        """Have the topics made; return the attempts that bring them, ours and those of others."""
+        attempts = {self._under_way[name] for name in names if name in self._under_way}
+        mine = sorted(set(names) - self._under_way.keys())
+        if mine:
+            attempt = Attempt()
+            attempts.add(attempt)
+            self._under_way.update(dict.fromkeys(mine, attempt))
+            try:
+                attempt.refused = await self._ask(context, mine)
+            finally:
+                for name in mine:
+                    del self._under_way[name]
+            if attempt.refused:
+                self._on_refused()
+        return list(attempts)
+
+    async def _ask(self, context: RequestContext, names: list[str]) -> frozenset[str]:
+        topics = [
+            CreatableTopic(
+                name=name, num_partitions=CLUSTER_DEFAULT, replication_factor=CLUSTER_DEFAULT
+            )
+            for name in names
+        ]
         try:
             response = await forward_as(
                 CreateTopicsResponse,
                 self._controller,
                 context,
-                CreateTopicsRequest(
-                    topics=[
-                        CreatableTopic(
-                            name=name,
-                            num_partitions=CLUSTER_DEFAULT,
-                            replication_factor=CLUSTER_DEFAULT,
-                        )
-                        for name in mine
-                    ],
-                    timeout_ms=self._timeout_ms,
-                ),
+                CreateTopicsRequest(topics=topics, timeout_ms=self._timeout_ms),
                 version=CREATE_TOPICS_VERSION,
                 timeout_ms=self._timeout_ms,
             )
         except RefusedError:
             # The client is told that there is no such topic, and asks again.
-            return frozenset(mine)
-        finally:
-            self._under_way.difference_update(mine)
+            return frozenset(names)
         return frozenset(
             result.name
             for result in response.topics

@@ -17,7 +17,7 @@ from ottla.broker.describe_topic_partitions import DescribeTopicPartitionsApi
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.forwarding import ControllerDoor
 from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
-from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.purgatory import Purgatory
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
@@ -85,7 +85,9 @@ def register_cluster_apis(
         metadata=metadata,
         purgatory=purgatory,
         auto_create=AutoCreate(
-            controller, timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX)
+            controller,
+            timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
+            on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
         ),
     )
     dispatcher.register(METADATA, topics.handle)

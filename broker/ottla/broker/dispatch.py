@@ -117,7 +117,7 @@ class Dispatcher:
         api_key = header.api_key
         route = self._routes.get(api_key)
         if route is None:
-            raise ProtocolError(f"api key {api_key}")
+            raise ProtocolError(f"{API[api_key].name} is not served")
         version = header.api_version
         if not route.lowest <= version <= route.highest:
             if api_key == API_VERSIONS and self.on_unsupported_api_versions is not None:

@@ -85,12 +85,17 @@ class MetadataApi:
     async def _create_and_answer(
         self, context: RequestContext, request: MetadataRequest, missing: list[str]
     ) -> None:
-        refused = await self._auto_create.create(context, missing)
-        awaited = [name for name in missing if name not in refused]
+        attempts = await self._auto_create.create(context, missing)
+
+        def is_settled(name: str) -> bool:
+            return name in self._metadata.image.topic_ids or any(
+                name in attempt.refused for attempt in attempts
+            )
+
         answer_when(
             self._purgatory,
             context,
-            lambda: all(name in self._metadata.image.topic_ids for name in awaited),
+            lambda: all(map(is_settled, missing)),
             lambda: context.slot.complete(self._answer(context, request)),
             deadline_ms=context.arrived_ms + CREATION_WAIT_MS_MAX,
         )

@@ -13,6 +13,8 @@ import os
 import select
 import socket
 import struct
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -35,7 +37,11 @@ from ottla.storage.slice import FileSlice
 logger = logging.getLogger("ottla.broker.network")
 
 EVENTS_PER_TURN_MAX = 256
-"""Sockets served before trio's other tasks run.  Higher saves calls, lower keeps pauses short."""
+"""Sockets the epoll names at once.  Higher saves calls."""
+
+TURN_NS_MAX = 5_000_000
+"""How long a turn may hold the loop before trio's other tasks run, give or take one connection's
+share.  Lower keeps heartbeats punctual under load, higher wastes less on switching."""
 
 ACCEPTS_PER_TURN_MAX = 64
 
@@ -115,6 +121,10 @@ class SocketServer:
         self._doors: dict[int, tuple[socket.socket, Listener]] = {}
         self._channels: dict[int, Channel] = {}
         self._ready: dict[Channel, None] = {}
+        # What the epoll said and the last turn had no time for.
+        self._events: deque[tuple[int, int]] = deque()
+        self._resuming: deque[Channel] = deque()
+        self._knocked: list[int] = []
         self._is_in_turn = False
         self._is_woken = False
         self._buffer = ReadBuffer()
@@ -183,42 +193,55 @@ class SocketServer:
         self._nursery.start_soon(self._close_idle_connections)
         epoll_fd = self._epoll.fileno()
         while True:
-            if self._ready:
+            if self._ready or self._events or self._resuming:
                 await trio.lowlevel.checkpoint()
             else:
                 await trio.lowlevel.wait_readable(epoll_fd)
             self._turn()
 
     def _turn(self) -> None:
-        """Serve what is ready now, each connection once."""
+        """Serve what is ready, each connection once, until the turn's time is up.
+
+        What is left over comes first in the next turn, so that nobody starves.
+        """
         self._is_in_turn = True
-        ready, self._ready = self._ready, {}
         now_ms = self._clock.monotonic_ms()
-        knocked = []
-        for fd, events in self._epoll.poll(0, EVENTS_PER_TURN_MAX):
-            channel = self._channels.get(fd)
-            if channel is not None:
-                self._on_event(channel, events, now_ms)
-            elif fd == self._wakeup_fd:
-                os.eventfd_read(fd)
-                self._is_woken = False
-            elif fd in self._doors:
-                knocked.append(fd)
-        # Last: a descriptor closed above may be given out again, with its old event still listed.
-        for fd in knocked:
-            self._accept(*self._doors[fd], now_ms)
-        for channel in ready:
-            self._advance(channel, now_ms, must_resume=True)
-        # What this turn completed elsewhere leaves in the same turn; take-up waits for the next.
+        ends_ns = time.perf_counter_ns() + TURN_NS_MAX
+        events, resuming = self._events, self._resuming
+        if not events and not resuming:
+            resuming.extend(self._ready)
+            self._ready.clear()
+            events.extend(self._epoll.poll(0, EVENTS_PER_TURN_MAX))
+        while events and time.perf_counter_ns() < ends_ns:
+            self._on_event(*events.popleft(), now_ms)
+        if not events:
+            # A descriptor that was closed may be given out again: no old event of it is left.
+            for fd in self._knocked:
+                self._accept(*self._doors[fd], now_ms)
+            self._knocked.clear()
+        while resuming and time.perf_counter_ns() < ends_ns:
+            self._advance(resuming.popleft(), now_ms, must_resume=True)
+        self._flush_completed(now_ms)
+        self._is_in_turn = False
+
+    def _flush_completed(self, now_ms: int) -> None:
+        """Send what this turn completed elsewhere; what they hold is taken up in the next turn."""
         completed, self._ready = self._ready, {}
         for channel in completed:
             if not channel.connection.is_closed:
                 if channel.connection.has_held_bytes:
                     self._ready[channel] = None
                 self._flush(channel, now_ms)
-        self._is_in_turn = False
 
-    def _on_event(self, channel: Channel, events: int, now_ms: int) -> None:
+    def _on_event(self, fd: int, events: int, now_ms: int) -> None:
+        channel = self._channels.get(fd)
+        if channel is None:
+            if fd == self._wakeup_fd:
+                os.eventfd_read(fd)
+                self._is_woken = False
+            elif fd in self._doors:
+                self._knocked.append(fd)
+            return
         if events & select.EPOLLIN and channel.connection.wants_bytes:
             if not self._read(channel, now_ms):
                 return
