@@ -1,5 +1,6 @@
 """The APIs that are answered from the metadata image, or passed on to the controller."""
 
+import random
 import types
 from collections.abc import Callable, Coroutine, Generator
 from copy import copy
@@ -39,6 +40,7 @@ from ottla.model.settings.endpoints import Endpoint as ConfiguredEndpoint
 from ottla.proto import controller_pb2 as pb
 from ottla.wire.apis import API, request_class, response_class
 from ottla.wire.codec import decode, encode
+from ottla.wire.codec_examples import example
 from ottla.wire.codec_types import Message
 from ottla.wire.frames import frame
 from ottla.wire.headers import decode_response_header, encode_request_header
@@ -726,3 +728,28 @@ async def test_the_request_after_a_forwarded_one_waits_for_its_answer() -> None:
     await client.publish(with_topic(client.metadata.image, new))
     client.connection.resume(0)
     assert client.connection.request_count == 2
+
+
+class SeededRng(random.Random):
+    """Chance that repeats itself."""
+
+    def below(self, bound: int) -> int:
+        return self.randrange(bound)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self.getrandbits(128))
+
+
+@pytest.mark.parametrize("api_key", sorted(CLUSTER_API_KEYS | {18, 20000}))
+async def test_random_requests_of_every_version_are_answered(api_key: int) -> None:
+    client = Client()
+    rng = SeededRng(api_key)
+    for version in range(API[api_key].lowest, API[api_key].latest_stable + 1):
+        for _ in range(30):
+            request = example(request_class(api_key), version, rng)
+            await client.send(request, version)
+            if not client.is_answered:
+                deadline_ms = client.purgatory.next_deadline_ms
+                assert deadline_ms is not None
+                client.purgatory.expire(deadline_ms)
+            client.take_answer(request, version)

@@ -417,6 +417,24 @@ async def test_a_client_that_reads_nothing_holds_a_bounded_backlog() -> None:
 ANSWER = framed(struct.pack(">i", 1) + encode(HeartbeatResponse(), 3))
 
 
+async def test_connections_above_the_bound_wait_until_another_closes() -> None:
+    async with (
+        serving(connection_count_max=2) as server,
+        await connect(server) as first,
+        await connect(server) as second,
+        await connect(server) as third,
+    ):
+        for stream in (first, second):
+            await stream.send_all(heartbeat(1))
+            await read_answer(stream)
+        await third.send_all(heartbeat(3))
+        assert server.connection_count == 2
+        await first.aclose()
+        with trio.fail_after(5):
+            assert (await read_answer(third))[0] == 3
+        assert server.connection_count == 2
+
+
 def open_descriptor_count() -> int:
     return len(os.listdir("/proc/self/fd"))
 

@@ -29,7 +29,7 @@ from ottla.broker.log_limiter import LogLimiter
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import CorruptDataError, OttlaError, ProtocolError
-from ottla.model.limits import MIB
+from ottla.model.limits import INT32_MAX, MIB
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice
@@ -104,6 +104,7 @@ class SocketServer:
         limits: ConnectionLimits,
         memory: RequestMemory,
         idle_ms_max: int,
+        connection_count_max: int,
         nursery: trio.Nursery,
     ) -> None:
         self._dispatcher = dispatcher
@@ -111,6 +112,8 @@ class SocketServer:
         self._disk = disk
         self._limits = limits
         self._idle_ms_max = idle_ms_max
+        self._connection_count_max = connection_count_max
+        self._are_doors_watched = True
         self._nursery = nursery
         self.memory = memory
         self._epoll = select.epoll()
@@ -355,6 +358,9 @@ class SocketServer:
 
     def _accept(self, door: socket.socket, listener: Listener, now_ms: int) -> None:
         for _ in range(ACCEPTS_PER_TURN_MAX):
+            if len(self._channels) >= self._connection_count_max:
+                self._watch_doors(False)
+                return
             try:
                 sock, _ = door.accept()
             except BlockingIOError:
@@ -397,6 +403,13 @@ class SocketServer:
         self._epoll.register(channel.fd, channel.interest)
         self._channels[channel.fd] = channel
 
+    def _watch_doors(self, is_watched: bool) -> None:
+        """Accept, or leave who knocks in the kernel until a connection closes."""
+        if is_watched != self._are_doors_watched:
+            self._are_doors_watched = is_watched
+            for fd in self._doors:
+                self._epoll.modify(fd, select.EPOLLIN if is_watched else 0)
+
     def _turn_away(self, door: socket.socket, now_ms: int) -> bool:
         """Accept and close one client with the spare descriptor, so that it is told at once.
 
@@ -422,6 +435,7 @@ class SocketServer:
         # Closing the last descriptor takes it out of the epoll.
         channel.sock.close()
         channel.connection.close()
+        self._watch_doors(True)
 
     def _on_bad_input(self, channel: Channel, error: ProtocolError, now_ms: int) -> None:
         """Close a connection whose peer does not speak Kafka, after what it was told already."""
@@ -490,6 +504,7 @@ async def open_socket_server(
     limits: ConnectionLimits | None = None,
     request_memory_bytes_max: int = REQUEST_MEMORY_BYTES_MAX,
     idle_ms_max: int = 600_000,
+    connection_count_max: int = INT32_MAX,
     backlog: int = 50,
 ) -> AsyncIterator[SocketServer]:
     """Listen and serve for as long as the block runs.
@@ -506,6 +521,7 @@ async def open_socket_server(
             limits=limits or ConnectionLimits(),
             memory=RequestMemory(request_memory_bytes_max),
             idle_ms_max=idle_ms_max,
+            connection_count_max=connection_count_max,
             nursery=nursery,
         )
         try:
