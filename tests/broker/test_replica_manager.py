@@ -10,16 +10,17 @@ import pytest
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
-from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_manager import OPEN_RETRY_MS, ReplicaManager
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage, Provenance, Topic
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
+from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import Voter
 from ottla.storage.disk import RealDisk
+from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 
@@ -34,6 +35,7 @@ class Managed(NamedTuple):
     table: PartitionTable
     logs: LogManager
     purgatory: Purgatory
+    placed: dict[TopicIdPartition, UUID]
 
 
 @pytest.fixture
@@ -49,6 +51,7 @@ async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
         await logs.recover(lambda partition: LogConfig())
         table = PartitionTable(EMPTY)
         purgatory = Purgatory()
+        placed: dict[TopicIdPartition, UUID] = {}
         manager = ReplicaManager(
             config,
             table=table,
@@ -56,8 +59,9 @@ async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
             purgatory=purgatory,
             clock=world.clock,
             on_flush_due=lambda partition: None,
+            on_placed=lambda partition, directory_id: placed.update({partition: directory_id}),
         )
-        yield Managed(manager, table, logs, purgatory)
+        yield Managed(manager, table, logs, purgatory, placed)
 
 
 def image_with(world: World, *topics: tuple[str, UUID], **changes: Any) -> MetadataImage:
@@ -81,6 +85,31 @@ async def test_a_new_topic_gets_its_log_and_is_led(world: World, managed: Manage
     assert partition.is_leader
     assert partition is managed.table.find_by_id(FIRST, 0)
     assert managed.logs.get(TopicPartition("t", 0)) is partition.log
+
+
+async def test_the_chosen_directory_is_reported(world: World, managed: Managed) -> None:
+    await publish(managed, image_with(world, ("t", FIRST)))
+    (directory,) = managed.logs.directories
+    assert managed.placed == {TopicIdPartition(FIRST, 0): directory.directory_id}
+
+
+async def test_a_log_that_could_not_be_made_is_tried_again(
+    world: World, managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_full(*arguments: Any, **named: Any) -> Log:
+        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    image = image_with(world, ("t", FIRST))
+    with monkeypatch.context() as patch:
+        patch.setattr(managed.logs, "create", is_full)
+        await publish(managed, image)
+        partition = managed.table.find("t", 0)
+        with pytest.raises(RefusedError) as refused:
+            partition.leader_log()
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    world.clock.now_ms += OPEN_RETRY_MS
+    await publish(managed, image)
+    assert partition.leader_log() is managed.logs.get(TopicPartition("t", 0))
 
 
 async def test_partitions_of_others_are_not_made(world: World, managed: Managed) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import trio
 
 from ottla.broker.alarm_driver import Alarm
+from ottla.broker.assignments_driver import Assignments
 from ottla.broker.cluster_apis import (
     CLUSTER_API_KEYS,
     register_cluster_apis,
@@ -272,6 +273,9 @@ class Broker:
         self.lifecycle = LifecycleDriver(
             lifecycle, config, self.controller, metadata_offset=self._metadata_offset
         )
+        self._assignments = Assignments(
+            config.node_id, self.controller, lambda: lifecycle.broker_epoch
+        )
         self.purgatory = Purgatory()
         self._flusher = Flusher(self.purgatory, clock)
         self.table = PartitionTable(EMPTY)
@@ -283,6 +287,7 @@ class Broker:
             purgatory=self.purgatory,
             clock=clock,
             on_flush_due=self._flusher.request,
+            on_placed=self._assignments.report,
         )
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
@@ -305,6 +310,7 @@ class Broker:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._alarm.run)
             nursery.start_soon(self._flusher.run)
+            nursery.start_soon(self._assignments.run)
             await self._start(nursery)
 
     async def _start(self, nursery: trio.Nursery) -> None:

@@ -29,6 +29,19 @@ from ottla.storage.log_config import LogConfig
 logger = logging.getLogger("ottla.broker.replicas")
 
 
+OPEN_RETRY_MS = 5_000
+"""How often a log that could not be made is tried again; each try may cost a slow disk a write."""
+
+
+class Directory(Protocol):
+    """What it needs of a log directory."""
+
+    @property
+    def directory_id(self) -> UUID | None:
+        """Return the directory's id."""
+        ...
+
+
 class Logs(Protocol):
     """What it needs of the log manager."""
 
@@ -45,6 +58,10 @@ class Logs(Protocol):
 
     async def delete(self, partition: TopicPartition) -> None:
         """Take a partition's log away."""
+        ...
+
+    def directory_of(self, partition: TopicPartition) -> Directory | None:
+        """Return the directory a log lies in."""
         ...
 
 
@@ -67,7 +84,9 @@ class ReplicaManager:
         purgatory: Purgatory,
         clock: Clock,
         on_flush_due: Callable[[Partition], None],
+        on_placed: Callable[[TopicIdPartition, UUID], None],
     ) -> None:
+        """`on_placed` is told of each replica that lies elsewhere than the metadata says."""
         self._config = config
         self._local_id = config.node_id
         self.table = table
@@ -75,6 +94,9 @@ class ReplicaManager:
         self._purgatory = purgatory
         self._clock = clock
         self._on_flush_due = on_flush_due
+        self._on_placed = on_placed
+        self._without_log: list[Partition] = []
+        self._retry_at_ms = 0
         self._settings: dict[str, TopicSettings] = {}
         self._topic_defaults: dict[str, str] | None = None
 
@@ -97,9 +119,8 @@ class ReplicaManager:
         ]
         for partition in removed:
             await self._delete_log(partition)
-        for waiting in added:
-            if waiting is not None:
-                await self._open_log(waiting, image)
+        for waiting in [one for one in added if one is not None] + self._due_for_retry():
+            await self._open_log(waiting, image)
 
     # ---- what changes at once
 
@@ -195,6 +216,15 @@ class ReplicaManager:
 
     # ---- what the disk has to do
 
+    def _due_for_retry(self) -> list[Partition]:
+        """Return the partitions whose log could not be made: a full disk may have room again."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._without_log or now_ms < self._retry_at_ms:
+            return []
+        self._retry_at_ms = now_ms + OPEN_RETRY_MS
+        waiting, self._without_log = self._without_log, []
+        return waiting
+
     async def _delete_log(self, partition: Partition) -> None:
         try:
             await self._logs.delete(TopicPartition(partition.topic, partition.index))
@@ -202,7 +232,7 @@ class ReplicaManager:
             logger.error("%r is not deleted: %s", partition, error.message)
 
     async def _open_log(self, partition: Partition, image: MetadataImage) -> None:
-        if partition.is_removed:
+        if partition.is_removed or partition.log is not None:
             return
         state = image.partition(TopicIdPartition(partition.topic_id, partition.index))
         assert state is not None
@@ -214,13 +244,23 @@ class ReplicaManager:
                 directory_id=_directory_of(state, self._local_id),
             )
         except RefusedError as error:
+            if partition.storage_failure != error.message:
+                logger.error("%r is offline: %s", partition, error.message)
             partition.storage_failure = error.message
-            logger.error("%r is offline: %s", partition, error.message)
+            self._without_log.append(partition)
             return
+        partition.storage_failure = None
         partition.attach(log, self._clock.monotonic_ms())
         if partition.is_flush_awaited and log.recovery_point < log.end_offset:
             self._on_flush_due(partition)
         self._wake(partition)
+        self._report_placement(partition, state)
+
+    def _report_placement(self, partition: Partition, state: PartitionState) -> None:
+        directory = self._logs.directory_of(TopicPartition(partition.topic, partition.index))
+        placed = None if directory is None else directory.directory_id
+        if placed is not None and placed != _directory_of(state, self._local_id):
+            self._on_placed(TopicIdPartition(partition.topic_id, partition.index), placed)
 
     def on_directory_failed(self, path: str) -> None:
         """Let everybody know who waits on a log of a directory that went offline."""
