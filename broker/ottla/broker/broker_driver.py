@@ -171,6 +171,7 @@ async def _open_server(
             request_memory_bytes_max=config.queued_max_request_bytes,
             idle_ms_max=config.connections_max_idle_ms,
             backlog=config.socket_listen_backlog_size,
+            connection_count_max=config.max_connections,
         ) as server:
             is_open = True
             yield server

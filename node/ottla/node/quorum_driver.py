@@ -261,7 +261,7 @@ class QuorumMember:
             with trio.move_on_after(left_ms / 1000):
                 await self._wake_sooner.wait()
                 continue
-            await self._step(Tick())
+            await self._step_of_ours(Tick())
 
     async def _run_flushes(self) -> None:
         while True:
@@ -271,7 +271,7 @@ class QuorumMember:
             self._flush_wanted = trio.Event()
             async with self._flushing:
                 end_offset = await self._log.flush()
-            await self._step(Flushed(end_offset=end_offset))
+            await self._step_of_ours(Flushed(end_offset=end_offset))
 
     async def _ask(self, outgoing: Outgoing) -> None:
         event: Event
@@ -284,7 +284,7 @@ class QuorumMember:
             event = RequestFailed(request_id=outgoing.request_id)
         else:
             event = ResponseReceived(request_id=outgoing.request_id, response=response)
-        await self._step(event)
+        await self._step_of_ours(event)
         if isinstance(event, ResponseReceived):
             self._note_leader_end(event.response)
 
@@ -298,6 +298,15 @@ class QuorumMember:
     async def _step(self, event: Event) -> None:
         async with self._lock:
             await self._step_locked(event)
+
+    async def _step_of_ours(self, event: Event) -> None:
+        """Step what a task of this member's own found, unless the member stops: so will the task.
+
+        A task that already has its turn at the lock is not cancelled there.
+        """
+        async with self._lock:
+            if not self._is_stopped:
+                await self._step_locked(event)
 
     async def _step_locked(self, event: Event) -> None:
         if self._is_stopped:
