@@ -101,6 +101,7 @@ def produce(load: Load, progress: Progress) -> Result:
 def consume(load: Load, progress: Progress) -> Result:
     """Read `count` records from the beginning by assignment."""
     library = _library("confluent_kafka")
+    fetch_bytes = max(load.batch_bytes, 65_536) * max(1, load.partitions)
     consumer = library.Consumer(
         {
             "bootstrap.servers": load.bootstrap,
@@ -108,7 +109,9 @@ def consume(load: Load, progress: Progress) -> Result:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "fetch.message.max.bytes": max(load.batch_bytes, 65_536),
-            "fetch.max.bytes": max(load.batch_bytes, 65_536) * max(1, load.partitions),
+            "fetch.max.bytes": fetch_bytes,
+            # librdkafka refuses a fetch smaller than the largest message it would send itself.
+            "message.max.bytes": min(fetch_bytes, 1_000_000),
             "receive.message.max.bytes": 2 * max(load.batch_bytes, 65_536) * 64,
             "queued.max.messages.kbytes": 262_144,
         }
