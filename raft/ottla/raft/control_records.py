@@ -21,8 +21,9 @@ from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
 KRAFT_VERSION = 1
 """The quorum's own feature level: 1 means that voters are known by id and directory (KIP-853)."""
 
-LEADER_CHANGE_VERSION = 1
-"""The version that carries directory ids."""
+LEADER_CHANGE_VERSION = 0
+"""Version 1 has directory ids, but Kafka writes 0 and its tools read this record as 0 whatever its
+first field says (ControlRecordUtils.LEADER_CHANGE_CURRENT_VERSION), so a 1 stops them."""
 
 _VERSION_BYTES = 2
 _BEGINNING = Offset(0)
@@ -122,4 +123,4 @@ def _read(kind: type[_MessageT], value: bytes) -> _MessageT:
 
 
 def _leader_change_voter(key: ReplicaKey) -> leader_change.Voter:
-    return leader_change.Voter(voter_id=key.id, voter_directory_id=key.directory_id)
+    return leader_change.Voter(voter_id=key.id)
