@@ -5,7 +5,7 @@ import json
 import re
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -13,7 +13,7 @@ from ottla.cli.common import add_cluster_arguments, bootstrap_of, note, run_asyn
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.model.ids import TopicPartition
-from ottla.wire.batch import batches, check_crc
+from ottla.wire.batch import TimestampType, batches, check_crc
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.messages.list_offsets_request import (
@@ -40,12 +40,21 @@ class Position:
     partition: int
     offset: int
     end_offset: int | None
+    leader: int = -1
+    """Who answered last."""
+
+
+class Read(NamedTuple):
+    """A record, and what its timestamp says."""
+
+    record: Record
+    timestamp_type: TimestampType
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla consume'."""
     add_cluster_arguments(parser)
-    parser.add_argument("topic")
+    parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("-p", "--partition", type=int, help="read this partition only")
     parser.add_argument(
         "-o",
@@ -77,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.partition is not None:
                 if arguments.partition not in partitions:
                     raise ConfigError(
-                        "--partition", f"is {arguments.partition}; the topic has {len(partitions)}"
+                        "--partition",
+                        f"is {arguments.partition}; the topic has 0 to {partitions[-1]}",
                     )
                 partitions = [arguments.partition]
             positions = [
@@ -170,14 +180,15 @@ async def _read(cluster: Cluster, arguments: argparse.Namespace, positions: list
             cluster.forget_leaders()
             await trio.sleep(0.1)
         for position, records in found:
-            for record in records:
+            for read in records:
+                record = read.record
                 if record.offset < position.offset:
                     continue
                 if left == 0 or (
                     position.end_offset is not None and record.offset >= position.end_offset
                 ):
                     break
-                printer.show(position.partition, record)
+                printer.show(position, read)
                 position.offset = record.offset + 1
                 left -= 1
         sys.stdout.flush()
@@ -186,13 +197,13 @@ async def _read(cluster: Cluster, arguments: argparse.Namespace, positions: list
 
 async def _fetch(
     cluster: Cluster, topic: str, positions: list[Position]
-) -> tuple[list[tuple[Position, list[Record]]], int]:
+) -> tuple[list[tuple[Position, list[Read]]], int]:
     """Fetch once from each leader in turn; return the records and a retriable error, if any."""
     by_leader: dict[Any, list[Position]] = {}
     for position in positions:
         leader = await cluster.leader_of(TopicPartition(topic, position.partition))
         by_leader.setdefault(leader, []).append(position)
-    found: list[tuple[Position, list[Record]]] = []
+    found: list[tuple[Position, list[Read]]] = []
     stale = 0
     for leader, wanted in by_leader.items():
         request = FetchRequest(
@@ -213,7 +224,8 @@ async def _fetch(
                     raise_for(part.error_code)
                 stale = part.error_code
                 continue
-            found.append((position, _records(part.records, position)))
+            position.leader = leader
+            found.append((position, records_of(part.records, position)))
     return found, stale
 
 
@@ -225,19 +237,20 @@ def _partition(position: Position) -> FetchPartition:
     )
 
 
-def _records(data: Any, position: Position) -> list[Record]:
+def records_of(data: Any, position: Position) -> list[Read]:
+    """Return the records of a fetch, which may end amid a batch: the next fetch has it whole."""
     if not data:
         return []
     view = memoryview(data)
-    found: list[Record] = []
+    found: list[Read] = []
     end_offset = position.offset
-    for at, header in batches(view):
+    for at, header in batches(view, is_partial_end_allowed=True):
         if not check_crc(view, at, header):
             raise_for(ErrorCode.CORRUPT_MESSAGE)
         if not header.is_control:
-            found.extend(scan(view, at, header))
+            found += [Read(record, header.timestamp_type) for record in scan(view, at, header)]
         end_offset = header.end_offset
-    if not found or found[-1].offset < position.offset:
+    if not found or found[-1].record.offset < position.offset:
         # Nothing but control records, or records that compaction took away: step over them.
         position.offset = max(position.offset, end_offset)
     return found
@@ -256,15 +269,15 @@ class Printer:
             text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
         self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
 
-    def show(self, partition: int, record: Record) -> None:
+    def show(self, position: Position, read: Read) -> None:
         """Print one record."""
         self.count += 1
         out = sys.stdout.buffer
         if self._is_json:
-            out.write(self._json(partition, record).encode() + b"\n")
+            out.write(self.json(position, read).encode() + b"\n")
             return
         for token in self._tokens:
-            out.write(self._part(token, partition, record))
+            out.write(self._part(token, position.partition, read.record))
 
     def _part(self, token: str, partition: int, record: Record) -> bytes:
         match token:
@@ -290,23 +303,25 @@ class Printer:
             case _:
                 return ESCAPES.get(token, token).encode()
 
-    def _json(self, partition: int, record: Record) -> str:
-        headers: list[str | None] = []
-        for name, value in record.headers:
-            headers += [name, _text(value)]
-        return json.dumps(
-            {
-                "topic": self._topic,
-                "partition": partition,
-                "offset": record.offset,
-                "tstype": "create",
-                "ts": record.timestamp_ms,
-                "headers": headers,
-                "key": _text(record.key),
-                "payload": _text(record.value),
-            },
-            ensure_ascii=False,
-        )
+    def json(self, position: Position, read: Read) -> str:
+        """Return a record as kcat's JSON: no spaces, and headers only where there are any."""
+        record = read.record
+        is_create_time = read.timestamp_type is TimestampType.CREATE_TIME
+        fields: dict[str, Any] = {
+            "topic": self._topic,
+            "partition": position.partition,
+            "offset": record.offset,
+            "tstype": "create" if is_create_time else "logappend",
+            "ts": record.timestamp_ms,
+            "broker": position.leader,
+        }
+        if record.headers:
+            fields["headers"] = [
+                text for name, value in record.headers for text in (name, _text(value))
+            ]
+        fields["key"] = _text(record.key)
+        fields["payload"] = _text(record.value)
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def _text(content: bytes | None) -> str | None:

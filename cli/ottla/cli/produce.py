@@ -1,4 +1,7 @@
-"""`ottla produce`: write records from standard input, one a line, as kcat does."""
+"""`ottla produce`: write records from standard input, one a line, as kcat does.
+
+An empty line is an empty record, as Kafka's console producer has it; kcat passes over it.
+"""
 
 import argparse
 import sys
@@ -33,7 +36,7 @@ ATTEMPTS = 50
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla produce'."""
     add_cluster_arguments(parser)
-    parser.add_argument("topic")
+    parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("-p", "--partition", type=int, help="write to this partition only")
     parser.add_argument("-K", "--key-delimiter", metavar="DELIMITER", help="split key and value")
     parser.add_argument("-k", "--key", help="the key of every record")
@@ -41,12 +44,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="a header"
     )
     parser.add_argument(
-        "-Z", "--null", action="store_true", help="an empty value is a null (a tombstone)"
+        "-Z", "--null", action="store_true", help="an empty value or key is null (a tombstone)"
     )
     parser.add_argument(
-        "-z", "--codec", choices=[codec.name.lower() for codec in Codec], default="none"
+        "-z",
+        "--codec",
+        choices=[codec.name.lower() for codec in Codec],
+        default="none",
+        help="how to compress (default: none)",
     )
-    parser.add_argument("--acks", choices=("1", "all"), default="all")
+    parser.add_argument(
+        "--acks",
+        choices=("1", "all"),
+        default="all",
+        help="who must have a record: its leader, or all in-sync replicas (default)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
             partitions = await cluster.partitions_of(arguments.topic, may_create=True)
             if arguments.partition is not None and arguments.partition not in partitions:
                 raise ConfigError(
-                    "--partition", f"is {arguments.partition}; the topic has {len(partitions)}"
+                    "--partition",
+                    f"is {arguments.partition}; the topic has 0 to {partitions[-1]}",
                 )
             count = 0
             for turn, lines in enumerate(_chunks()):
@@ -106,8 +119,8 @@ def _sorted(
         value: bytes | None = line
         if delimiter and delimiter in line:
             key, _, value = line.partition(delimiter)
-        if arguments.null and not value:
-            value = None
+        if arguments.null:
+            key, value = key or None, value or None
         if arguments.partition is not None:
             partition = arguments.partition
         elif key is not None:

@@ -1,19 +1,22 @@
 """`ottla topic create|list|describe|delete`."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
     bootstrap_of,
+    note,
     print_json,
     print_table,
     run_async,
+    table,
 )
 from ottla.client.cluster import Cluster, open_cluster, raise_for
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.errors import ConfigError, ErrorCode, row_of
+from ottla.storage.meta_properties import uuid_to_text
 from ottla.wire.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -21,11 +24,15 @@ from ottla.wire.messages.create_topics_request import (
 )
 from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
-from ottla.wire.messages.delete_topics_response import DeleteTopicsResponse
+from ottla.wire.messages.delete_topics_response import (
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+)
 from ottla.wire.messages.metadata_response import MetadataResponseTopic
 
 DELETE_BY_NAME_VERSION = 5
 REQUEST_TIMEOUT_MS = 30_000
+TOPIC_COLUMNS = ("NAME", "PARTITIONS", "REPLICAS")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +40,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     create = verbs.add_parser("create", help="create topics")
     create.add_argument("names", nargs="+", metavar="NAME")
-    create.add_argument("--partitions", "-p", type=int, default=-1)
-    create.add_argument("--replication-factor", "--replicas", "-r", type=int, default=-1)
-    create.add_argument("--config", "-c", action="append", default=[], metavar="KEY=VALUE")
-    create.add_argument("--if-not-exists", action="store_true")
+    create.add_argument(
+        "-p",
+        "--partitions",
+        type=int,
+        default=-1,
+        metavar="COUNT",
+        help="how many (default: the broker's num.partitions)",
+    )
+    create.add_argument(
+        "-r",
+        "--replication-factor",
+        "--replicas",
+        type=int,
+        default=-1,
+        metavar="COUNT",
+        help="on how many brokers (default: the broker's default.replication.factor)",
+    )
+    create.add_argument(
+        "-c",
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the topic; may be given more than once",
+    )
+    create.add_argument(
+        "--if-not-exists", action="store_true", help="a topic that is there is no error"
+    )
     list_ = verbs.add_parser("list", help="list topics")
     list_.add_argument("--internal", action="store_true", help="show internal topics too")
     describe = verbs.add_parser("describe", help="show a topic's partitions")
@@ -74,12 +105,15 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
         timeout_ms=REQUEST_TIMEOUT_MS,
     )
     answer = await cluster.request(request, CreateTopicsResponse)
+    rows, refusals = [], []
     for topic in answer.topics:
-        exists = topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-        if not (exists and arguments.if_not_exists):
-            raise_for(topic.error_code, f"topic {topic.name!r}: {topic.error_message}")
-    rows = [(t.name, t.num_partitions, t.replication_factor) for t in answer.topics]
-    _show(arguments, ("NAME", "PARTITIONS", "REPLICAS"), rows)
+        if topic.error_code == ErrorCode.NONE:
+            rows.append((topic.name, topic.num_partitions, topic.replication_factor))
+        elif topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and arguments.if_not_exists:
+            rows += map(_row, (await cluster.metadata([topic.name])).topics)
+        else:
+            refusals.append((topic.error_code, f"topic {topic.name!r}: {topic.error_message}"))
+    _show(arguments, TOPIC_COLUMNS, rows, refusals)
     return 0
 
 
@@ -87,38 +121,24 @@ async def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """List every topic."""
     topics = (await cluster.metadata()).topics
     rows = [
-        (topic.name, len(topic.partitions), len(topic.partitions[0].replica_nodes))
+        _row(topic)
         for topic in sorted(topics, key=lambda topic: topic.name or "")
         if arguments.internal or not topic.is_internal
     ]
-    _show(arguments, ("NAME", "PARTITIONS", "REPLICAS"), rows)
+    _show(arguments, TOPIC_COLUMNS, rows)
     return 0
 
 
 async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Show each partition of each named topic."""
     answer = await cluster.metadata(arguments.names)
-    for topic in answer.topics:
-        raise_for(topic.error_code, f"there is no topic {topic.name!r}; see 'ottla topic list'")
+    topics = [topic for topic in answer.topics if topic.error_code == ErrorCode.NONE]
     if arguments.format == "json":
-        print_json([_topic_json(topic) for topic in answer.topics])
-        return 0
+        print_json([_topic_json(topic) for topic in topics])
+    else:
+        print("\n\n".join(map(described, topics)), end="\n" if topics else "")
     for topic in answer.topics:
-        print(f"{topic.name}  id {topic.topic_id}\n")
-        print_table(
-            ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "OFFLINE"),
-            [
-                (
-                    partition.partition_index,
-                    partition.leader_id,
-                    partition.leader_epoch,
-                    partition.replica_nodes,
-                    partition.isr_nodes,
-                    partition.offline_replicas,
-                )
-                for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
-            ],
-        )
+        raise_for(topic.error_code, f"topic {topic.name!r}: {_meaning(topic)}")
     return 0
 
 
@@ -126,9 +146,13 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Delete every named topic, or say why not."""
     request = DeleteTopicsRequest(topic_names=arguments.names, timeout_ms=REQUEST_TIMEOUT_MS)
     answer = await cluster.request(request, DeleteTopicsResponse, version=DELETE_BY_NAME_VERSION)
-    for topic in answer.responses:
-        raise_for(topic.error_code, f"topic {topic.name!r}: {_meaning(topic)}")
-    _show(arguments, ("DELETED",), [(name,) for name in arguments.names])
+    deleted = [(topic.name,) for topic in answer.responses if topic.error_code == ErrorCode.NONE]
+    refusals = [
+        (topic.error_code, f"topic {topic.name!r}: {_meaning(topic)}")
+        for topic in answer.responses
+        if topic.error_code != ErrorCode.NONE
+    ]
+    _show(arguments, ("DELETED",), deleted, refusals)
     return 0
 
 
@@ -136,19 +160,48 @@ VERBS = {"create": create, "list": list_topics, "describe": describe, "delete": 
 
 
 def _show(
-    arguments: argparse.Namespace, headers: tuple[str, ...], rows: list[tuple[Any, ...]]
+    arguments: argparse.Namespace,
+    headers: tuple[str, ...],
+    rows: list[tuple[Any, ...]],
+    refusals: Sequence[tuple[int, str]] = (),
 ) -> None:
+    """Show what was done, then raise what was refused: the last of it, the others as notes."""
     if arguments.format == "json":
         print_json([dict(zip(map(str.lower, headers), row, strict=True)) for row in rows])
-    else:
+    elif rows or not refusals:
         print_table(headers, rows)
+    for code, message in refusals[:-1]:
+        note(f"ottla topic: {row_of(code).name}: {message}")
+    for code, message in refusals[-1:]:
+        raise_for(code, message)
+
+
+def _row(topic: MetadataResponseTopic) -> tuple[Any, ...]:
+    partitions = topic.partitions
+    return topic.name, len(partitions), max((len(p.replica_nodes) for p in partitions), default=0)
+
+
+def described(topic: MetadataResponseTopic) -> str:
+    """Return a topic and its partitions as a person reads them."""
+    rows = [
+        (
+            partition.partition_index,
+            partition.leader_id,
+            partition.leader_epoch,
+            partition.replica_nodes,
+            partition.isr_nodes,
+            partition.offline_replicas or None,
+        )
+        for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
+    ]
+    columns = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "OFFLINE")
+    return f"{topic.name}  id {uuid_to_text(topic.topic_id)}\n\n{table(columns, rows)}"
 
 
 def _topic_json(topic: MetadataResponseTopic) -> dict[str, Any]:
-    assert isinstance(topic.topic_id, UUID)
     return {
         "name": topic.name,
-        "id": str(topic.topic_id),
+        "id": uuid_to_text(topic.topic_id),
         "partitions": [
             {
                 "partition": partition.partition_index,
@@ -158,15 +211,16 @@ def _topic_json(topic: MetadataResponseTopic) -> dict[str, Any]:
                 "isr": partition.isr_nodes,
                 "offline": partition.offline_replicas,
             }
-            for partition in topic.partitions
+            for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
         ],
     }
 
 
-def _meaning(topic: Any) -> str:
+def _meaning(topic: MetadataResponseTopic | DeletableTopicResult) -> str:
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return "it does not exist; see 'ottla topic list'"
-    return topic.error_message or RefusedError(ErrorCode(topic.error_code)).message
+    message = topic.error_message if isinstance(topic, DeletableTopicResult) else None
+    return message or row_of(topic.error_code).meaning
 
 
 def _config(text: str) -> CreatableTopicConfig:
