@@ -52,6 +52,7 @@ class Cluster:
         self, topic: str, *, may_create: bool = False, deadline_s: float = 10.0
     ) -> list[int]:
         """Return a topic's partition numbers once each has a leader; refuse if there is none."""
+        code: int = ErrorCode.NONE
         with trio.move_on_after(deadline_s):
             while True:
                 found = (await self.metadata([topic], may_create=may_create)).topics[0]
@@ -59,11 +60,15 @@ class Cluster:
                 waits = {p.error_code for p in found.partitions} - {ErrorCode.NONE}
                 if code == ErrorCode.NONE and found.partitions and not waits:
                     return sorted(p.partition_index for p in found.partitions)
-                if code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and not may_create:
-                    raise RefusedError(
-                        ErrorCode(row_of(code).code), f"topic {topic!r}: {row_of(code).meaning}"
-                    )
+                # While a topic is being created it is unknown.
+                is_passing = may_create and row_of(code).is_retriable
+                if code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and not is_passing:
+                    break
                 await trio.sleep(RETRY_WAIT_S)
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise_for(code, f"there is no topic {topic!r}")
+        if code != ErrorCode.LEADER_NOT_AVAILABLE:
+            raise_for(code, f"topic {topic!r}: {row_of(code).meaning}")
         raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic!r} has no leader")
 
     async def leader_of(self, partition: TopicPartition) -> NodeId:
