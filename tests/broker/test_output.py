@@ -18,15 +18,19 @@ def filled(*chunks: bytes) -> Output:
     return output
 
 
+def cold(piece: FileSlice) -> None:
+    """Read nothing: the slice is not cached."""
+
+
 def test_small_chunks_are_joined_and_large_ones_are_gathered() -> None:
-    assert filled(b"a", b"b", b"c").next_bytes() == [b"abc"]
+    assert filled(b"a", b"b", b"c").next_bytes(FileSlice.read) == [b"abc"]
     large = bytes(JOIN_BYTES_MAX)
-    assert filled(b"a", large).next_bytes() == [b"a", large]
+    assert filled(b"a", large).next_bytes(FileSlice.read) == [b"a", large]
 
 
 def test_a_gather_write_is_bounded() -> None:
     output = filled(*[bytes(1000)] * 200)
-    assert len(output.next_bytes()) == GATHER_COUNT_MAX
+    assert len(output.next_bytes(FileSlice.read)) == GATHER_COUNT_MAX
 
 
 @given(
@@ -40,13 +44,32 @@ def test_however_little_the_socket_takes_the_same_bytes_go_out(
     sent = b""
     turn = 0
     while output.byte_count:
-        offered = b"".join(output.next_bytes())
+        offered = b"".join(output.next_bytes(FileSlice.read))
         taken = offered[: sizes[turn % len(sizes)]]
         sent += taken
         output.on_sent(len(taken))
         turn += 1
     assert sent == b"".join(chunks)
     assert not output.chunks
+
+
+async def test_small_file_slices_are_joined_to_what_is_around_them(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(bytes(JOIN_BYTES_MAX))
+    async with RealDisk([str(tmp_path)]) as disk:
+        file = disk.open(str(path))
+        output = Output()
+        sliced = [FileSlice(file, 0, size) for size in (2, 3, JOIN_BYTES_MAX)]
+        output.chunks.extend((b"a", sliced[0], b"b", sliced[1], b"c", sliced[2]))
+        output.byte_count = 8 + JOIN_BYTES_MAX
+        assert output.next_bytes(FileSlice.read) == [b"a\0\0b\0\0\0c"]
+        output.on_sent(3)
+        assert output.next_bytes(cold) == [b"b\0\0\0c"]
+        output.on_sent(5)
+        assert output.next_bytes(FileSlice.read) == [bytes(JOIN_BYTES_MAX)]
+        output.clear()
+        sliced.clear()
+        file.close()
 
 
 async def test_bytes_before_a_file_slice_go_out_before_it(tmp_path: Path) -> None:
@@ -57,9 +80,9 @@ async def test_bytes_before_a_file_slice_go_out_before_it(tmp_path: Path) -> Non
         output = filled(b"head")
         output.chunks.append(FileSlice(file, 2, 5))
         output.byte_count += 5
-        assert output.next_bytes() == [b"head"]
+        assert output.next_bytes(cold) == [b"head"]
         output.on_sent(4)
-        assert output.next_bytes() == []
+        assert output.next_bytes(cold) == []
         piece, sent_before = output.next_slice()
         assert (piece.position, sent_before) == (2, 0)
         output.on_sent(3)

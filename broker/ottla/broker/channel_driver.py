@@ -176,7 +176,7 @@ class Channel:
         output = self.connection.output
         left_of_turn = WRITE_BYTES_PER_TURN_MAX
         while output.byte_count and left_of_turn > 0 and not self.is_reading_ahead:
-            pieces = output.next_bytes()
+            pieces = output.next_bytes(self._read_if_cached)
             try:
                 sent = self._send_bytes(pieces) if pieces else self._send_slice(left_of_turn)
             except BlockingIOError:
@@ -193,6 +193,11 @@ class Channel:
             return self.sock.send(pieces[0], more)
         more = socket.MSG_MORE if sum(map(len, pieces)) < byte_count else 0
         return self.sock.sendmsg(pieces, (), more)
+
+    def _read_if_cached(self, piece: FileSlice) -> bytes | None:
+        if not self._disk.is_cached(piece.file, piece.position, piece.length):
+            return None
+        return piece.read()
 
     def _send_slice(self, size_max: int) -> int:
         piece, sent_before = self.connection.output.next_slice()
@@ -240,7 +245,7 @@ class Channel:
         output = self.connection.output
         if not output.byte_count or self.is_reading_ahead:
             return b""
-        pieces = output.next_bytes()
+        pieces = output.next_bytes(self._read_if_cached)
         if pieces:
             plain = b"".join(pieces)
         else:

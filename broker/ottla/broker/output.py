@@ -4,6 +4,7 @@ Pure.  The driver asks for the next thing one system call can send, and tells ho
 """
 
 from collections import deque
+from collections.abc import Callable
 
 from ottla.storage.slice import FileSlice
 from ottla.wire.codec_types import Chunk
@@ -15,7 +16,8 @@ GATHER_BYTES_MAX = 512 * 1024
 """Bytes offered to one gather write.  Higher offers what the socket will not take anyway."""
 
 JOIN_BYTES_MAX = 16 * 1024
-"""Up to here several chunks are copied into one: cheaper than a gather write's vectors."""
+"""Up to here several chunks are copied into one, file slices too: cheaper than a gather write's
+vectors, and than a sendfile for each slice."""
 
 
 class Output:
@@ -28,16 +30,27 @@ class Output:
         self.byte_count = 0
         self._sent_of_first = 0
 
-    def next_bytes(self) -> list[bytes | bytearray | memoryview]:
-        """Return the byte chunks that go out next; empty when a file slice (or nothing) does."""
+    def next_bytes(
+        self, read: Callable[[FileSlice], bytes | None]
+    ) -> list[bytes | bytearray | memoryview]:
+        """Return the byte chunks that go out next; empty when a file slice (or nothing) does.
+
+        Slices so small that they are joined to what is around them are replaced by their bytes;
+        `read` returns None for one that would make us wait.
+        """
         first = self.chunks[0] if self.chunks else b""
         if len(self.chunks) == 1 and isinstance(first, bytes) and not self._sent_of_first:
             return [first]
         gathered: list[bytes | bytearray | memoryview] = []
         byte_count = 0
-        for chunk in self.chunks:
-            if not isinstance(chunk, (bytes, bytearray, memoryview)):
-                break
+        for index, chunk in enumerate(self.chunks):
+            if isinstance(chunk, FileSlice):
+                is_small = byte_count + len(chunk) <= JOIN_BYTES_MAX
+                data = read(chunk) if is_small else None
+                if data is None:
+                    break
+                chunk = self.chunks[index] = data
+            assert isinstance(chunk, (bytes, bytearray, memoryview))
             gathered.append(chunk)
             byte_count += len(chunk)
             if byte_count >= GATHER_BYTES_MAX or len(gathered) == GATHER_COUNT_MAX:
