@@ -78,6 +78,9 @@ def run_requests(
 ) -> Result:
     """Send `count` small requests and wait for every answer; latency is of each request."""
     topic_id = _topic_id(address, topic)
+    if kind == "fetch":
+        # So that there is a record at offset 0 to be answered with.
+        _answer_to(address, small_request("produce", topic, topic_id).frame)
     small = small_request(kind, topic, topic_id)
     clients = [_Client(address, small.frame) for _ in range(connections)]
     selector = DefaultSelector()
@@ -144,14 +147,17 @@ class _Client:
 
 
 def _topic_id(address: tuple[str, int], topic: str) -> UUID:
-    frame = small_request("metadata", topic, UUID(int=0)).frame
-    with socket.create_connection(address, timeout=SILENCE_S) as client:
-        client.sendall(frame)
-        stream = client.makefile("rb")
-        answer = stream.read(int.from_bytes(stream.read(4), "big"))
+    answer = _answer_to(address, small_request("metadata", topic, UUID(int=0)).frame)
     _, at = headers.decode_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer)
     found = codec.decode(MetadataResponse, METADATA_VERSION, memoryview(answer)[at:])
     return found.topics[0].topic_id
+
+
+def _answer_to(address: tuple[str, int], frame: bytes) -> bytes:
+    with socket.create_connection(address, timeout=SILENCE_S) as client:
+        client.sendall(frame)
+        stream = client.makefile("rb")
+        return stream.read(int.from_bytes(stream.read(4), "big"))
 
 
 def _frame(message: Message, version: int) -> bytes:
