@@ -1,14 +1,23 @@
 """The command's frame: what is printed and with which code it ends, before any cluster is met."""
 
+import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.common import table
+from ottla.cli.common import counted, table
 from ottla.cli.consume import parse_offset
-from ottla.cli.main import COMMANDS, REFUSED, UNREACHABLE, run
-from ottla.model.errors import ConfigError
+from ottla.cli.main import COMMANDS, REFUSED, UNHEALTHY, UNKNOWN, UNREACHABLE, guarded, run
+from ottla.client.connection import ConnectionLostError
+from ottla.model.errors import (
+    ConfigError,
+    CorruptDataError,
+    ErrorCode,
+    OttlaError,
+    ProtocolError,
+    RefusedError,
+)
 
 NOBODY = "localhost:1"
 
@@ -34,6 +43,26 @@ def test_a_usage_error_ends_with_code_1(capsys: pytest.CaptureFixture[str]) -> N
 def test_nobody_listening_is_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topic", "list", "--bootstrap", NOBODY]) == UNREACHABLE
     assert capsys.readouterr().err.startswith(f"ottla topic: cannot connect to {NOBODY}")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS), REFUSED),
+        (RefusedError(ErrorCode.NETWORK_EXCEPTION, "the controllers did not answer"), UNREACHABLE),
+        (ConnectionLostError("it closed"), UNREACHABLE),
+        (CorruptDataError("batch at 7"), UNHEALTHY),
+        (ProtocolError("Fetch"), UNKNOWN),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_a_code(
+    error: OttlaError, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body(parsed: argparse.Namespace) -> int:
+        raise error
+
+    assert guarded("topic", body, argparse.Namespace()) == code
+    assert capsys.readouterr().err.startswith("ottla topic: ")
 
 
 @pytest.mark.parametrize("text", ["nonsense", "host:", "host:99999999"])
@@ -76,6 +105,14 @@ def test_columns_line_up_numbers_to_the_right() -> None:
 )
 def test_offsets_are_written_as_kcat_writes_them(text: str, start: str, stop: int | None) -> None:
     assert parse_offset(text) == (start, stop)
+
+
+def test_one_is_no_plural() -> None:
+    assert [counted(count, "record") for count in (0, 1, 2)] == [
+        "0 records",
+        "1 record",
+        "2 records",
+    ]
 
 
 def test_an_offset_nobody_understands_is_refused() -> None:

@@ -14,6 +14,7 @@ from ottla.model.errors import ConfigError
 
 FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
+PORT_DEFAULT = 9092
 
 
 @dataclass(slots=True)
@@ -97,11 +98,17 @@ def properties_of(role: str, node: Node) -> Path:
     return Path(node.dir).with_name(f"{role}-{node.id}.properties")
 
 
-def make_plan(directory: Path, *, host: str, port: int, controllers: int, brokers: int) -> Plan:
-    """Plan a cluster in `directory`, or take up the one that is there."""
+def make_plan(
+    directory: Path, *, host: str, port: int | None, controllers: int, brokers: int
+) -> Plan:
+    """Plan a cluster in `directory`, or take up the one that is there.
+
+    Without a `port` the first broker has the one it had, or the default; 0 means one that is free.
+    """
     existing = directory / CLUSTER_FILE
     if existing.exists():
-        return _taken_up(directory, existing, host)
+        return _taken_up(directory, existing, host, port)
+    port = PORT_DEFAULT if port is None else port
     directory.mkdir(parents=True, exist_ok=True)
     root = directory.resolve()
     broker_ports = [port + index if port else free_port(host) for index in range(brokers)]
@@ -167,9 +174,12 @@ def check_port(host: str, port: int) -> None:
             ) from None
 
 
-def _taken_up(directory: Path, path: Path, host: str) -> Plan:
+def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> Plan:
     found = read_cluster_file(path)
     nodes = {role: [Node(**node) for node in found[role]] for role in ("controllers", "brokers")}
+    for index, broker in enumerate(nodes["brokers"]):
+        if port and not is_node(broker.pid):
+            broker.address = f"{broker.address.rpartition(':')[0]}:{port + index}"
     for node in [*nodes["controllers"], *nodes["brokers"]]:
         if is_node(node.pid):
             raise ConfigError(

@@ -96,6 +96,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return how many of something there are, in words."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def note(text: str) -> None:
     """Tell the person something that is not the command's output."""
     print(text, file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from ottla.cli.common import add_cluster_arguments, bootstrap_of, note, run_async
+from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, note, run_async
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.model.ids import TopicPartition
@@ -192,7 +192,7 @@ async def _read(cluster: Cluster, arguments: argparse.Namespace, positions: list
                 position.offset = record.offset + 1
                 left -= 1
         sys.stdout.flush()
-    note(f"{printer.count} records read from {arguments.topic}")
+    note(f"{counted(printer.count, 'record')} read from {arguments.topic}")
 
 
 async def _fetch(

@@ -13,7 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the controller until SIGTERM or SIGINT."""
-    config = config_of(arguments, load_controller_config)
+    config = config_of(arguments, "controller", load_controller_config)
     from ottla.controller.main_driver import run_controller
 
     return run_node(run_controller, config)

@@ -81,6 +81,7 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
     from ottla.model.errors import (
         ConfigError,
         CorruptDataError,
+        ErrorCode,
         OttlaError,
         ProtocolError,
         RefusedError,
@@ -88,8 +89,11 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
 
     try:
         return command(parsed)
-    except (ConfigError, RefusedError) as error:
+    except ConfigError as error:
         code = REFUSED
+        message = str(error)
+    except RefusedError as error:
+        code = UNREACHABLE if error.code == ErrorCode.NETWORK_EXCEPTION else REFUSED
         message = str(error)
     except CorruptDataError as error:
         code = UNHEALTHY

@@ -35,6 +35,7 @@ def configure_node(parser: argparse.ArgumentParser) -> None:
 
 def config_of(
     arguments: argparse.Namespace,
+    role: str,
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
     """Read the node's settings; warn of keys nobody knows, refuse values that are not allowed."""
@@ -52,6 +53,9 @@ def config_of(
         if not equals:
             raise ConfigError("--set", f"is {text!r}; it must be KEY=VALUE")
         texts[key.strip()] = value.strip()
+    roles = texts.get("process.roles", role)
+    if role not in (each.strip() for each in roles.split(",")):
+        raise ConfigError("process.roles", f"is {roles!r}; run it with 'ottla {roles} {path}'")
     config, unknown = load(texts)
     for key in sorted(unknown):
         note(f"ottla: warning: {path.name} sets {key}, which Ottla does not know; it is ignored")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import trio
 
-from ottla.cli.common import add_cluster_arguments, bootstrap_of, note, run_async
+from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, note, run_async
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.client.partitioner import partition_of
 from ottla.model.errors import ConfigError, row_of
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
                     cluster, arguments, _sorted(lines, arguments, turn, headers, partitions)
                 )
                 count += len(lines)
-            note(f"{count} records written to {arguments.topic}")
+            note(f"{counted(count, 'record')} written to {arguments.topic}")
             return 0
 
     return run_async(body)

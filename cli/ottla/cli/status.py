@@ -9,6 +9,7 @@ from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
     bootstrap_of,
+    counted,
     print_json,
     table,
 )
@@ -146,7 +147,7 @@ def _partitions(metadata: MetadataResponse, reasons: list[str]) -> dict[str, int
     for what, found in (("without leader", leaderless), ("under-replicated", under_replicated)):
         if found:
             some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-            reasons.append(f"{len(found)} partitions {what}: {some}")
+            reasons.append(f"{counted(len(found), 'partition')} {what}: {some}")
     return {
         "total": len(partitions),
         "leaderless": len(leaderless),

@@ -11,23 +11,37 @@ import time
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
-from ottla.cli.cluster_file import Node, Plan, make_plan, properties_of
+from ottla.cli.cluster_file import PORT_DEFAULT, Node, Plan, make_plan, properties_of
 from ottla.cli.common import DIRECTORY_DEFAULT, is_watched, note, table
 from ottla.model.errors import ConfigError
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+REFUSED = 1
+UNHEALTHY = 2
+PORT_END = 1 << 16
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla up'."""
-    parser.add_argument("--controllers", type=int, choices=(1,), default=1, metavar="1")
-    parser.add_argument("--brokers", type=int, choices=(1,), default=1, metavar="1")
+    parser.add_argument(
+        "--controllers", type=int, choices=(1,), default=1, metavar="1", help="how many: one"
+    )
+    parser.add_argument(
+        "--brokers", type=int, choices=(1,), default=1, metavar="1", help="how many: one"
+    )
     parser.add_argument("--host", default="localhost", help="address to listen on")
     parser.add_argument(
-        "--port", type=int, default=9092, help="the first broker's port; 0 takes a free one"
+        "--port",
+        type=_port,
+        help="the first broker's port (default: the one it had, else "
+        f"{PORT_DEFAULT}); 0 takes a free one",
     )
-    parser.add_argument("--dir", default=DIRECTORY_DEFAULT, help="where the data lives")
+    parser.add_argument(
+        "--dir",
+        default=DIRECTORY_DEFAULT,
+        help=f"where the data lives (default: {DIRECTORY_DEFAULT})",
+    )
     parser.add_argument(
         "--ephemeral", action="store_true", help="use a temporary directory, removed at the end"
     )
@@ -73,8 +87,9 @@ class LocalCluster:
         started = time.monotonic()
         try:
             self._start_all()
-            if not self._wait_ready(started):
-                return 2
+            code = self._wait_ready(started)
+            if code != 0:
+                return code
             self._tell(time.monotonic() - started)
             return self._watch()
         except KeyboardInterrupt:
@@ -111,7 +126,8 @@ class LocalCluster:
             command, pass_fds=(writer,), env=environment, start_new_session=True
         )
 
-    def _wait_ready(self, started: float) -> bool:
+    def _wait_ready(self, started: float) -> int:
+        """Wait until all serve; return 0, or why they do not: 1 refused, 2 unhealthy."""
         waiting = set(self._children)
         while waiting:
             if is_watched():
@@ -129,14 +145,14 @@ class LocalCluster:
                 if not is_ready:
                     self._clear_line()
                     note(f"ottla up: {key.data} ended before it was ready; its reason is above")
-                    return False
+                    return REFUSED if self._children[key.data].wait() == REFUSED else UNHEALTHY
                 waiting.discard(key.data)
             if time.monotonic() - started > READY_TIMEOUT_S:
                 self._clear_line()
                 note(f"ottla up: {', '.join(sorted(waiting))} not ready in {READY_TIMEOUT_S:g} s")
-                return False
+                return UNHEALTHY
         self._clear_line()
-        return True
+        return 0
 
     def _clear_line(self) -> None:
         if is_watched():
@@ -165,7 +181,7 @@ class LocalCluster:
             try:
                 pid, status = os.waitpid(-1, 0)
             except ChildProcessError:
-                return 2
+                return UNHEALTHY
             for name, child in list(self._children.items()):
                 if child.pid == pid:
                     child.returncode = os.waitstatus_to_exitcode(status)
@@ -191,6 +207,13 @@ class LocalCluster:
                 except subprocess.TimeoutExpired:
                     child.kill()
                     child.wait()
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if port not in range(PORT_END):
+        raise argparse.ArgumentTypeError(f"{port} is no port; it must be below {PORT_END}")
+    return port
 
 
 def _raise_interrupt(signum: int, frame: object) -> None:
