@@ -13,17 +13,22 @@ from ottla.storage.entry_file import EntryFile
 
 _ENTRY = Struct(">ii")
 
+NEAR_ENTRY_COUNT = 16
+"""How far behind the last look-up's entry the next one is looked for first.  Higher lets larger
+reads go on without a search of the whole index, lower makes the short search shorter."""
+
 
 class OffsetIndex(EntryFile):
     """The offset index of one segment."""
 
-    __slots__ = ("base_offset", "entry_count_max")
+    __slots__ = ("_found_last", "base_offset", "entry_count_max")
 
     entry_bytes = _ENTRY.size
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         super().__init__(disk, path)
         self.base_offset = base_offset
+        self._found_last = 0
         self.entry_count_max = bytes_max // self.entry_bytes
 
     @property
@@ -54,8 +59,22 @@ class OffsetIndex(EntryFile):
         count = self.count
         if count and relative >= self._relative_at(count - 1):
             return self.entry_at(count - 1)  # tailing readers search nothing
-        index = bisect_right(range(count), relative, key=self._relative_at)
-        return (self.base_offset, 0) if index == 0 else self.entry_at(index - 1)
+        first, end = self._narrowed(relative)
+        index = bisect_right(range(count), relative, first, end, key=self._relative_at)
+        if index == 0:
+            return self.base_offset, 0
+        self._found_last = index - 1
+        return self.entry_at(index - 1)
+
+    def _narrowed(self, relative: int) -> tuple[int, int]:
+        """Return which entries to search: those a reader that goes on would come to, or all."""
+        first, count = self._found_last, self.count
+        if first >= count or self._relative_at(first) > relative:
+            return 0, count
+        end = first + NEAR_ENTRY_COUNT
+        if end >= count or self._relative_at(end) <= relative:
+            return first, count
+        return first, end
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after `offset`."""
