@@ -17,9 +17,9 @@ from ottla.model.limits import KIB, MIB
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice
 
-READ_BUFFER_BYTES = 128 * KIB
+READ_BUFFER_BYTES = 256 * KIB
 """What one read takes at most into the shared buffer.  Higher copies more when frames straddle its
-end, lower costs more system calls for large batches."""
+end, lower costs more system calls for large batches: one of 128 KiB should come whole."""
 
 WRITE_BYTES_PER_TURN_MAX = MIB
 """What one connection may write in a turn before the others get theirs."""
