@@ -75,14 +75,11 @@ CLOSING = {
     "a frame length of -1": struct.pack(">i", -1),
     "a frame length of 0": struct.pack(">i", 0),
     "a frame length of 2 GiB": struct.pack(">i", 0x7FFFFFFF),
-    "an unknown API": frame(9_999, 0, b""),
+    "an unknown API": struct.pack(">ihhih", 10, 9_999, 0, 7, -1),
     "a version too high": frame(3, 99, b""),
     "a version no longer spoken": frame(0, 2, b""),
     "a header cut off": struct.pack(">ihh", 4, 3, 12),
     "a header without body": frame(3, 12, b""),
-    "a body with a tail": frame(
-        19, 5, codec.encode(CreateTopicsRequest(timeout_ms=1), 5) + b"tail"
-    ),
     "a controller's API": frame(52, 0, b""),
 }
 
