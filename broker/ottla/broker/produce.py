@@ -23,7 +23,7 @@ from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
 from ottla.storage.append_info import AppendInfo
-from ottla.wire.batch import CODEC_MASK, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
+from ottla.wire.batch import CODEC_MASK, CONTROL_FLAG, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
 from ottla.wire.codec_types import Records
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
@@ -301,7 +301,7 @@ def check_batch(records: Records | None, version: int) -> None:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
-    if attributes & TRANSACTIONAL_FLAG:
+    if attributes & TRANSACTIONAL_FLAG and not attributes & CONTROL_FLAG:  # those the log refuses
         raise RefusedError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
 
 
