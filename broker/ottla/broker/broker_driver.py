@@ -7,6 +7,7 @@ controller has moved our leaderships.  Leaving by an error is a crash: no clean 
 """
 
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -179,7 +180,11 @@ async def _open_server(
         error = _only_error(group)
         if is_open or not isinstance(error, OSError):
             raise
-        raise ConfigError("listeners", f"cannot be opened: {error.strerror or error}") from error
+        addresses = ", ".join(str(endpoint) for endpoint in config.listeners)
+        reason = (os.strerror(error.errno) if error.errno else str(error)).lower()
+        raise ConfigError(
+            "listeners", f"{addresses} cannot be opened ({reason}); choose another port"
+        ) from error
 
 
 async def _cluster_id(disk: RealDisk, config: BrokerConfig, rpc: RpcRuntime) -> str | None:
@@ -349,7 +354,8 @@ class Broker:
         if theirs != self.cluster_id:
             raise ConfigError(
                 "log.dirs",
-                f"belong to cluster {self.cluster_id}, but controller.quorum.voters to {theirs}",
+                f"{', '.join(self.config.log_dirs)} belongs to cluster {self.cluster_id}, but the "
+                f"controllers of controller.quorum.voters to {theirs}",
             )
 
     async def leave(self) -> None:

@@ -41,6 +41,8 @@ def config_of(
     """Read the node's settings; warn of keys nobody knows, refuse values that are not allowed."""
     from ottla.node.properties import parse_properties
 
+    # gRPC says on its own what our one sentence says already; it must hear this before its import.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     path = Path(arguments.config)
     try:
         texts = dict(parse_properties(path.read_text()))

@@ -190,6 +190,9 @@ class LocalCluster:
         return 0
 
     def _report(self, name: str, code: int) -> None:
+        if code == 0:
+            note(f"{name} was told to stop, and did")
+            return
         role, _, identity = name.partition(" ")
         how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
         path = Path(self._plan.directory).resolve() / f"{role}-{identity}.properties"

@@ -111,7 +111,10 @@ class RpcRuntime:
                 partial(self._start_server, join_address(host, port), tuple(handlers))
             )
         except RuntimeError as error:
-            raise ConfigError("listeners", f"cannot listen on {host}:{port}: {error}") from error
+            raise ConfigError(
+                "listeners",
+                f"{join_address(host, port)} cannot be opened (is it in use?); choose another port",
+            ) from error
 
     async def channel(self, address: str) -> RpcChannel:
         """Return the channel to an address (`host:port` or `unix:/path`), made when new."""

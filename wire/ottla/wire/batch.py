@@ -11,6 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
+
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import BATCH_HEADER_BYTES

@@ -10,6 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
+
 from ottla.model.ids import NO_EPOCH, NO_PRODUCER_ID, Epoch, Offset, ProducerId
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.wire.batch import (
