@@ -42,7 +42,8 @@ def config_of(
     from ottla.node.properties import parse_properties
 
     # gRPC says on its own what our one sentence says already; it must hear this before its import.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if os.environ.get("GRPC_VERBOSITY", "").lower() not in ("debug", "info"):
+        os.environ["GRPC_VERBOSITY"] = "NONE"
     path = Path(arguments.config)
     try:
         texts = dict(parse_properties(path.read_text()))
