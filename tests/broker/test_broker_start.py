@@ -95,7 +95,8 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
             voters,
             **{"node.id": "2", "listeners": f"PLAINTEXT://127.0.0.1:{port}"},
         )
-        with pytest.raises(ConfigError, match=rf"{port} cannot be opened \(address already in use\)"):
+        said = rf"{port} cannot be opened \(address already in use\)"
+        with pytest.raises(ConfigError, match=said):
             await run(config)
 
 
