@@ -49,8 +49,8 @@ from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.process_driver import (
     freeze_long_lived_objects,
+    only_error,
     open_stop_signal,
-    prepare_process,
 )
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member
 from ottla.proto import controller_pb2 as pb
@@ -73,7 +73,6 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
     ConfigError and OSError say what must be mended before it can start; RefusedError why the
     cluster does not take it.
     """
-    prepare_process()
     try:
         async with open_stop_signal() as is_stopping, open_broker(config) as broker:
             async with trio.open_nursery() as nursery:
@@ -84,19 +83,12 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
                 await is_stopping.wait()
             await broker.leave()
     except BaseExceptionGroup as group:
-        raise _only_error(group) from None
+        raise only_error(group) from None
 
 
 async def _stop_waiting_when(is_stopping: trio.Event, scope: trio.CancelScope) -> None:
     await is_stopping.wait()
     scope.cancel()
-
-
-def _only_error(error: BaseException) -> BaseException:
-    """Return the one error that nurseries have wrapped, or the group when there are several."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 @asynccontextmanager
@@ -177,7 +169,7 @@ async def _open_server(
             is_open = True
             yield server
     except (OSError, BaseExceptionGroup) as group:
-        error = _only_error(group)
+        error = only_error(group)
         if is_open or not isinstance(error, OSError):
             raise
         addresses = ", ".join(str(endpoint) for endpoint in config.listeners)

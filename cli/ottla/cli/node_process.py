@@ -69,7 +69,7 @@ def run_node(body: Body, config: Any) -> int:
     """Run a node until it is told to stop."""
     import trio
 
-    from ottla.node.process_driver import prepare_process
+    from ottla.node.process_driver import only_error, prepare_process
 
     parent = os.environ.get("OTTLA_PARENT_PID")
     prepare_process(dies_with_parent=parent is not None)
@@ -78,7 +78,7 @@ def run_node(body: Body, config: Any) -> int:
     try:
         trio.run(partial(body, config, ready=_tell_ready))
     except BaseExceptionGroup as group:
-        raise _only(group) from None
+        raise only_error(group) from None
     return 0
 
 
@@ -87,11 +87,3 @@ def _tell_ready() -> None:
     if descriptor is not None:
         os.write(int(descriptor), READY)
         os.close(int(descriptor))
-
-
-def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the one error inside nested groups, or the group where there are several."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -79,7 +79,6 @@ class LocalCluster:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._is_stopping = False
 
     def run(self) -> int:
         """Start all nodes, wait until they end or we are told to stop; return the exit code."""
