@@ -139,6 +139,7 @@ class World:
             )
         )
         self.flushes_due: list[Partition] = []
+        self.isrs_due: list[Partition] = []
         self.produce_api = ProduceApi(
             table=self.table,
             purgatory=self.purgatory,
@@ -151,6 +152,7 @@ class World:
             purgatory=self.purgatory,
             sessions=self.sessions,
             fetch_bytes_max=50_000_000,
+            on_isr_due=self.isrs_due.append,
         )
 
     async def add(

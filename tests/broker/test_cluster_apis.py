@@ -185,6 +185,7 @@ class Client:
                 node_id=NodeId(1),
                 state=lambda: "RECOVERY",
                 recovery=lambda: [DirectoryRecovery("/data", 3, 7, 1000, 400)],
+                problems=lambda: ["t-0 is offline: no space left"],
                 metric_sources=[lambda: {"b": 2.0}, lambda: {"a": 1}],
             ),
             coming=CLUSTER_API_KEYS | {0, 1},

@@ -1,6 +1,6 @@
 """The broker holds and leads what the metadata says, and lets go of what it no longer says."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -30,12 +30,32 @@ FIRST = UUID(int=901)
 SECOND = UUID(int=902)
 
 
+class HandFetchers:
+    """Notes who is followed, and what was true of a partition when it was left."""
+
+    def __init__(self) -> None:
+        self.followed: dict[TopicIdPartition, tuple[NodeId, Epoch]] = {}
+        self.left: list[TopicIdPartition] = []
+
+    def follow(self, partition: Partition) -> None:
+        assert partition.log is not None
+        assert not partition.is_leader
+        key = TopicIdPartition(partition.topic_id, partition.index)
+        self.followed[key] = (partition.leader_id, partition.leader_epoch)
+
+    async def leave(self, partitions: Iterable[TopicIdPartition]) -> None:
+        for key in partitions:
+            self.left.append(key)
+            self.followed.pop(key, None)
+
+
 class Managed(NamedTuple):
     manager: ReplicaManager
     table: PartitionTable
     logs: LogManager
     purgatory: Purgatory
     placed: dict[TopicIdPartition, UUID]
+    fetchers: HandFetchers
 
 
 @pytest.fixture
@@ -52,16 +72,19 @@ async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
         table = PartitionTable(EMPTY)
         purgatory = Purgatory()
         placed: dict[TopicIdPartition, UUID] = {}
+        fetchers = HandFetchers()
         manager = ReplicaManager(
             config,
             table=table,
             logs=logs,
             purgatory=purgatory,
             clock=world.clock,
+            fetchers=fetchers,
             on_flush_due=lambda partition: None,
+            on_isr_due=lambda partition: None,
             on_placed=lambda partition, directory_id: placed.update({partition: directory_id}),
         )
-        yield Managed(manager, table, logs, purgatory, placed)
+        yield Managed(manager, table, logs, purgatory, placed, fetchers)
 
 
 def image_with(world: World, *topics: tuple[str, UUID], **changes: Any) -> MetadataImage:
@@ -202,3 +225,50 @@ async def test_a_log_that_the_metadata_does_not_place_here_is_stray(
     assert managed.manager.is_stray(image, found, SECOND)
     assert managed.manager.is_stray(image, TopicPartition("t", 1), FIRST)
     assert managed.manager.is_stray(image_with(world), found, FIRST)
+
+
+async def test_a_partition_led_elsewhere_is_followed(world: World, managed: Managed) -> None:
+    await publish(managed, image_with(world, ("t", FIRST), replicas=(1, 2), leader=2))
+    assert managed.fetchers.followed == {TopicIdPartition(FIRST, 0): (2, 3)}
+
+
+async def test_a_partition_is_left_before_it_leads_and_before_it_follows_somebody_else(
+    world: World, managed: Managed
+) -> None:
+    key = TopicIdPartition(FIRST, 0)
+    replicas = (1, 2, 3)
+    await publish(managed, image_with(world, ("t", FIRST), replicas=replicas, leader=2))
+    await publish(
+        managed,
+        image_with(
+            world, ("t", FIRST), replicas=replicas, leader=3, leader_epoch=6, partition_epoch=3
+        ),
+    )
+    assert (managed.fetchers.left, managed.fetchers.followed) == ([key], {key: (3, 6)})
+    await publish(
+        managed,
+        image_with(
+            world, ("t", FIRST), replicas=replicas, leader=1, leader_epoch=7, partition_epoch=4
+        ),
+    )
+    assert (managed.fetchers.left, managed.fetchers.followed) == ([key, key], {})
+    assert managed.table.find("t", 0).is_leader
+
+
+async def test_a_change_of_the_in_sync_set_alone_disturbs_no_follower(
+    world: World, managed: Managed
+) -> None:
+    replicas = (1, 2, 3)
+    await publish(managed, image_with(world, ("t", FIRST), replicas=replicas, leader=2))
+    await publish(
+        managed,
+        image_with(world, ("t", FIRST), replicas=replicas, leader=2, isr=(2, 3), partition_epoch=3),
+    )
+    assert managed.fetchers.left == []
+
+
+async def test_a_deleted_topic_is_left_before_its_log_goes(world: World, managed: Managed) -> None:
+    await publish(managed, image_with(world, ("t", FIRST), replicas=(1, 2), leader=2))
+    await publish(managed, image_with(world))
+    assert managed.fetchers.left == [TopicIdPartition(FIRST, 0)]
+    assert len(managed.logs) == 0

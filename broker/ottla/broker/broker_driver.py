@@ -9,7 +9,7 @@ controller has moved our leaderships.  Leaving by an error is a crash: no clean 
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -33,16 +33,18 @@ from ottla.broker.lifecycle_driver import LifecycleDriver
 from ottla.broker.listener import Listener
 from ottla.broker.loop_pause_driver import LoopPauseMeter
 from ottla.broker.metadata_cache import ImageWatch, MetadataCache
+from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.registration import advertised_endpoints, registration_request
+from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server_driver import SocketServer, open_socket_server
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.ids import NodeId, Offset, ProducerId
+from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.clock_driver import RealClock, RealRng
@@ -278,13 +280,18 @@ class Broker:
         self._flusher = Flusher(self.purgatory, clock)
         self.table = PartitionTable(EMPTY)
         self._sessions = FetchSessionCache(config.fetch_session_count_max, rng)
+        self._fetchers = ReplicaFetchers(
+            config, table=self.table, clock=clock, broker_epoch=lambda: lifecycle.broker_epoch
+        )
         self._replicas = ReplicaManager(
             config,
             table=self.table,
             logs=logs,
             purgatory=self.purgatory,
             clock=clock,
+            fetchers=self._fetchers,
             on_flush_due=self._flusher.request,
+            on_isr_due=self._note_isr,
             on_placed=self._assignments.report,
         )
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
@@ -309,6 +316,7 @@ class Broker:
             nursery.start_soon(self._alarm.run)
             nursery.start_soon(self._flusher.run)
             nursery.start_soon(self._assignments.run)
+            nursery.start_soon(self._fetchers.run)
             await self._start(nursery)
 
     async def _start(self, nursery: trio.Nursery) -> None:
@@ -383,6 +391,7 @@ class Broker:
                 node_id=self.config.node_id,
                 state=lambda: lifecycle.state.name,
                 recovery=self._recovery,
+                problems=self._problems,
                 metric_sources=(lambda: self.server.metrics, self._metrics),
             ),
             coming=CLUSTER_API_KEYS | DATA_API_KEYS,
@@ -406,8 +415,12 @@ class Broker:
             sessions=self._sessions,
             fetch_bytes_max=self.config.fetch_bytes_max,
             on_flush_due=self._flusher.request,
+            on_isr_due=self._note_isr,
             allocate_producer_ids=self._allocate_producer_ids,
         )
+
+    def _note_isr(self, partition: Partition) -> None:
+        pass
 
     def _recovery(self) -> list[DirectoryRecovery]:
         return [
@@ -421,6 +434,20 @@ class Broker:
             for directory in self.logs.directories
         ]
 
+    def _problems(self) -> Iterator[str]:
+        """Yield what does not serve and why, for DescribeNode."""
+        for at, reason in self.logs.offline.items():
+            yield f"{at} is offline: {reason}"
+        for partition in self.table:
+            at = TopicPartition(partition.topic, partition.index)
+            log = partition.log
+            failure = partition.storage_failure if log is None else log.failure
+            if failure is not None and at not in self.logs.offline:
+                yield f"{at} is offline: {failure}"
+            if partition.damage is not None:
+                yield f"{at} has damaged records: {partition.damage}"
+        yield from self._fetchers.problems()
+
     def _metrics(self) -> dict[str, float]:
         """Return plain numbers about this broker, for DescribeNode."""
         return {
@@ -428,6 +455,7 @@ class Broker:
             "fetch.sessions.evicted": self._sessions.eviction_count,
             "loop.pause.longest.ms": self._pauses.longest_ever_ms,
             "metadata.applied.offset": self._metadata_offset(),
+            "partitions.followed": len(self._fetchers),
             "partitions.led": sum(1 for partition in self.table if partition.is_leader),
             "partitions.offline": len(self.logs.offline),
             "partitions": len(self.logs),

@@ -37,12 +37,17 @@ def register_data_apis(
     sessions: FetchSessionCache,
     fetch_bytes_max: int,
     on_flush_due: Callable[[Partition], None],
+    on_isr_due: Callable[[Partition], None],
     allocate_producer_ids: Callable[[], Awaitable[Block]],
 ) -> None:
     """Serve what reads and writes logs."""
     produce = ProduceApi(table=table, purgatory=purgatory, clock=clock, on_flush_due=on_flush_due)
     fetch = FetchApi(
-        table=table, purgatory=purgatory, sessions=sessions, fetch_bytes_max=fetch_bytes_max
+        table=table,
+        purgatory=purgatory,
+        sessions=sessions,
+        fetch_bytes_max=fetch_bytes_max,
+        on_isr_due=on_isr_due,
     )
     dispatcher.register(PRODUCE, produce.handle)
     dispatcher.register(FETCH, fetch.handle)

@@ -12,6 +12,9 @@ from ottla.wire.messages.describe_node_response import (
     RecoveringLogDir,
 )
 
+PROBLEMS_MAX = 100
+"""A broker with ten thousand offline partitions need not name them all."""
+
 
 class DirectoryRecovery(NamedTuple):
     """How far the recovery of one log directory has come."""
@@ -26,8 +29,9 @@ class DirectoryRecovery(NamedTuple):
 class DescribeNodeApi:
     """Serves DescribeNode 0.
 
-    `state` names what the broker is at (Kafka's broker states), `recovery` its directories, and
-    each of `metric_sources` is asked for its plain numbers.
+    `state` names what the broker is at (Kafka's broker states), `recovery` its directories,
+    `problems` says in sentences what does not serve and why, and each of `metric_sources` is asked
+    for its plain numbers.
     """
 
     def __init__(
@@ -36,15 +40,17 @@ class DescribeNodeApi:
         node_id: NodeId,
         state: Callable[[], str],
         recovery: Callable[[], Iterable[DirectoryRecovery]],
+        problems: Callable[[], Iterable[str]],
         metric_sources: Iterable[Callable[[], Mapping[str, float]]],
     ) -> None:
         self._node_id = node_id
         self._state = state
         self._recovery = recovery
+        self._problems = problems
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
-        """Answer with the state, the recovery and every number there is, by name."""
+        """Answer with the state, the recovery, what is wrong, and every number, by name."""
         metrics: dict[str, float] = {}
         for source in self._metric_sources:
             metrics.update(source())
@@ -52,6 +58,7 @@ class DescribeNodeApi:
             node_id=self._node_id,
             state=self._state(),
             recovery=[RecoveringLogDir(**found._asdict()) for found in self._recovery()],
+            problems=list(self._problems())[:PROBLEMS_MAX],
             metrics=[
                 NodeMetric(name=name, value=float(value)) for name, value in sorted(metrics.items())
             ],

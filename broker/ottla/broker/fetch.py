@@ -6,6 +6,8 @@ or the high watermark itself, never by polling.  A follower's fetch also says wh
 ends, which is what moves the high watermark and wakes produces and consumers.
 """
 
+from collections.abc import Callable
+
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.fetch_read import (
     FetchLimits,
@@ -28,7 +30,7 @@ from ottla.broker.leader_hints import HINTED, endpoints_of
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import (
     FetchableTopicResponse,
@@ -144,11 +146,17 @@ class WaitingFetch(WaitingEntry):
                     if note_follower(partition, target, limits, self._context.arrived_ms):
                         moved.append(partition)
                         data.high_watermark = partition.high_watermark
+                    if limits.replica_id not in partition.isr:
+                        self._api.on_isr_due(partition)
                     if target.replica_high_watermark < data.high_watermark:
                         reading.is_urgent = True
             except RefusedError as error:
                 data = refused(target, error.code)
                 reading.is_urgent |= error.code not in PATIENT
+            except CorruptDataError as error:
+                partition.damage = str(error)
+                data = refused(target, ErrorCode.CORRUPT_MESSAGE)
+                reading.is_urgent = True
             size = len(data.records) if data.records is not None else 0
             if size:
                 is_first = False
@@ -193,8 +201,11 @@ class FetchApi:
         purgatory: Purgatory,
         sessions: FetchSessionCache,
         fetch_bytes_max: int,
+        on_isr_due: Callable[[Partition], None],
     ) -> None:
+        """`on_isr_due` is told of each partition that a replica out of sync has fetched."""
         self.table = table
+        self.on_isr_due = on_isr_due
         self._purgatory = purgatory
         self._sessions = sessions
         self._fetch_bytes_max = fetch_bytes_max

@@ -77,6 +77,7 @@ class Partition:
     __slots__ = (
         "_other_maximal_isr",
         "config",
+        "damage",
         "end_offset_key",
         "followers",
         "high_watermark_key",
@@ -118,6 +119,8 @@ class Partition:
         self.log: Log | None = None
         self.storage_failure: str | None = None
         """Why there is no log and will be none: its bytes lie, or its disk failed."""
+        self.damage: str | None = None
+        """What a fetch found wrong with the stored records last; they cannot be served."""
         self.config = TopicConfig()
         self.is_leader = False
         self.is_removed = False

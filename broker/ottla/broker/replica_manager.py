@@ -3,7 +3,9 @@
 A publisher: requests are answered from the partition table all the while, with
 NOT_LEADER_OR_FOLLOWER until a new log is there and as unknown once a topic is deleted.  Whoever
 waits on a partition is woken when it changes, so that nobody waits for a leader that is gone.
-Logs are deleted before others are made: a topic may be deleted and made anew in one delta.
+Logs are deleted before others are made: a topic may be deleted and made anew in one delta.  A
+partition is followed no more before it leads, follows somebody else or goes: nobody else writes to
+its log then.
 """
 
 import logging
@@ -65,6 +67,18 @@ class Logs(Protocol):
         ...
 
 
+class Fetchers(Protocol):
+    """What it needs of the followers."""
+
+    def follow(self, partition: Partition) -> None:
+        """Follow a partition's leader, unless that is done already."""
+        ...
+
+    async def leave(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Follow these no more; on return nothing touches their logs."""
+        ...
+
+
 class TopicSettings(NamedTuple):
     """One topic's settings as the broker and as its logs need them."""
 
@@ -83,17 +97,24 @@ class ReplicaManager:
         logs: Logs,
         purgatory: Purgatory,
         clock: Clock,
+        fetchers: Fetchers,
         on_flush_due: Callable[[Partition], None],
+        on_isr_due: Callable[[Partition], None],
         on_placed: Callable[[TopicIdPartition, UUID], None],
     ) -> None:
-        """`on_placed` is told of each replica that lies elsewhere than the metadata says."""
+        """`on_placed` is told of each replica that lies elsewhere than the metadata says.
+
+        `on_isr_due` is told of each partition led here whose in-sync set may have to change.
+        """
         self._config = config
         self._local_id = config.node_id
         self.table = table
         self._logs = logs
         self._purgatory = purgatory
         self._clock = clock
+        self._fetchers = fetchers
         self._on_flush_due = on_flush_due
+        self._on_isr_due = on_isr_due
         self._on_placed = on_placed
         self._without_log: list[Partition] = []
         self._retry_at_ms = 0
@@ -107,20 +128,45 @@ class ReplicaManager:
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Delete, lead, follow and make what the delta says."""
+        changed = [
+            found for found in delta.changed_partitions if _holds(image, found, self._local_id)
+        ]
+        removed = self._removed(delta, image)
+        await self._fetchers.leave(
+            [_key(partition) for partition in removed]
+            + [found for found in changed if self._has_new_leader(image, found)]
+        )
         self.table.image = image
         self._apply_configs(delta, image)
-        removed = self._removed(delta, image)
         for partition in removed:
             self._remove(partition)
         for topic in delta.deleted_topics:
             self._settings.pop(topic.name, None)
-        added = [
-            self._apply(image, found) for found in delta.changed_partitions if self._is_ours(found)
-        ]
+        added = [self._apply(image, found) for found in changed]
+        if delta.changed_brokers:
+            self._note_brokers()
         for partition in removed:
             await self._delete_log(partition)
         for waiting in [one for one in added if one is not None] + self._due_for_retry():
             await self._open_log(waiting, image)
+
+    def _has_new_leader(self, image: MetadataImage, found: TopicIdPartition) -> bool:
+        partition = self.table.by_id.get(found.topic_id, {}).get(found.partition)
+        state = image.partition(found)
+        return (
+            partition is not None
+            and state is not None
+            and (state.leader, state.leader_epoch) != (partition.leader_id, partition.leader_epoch)
+        )
+
+    def _note_brokers(self) -> None:
+        """A broker that came or went may join the replicas in sync, or hold them up no more."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in self.table:
+            if partition.is_leader and len(partition.isr) < len(partition.replicas):
+                if partition.advance_high_watermark(now_ms):
+                    self._purgatory.wake(partition.high_watermark_key)
+                self._on_isr_due(partition)
 
     # ---- what changes at once
 
@@ -143,10 +189,6 @@ class ReplicaManager:
         partition.remove()
         self._wake(partition)
 
-    def _is_ours(self, found: TopicIdPartition) -> bool:
-        state = self.table.image.partition(found)
-        return state is not None and self._local_id in state.replicas
-
     def _apply(self, image: MetadataImage, found: TopicIdPartition) -> Partition | None:
         """Bring a local partition up to the image; return it when it still needs its log."""
         topic = image.topics[found.topic_id]
@@ -165,7 +207,17 @@ class ReplicaManager:
             state, self._settings_of(image, topic.name).topic, self._clock.monotonic_ms()
         )
         self._wake(partition)
-        return partition if partition.log is None else None
+        if partition.log is None:
+            return partition
+        self._take_part(partition)
+        return None
+
+    def _take_part(self, partition: Partition) -> None:
+        """Follow whoever leads, or see to the in-sync set; the log is there."""
+        if partition.is_leader:
+            self._on_isr_due(partition)
+        else:
+            self._fetchers.follow(partition)
 
     def _is_eligible(self, replica: NodeId, broker_epoch: int) -> bool:
         broker = self.table.image.brokers.get(replica)
@@ -254,6 +306,7 @@ class ReplicaManager:
         if partition.is_flush_awaited and log.recovery_point < log.end_offset:
             self._on_flush_due(partition)
         self._wake(partition)
+        self._take_part(partition)
         self._report_placement(partition, state)
 
     def _report_placement(self, partition: Partition, state: PartitionState) -> None:
@@ -282,6 +335,15 @@ class ReplicaManager:
             return True
         state = topic.partitions.get(partition.partition)
         return state is None or self._local_id not in state.replicas
+
+
+def _key(partition: Partition) -> TopicIdPartition:
+    return TopicIdPartition(partition.topic_id, partition.index)
+
+
+def _holds(image: MetadataImage, found: TopicIdPartition, broker: NodeId) -> bool:
+    state = image.partition(found)
+    return state is not None and broker in state.replicas
 
 
 def _directory_of(state: PartitionState, replica: NodeId) -> UUID | None:

@@ -22,6 +22,10 @@ API_VERSIONS = 18
 RESPONSE_BYTES_MAX = 128 << 20
 """A longer answer is refused before memory is taken for it."""
 
+LENGTH_BYTES = 4
+RECEIVE_BYTES = 65_536
+"""What is asked of the socket at a time for small answers; larger ones are received in place."""
+
 
 class ConnectionLostError(OttlaError):
     """The broker cannot be reached, hung up, or did not answer in time; another may."""
@@ -108,23 +112,33 @@ class Connection:
         return self._correlation_id
 
     async def _receive_frame(self) -> memoryview:
-        length = int.from_bytes(await self._receive(4), "big", signed=True)
+        head = await self._receive_into(bytearray(LENGTH_BYTES))
+        length = int.from_bytes(head, "big", signed=True)
         if not 0 <= length <= RESPONSE_BYTES_MAX:
             raise ProtocolError(f"answer length {length}")
-        return memoryview(await self._receive(length))
+        return memoryview(await self._receive_into(bytearray(length)))
 
-    async def _receive(self, count: int) -> bytes:
-        while len(self._received) < count:
+    async def _receive_into(self, frame: bytearray) -> bytearray:
+        """Fill `frame`, from what was received already and else straight from the socket."""
+        have = min(len(frame), len(self._received))
+        frame[:have] = self._received[:have]
+        del self._received[:have]
+        while (missing := len(frame) - have) > 0:
             try:
-                data = await self._stream.receive_some(max(65_536, count - len(self._received)))
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                if missing >= RECEIVE_BYTES:
+                    with memoryview(frame)[have:] as rest:
+                        count = await self._stream.socket.recv_into(rest)
+                else:
+                    data = await self._stream.receive_some(RECEIVE_BYTES)
+                    count = min(missing, len(data))
+                    frame[have : have + count] = data[:count]
+                    self._received += data[count:]
+            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
                 raise ConnectionLostError(f"{self.address} hung up") from error
-            if not data:
+            if not count:
                 raise ConnectionLostError(f"{self.address} hung up")
-            self._received += data
-        taken = bytes(memoryview(self._received)[:count])
-        del self._received[:count]
-        return taken
+            have += count
+        return frame
 
 
 @asynccontextmanager

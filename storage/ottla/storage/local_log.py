@@ -256,10 +256,12 @@ class LocalLog:
         """Remove all from `offset` on; say whether anything was removed.
 
         A batch that `offset` lies within goes whole: the log then ends at that batch's start, so
-        that no gap is left which after a crash would look like loss.
+        that no gap is left which after a crash would look like loss.  A leadership that begins at
+        `offset` goes even when nothing was written in it: it may not be the leader's (KIP-279).
         """
         self._check_online()
         if offset >= self.end_offset:
+            self._epochs.truncate_from_end(offset)
             return False
         if offset < self._segments[0].base_offset:
             await self.truncate_fully_and_start_at(offset)

@@ -209,6 +209,48 @@ class BrokerConfig:
         at_least=1,
         doc="How long a follower may lag before it leaves the in-sync replicas.",
     )
+    replica_fetch_wait_ms_max: int = setting(
+        500,
+        key="replica.fetch.wait.max.ms",
+        at_least=1,
+        doc="How long a leader may hold a follower's fetch that has nothing to bring.",
+    )
+    replica_fetch_bytes_min: int = setting(
+        1,
+        key="replica.fetch.min.bytes",
+        at_least=1,
+        doc="How much a leader should have for a follower before it answers.",
+    )
+    replica_fetch_bytes_max: int = setting(
+        1 << 20,
+        key="replica.fetch.max.bytes",
+        at_least=0,
+        doc="How much a follower takes of one partition at a time; a larger batch comes whole.",
+    )
+    replica_fetch_response_bytes_max: int = setting(
+        10 << 20,
+        key="replica.fetch.response.max.bytes",
+        at_least=0,
+        doc="How much a follower takes at a time of all partitions together.",
+    )
+    replica_fetch_backoff_ms: int = setting(
+        1_000,
+        key="replica.fetch.backoff.ms",
+        at_least=0,
+        doc="How long a follower leaves a leader or a partition alone that refused, at the most.",
+    )
+    replica_socket_timeout_ms: int = setting(
+        30_000,
+        key="replica.socket.timeout.ms",
+        at_least=1,
+        doc="How long a leader may take to answer a follower, besides the wait it was asked for.",
+    )
+    inter_broker_listener_name: str | None = setting(
+        None,
+        key="inter.broker.listener.name",
+        kind=Kind.STRING,
+        doc="The listener brokers reach each other by; the first of listeners when not set.",
+    )
     high_watermark_checkpoint_interval_ms: int = setting(
         5_000,
         key="replica.high.watermark.checkpoint.interval.ms",
@@ -258,6 +300,17 @@ class BrokerConfig:
                 f"is {self.session_timeout_ms}; it must be above "
                 f"broker.heartbeat.interval.ms, which is {self.heartbeat_interval_ms}",
             )
+        names = [endpoint.name for endpoint in self.listeners]
+        if self.inter_broker_listener not in names:
+            raise ConfigError(
+                "inter.broker.listener.name",
+                f"is {self.inter_broker_listener}; it must be one of listeners: {', '.join(names)}",
+            )
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener by which brokers reach each other."""
+        return self.inter_broker_listener_name or self.listeners[0].name
 
     @property
     def metadata_directory(self) -> str:

@@ -58,6 +58,7 @@ class DescribeNodeResponse(Message):
         "state",
         "recovery",
         "metrics",
+        "problems",
     )
     API_KEY = 20000
     VERSIONS = range(1)
@@ -74,6 +75,7 @@ class DescribeNodeResponse(Message):
         state: str = "",
         recovery: list[RecoveringLogDir] = EMPTY,
         metrics: list[NodeMetric] = EMPTY,
+        problems: list[str] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -82,3 +84,4 @@ class DescribeNodeResponse(Message):
         self.state = state
         self.recovery = fresh(recovery)
         self.metrics = fresh(metrics)
+        self.problems = fresh(problems)

@@ -1,0 +1,386 @@
+"""Followers at work: one task and one connection for each leader that this broker follows.
+
+Each task asks, takes the answer in partition by partition, performs the duties that come of it and
+asks again.  A partition that is left is left at once: whoever leaves it waits for a duty under way
+on its log, never for the network.  A new partition does not wait behind a long poll for others.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import trio
+
+from ottla.broker.follower_fetch import (
+    Duty,
+    FindPlace,
+    Flush,
+    Followed,
+    FollowerFetch,
+    RaiseStart,
+    Truncate,
+)
+from ottla.broker.list_offsets import EARLIEST, LATEST
+from ottla.broker.partition import Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.client.connection import Connection, ConnectionLostError, open_connection
+from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
+from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition
+from ottla.model.seams import Clock
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import FetchResponse
+from ottla.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
+
+logger = logging.getLogger("ottla.broker.replicas")
+
+CONNECT_TIMEOUT_S = 5.0
+RECONNECT_MS_FIRST = 20
+RECONNECT_MS_MAX = 1_000
+"""Lower finds a restarted leader sooner; higher spares a machine that is down."""
+
+LONG_POLL_MS = 20
+"""A request that is out for so long waits for records, so it may be given up for a new one that
+names more partitions.  Lower gives up answers that are on their way; higher delays failovers."""
+
+TURN_BYTES = 1 << 20
+"""Records appended before other tasks get a turn."""
+
+
+class ReplicaFetchers:
+    """All that this broker follows, by leader."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        table: PartitionTable,
+        clock: Clock,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._table = table
+        self._clock = clock
+        self._broker_epoch = broker_epoch
+        self._fetchers: dict[NodeId, LeaderFetcher] = {}
+        self._of: dict[TopicIdPartition, LeaderFetcher] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            for fetcher in self._fetchers.values():
+                self._nursery.start_soon(fetcher.run)
+            await trio.sleep_forever()
+
+    def follow(self, partition: Partition) -> None:
+        """Follow a partition's leader, unless that is done already; the log must be there."""
+        key = TopicIdPartition(partition.topic_id, partition.index)
+        leader_id = partition.leader_id
+        if key in self._of or leader_id in (NO_NODE, self._config.node_id):
+            return
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = LeaderFetcher(
+                FollowerFetch(leader_id, self._config),
+                self._config,
+                table=self._table,
+                clock=self._clock,
+                broker_epoch=self._broker_epoch,
+            )
+            if self._nursery is not None:
+                self._nursery.start_soon(fetcher.run)
+        self._of[key] = fetcher
+        fetcher.follow(partition)
+
+    async def leave(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Follow these no more; on return nothing touches their logs."""
+        left: dict[Followed, LeaderFetcher] = {}
+        for key in partitions:
+            fetcher = self._of.pop(key, None)
+            followed = None if fetcher is None else fetcher.core.leave(key)
+            if fetcher is None or followed is None:
+                continue
+            left[followed] = fetcher
+            if not len(fetcher.core):
+                del self._fetchers[fetcher.core.leader_id]
+                fetcher.stop()
+        for followed, fetcher in left.items():
+            await fetcher.wait_done_with(followed)
+
+    def problems(self) -> Iterator[str]:
+        """Yield a sentence for each leader or partition that cannot be followed."""
+        for fetcher in self._fetchers.values():
+            yield from fetcher.problems()
+
+
+class LeaderFetcher:
+    """Follows one leader; its task ends when there is nothing left to follow."""
+
+    def __init__(
+        self,
+        core: FollowerFetch,
+        config: BrokerConfig,
+        *,
+        table: PartitionTable,
+        clock: Clock,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.core = core
+        self._config = config
+        self._table = table
+        self._clock = clock
+        self._broker_epoch = broker_epoch
+        self._scope = trio.CancelScope()
+        self._asking: trio.CancelScope | None = None
+        self._asked_at = 0.0
+        self._is_new_wanted = False
+        self._has_more = trio.Event()
+        self._busy_with: Followed | None = None
+        self._is_idle = trio.Event()
+        self._failure: str | None = None
+
+    # ---- what others ask of it
+
+    def follow(self, partition: Partition) -> None:
+        """Follow one more partition; a long poll under way is given up for it."""
+        self.core.follow(partition)
+        self._has_more.set()
+        if self._asking is not None:
+            self._is_new_wanted = True
+            parked_at = self._asked_at + LONG_POLL_MS / 1000
+            self._asking.deadline = min(self._asking.deadline, parked_at)
+
+    def stop(self) -> None:
+        """End the task; a duty under way is done first."""
+        self._scope.cancel()
+
+    async def wait_done_with(self, followed: Followed) -> None:
+        """Wait until nothing touches the log of a partition that was left."""
+        while self._busy_with is followed:
+            await self._is_idle.wait()
+
+    def problems(self) -> Iterator[str]:
+        """Yield why the leader, or some of its partitions, cannot be followed."""
+        if self._failure is not None:
+            yield f"broker {self.core.leader_id} cannot be followed: {self._failure}"
+        yield from self.core.problems()
+
+    # ---- its task
+
+    async def run(self) -> None:
+        """Ask and take in, over a new connection each time the last one was lost."""
+        backoff_ms = RECONNECT_MS_FIRST
+        with self._scope:
+            while True:
+                try:
+                    host, port = self._address()
+                    async with open_connection(
+                        host, port, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
+                    ) as connection:
+                        self._failure = None
+                        backoff_ms = RECONNECT_MS_FIRST
+                        await self._fetch_over(connection)
+                except OttlaError as error:
+                    self._note_failure(error)
+                    await trio.sleep(backoff_ms / 1000)
+                    backoff_ms = min(2 * backoff_ms, RECONNECT_MS_MAX)
+                self.core.session.reset()
+
+    @property
+    def _client_id(self) -> str:
+        return f"broker-{self._config.node_id}-follower"
+
+    def _address(self) -> tuple[str, int]:
+        name = self._config.inter_broker_listener
+        broker = self._table.image.brokers.get(self.core.leader_id)
+        endpoint = None if broker is None else broker.endpoint(name)
+        if endpoint is None:
+            raise RefusedError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"it is not registered with a listener {name}"
+            )
+        return endpoint.host, endpoint.port
+
+    def _note_failure(self, error: OttlaError) -> None:
+        text = str(error)
+        if text != self._failure:
+            logger.warning("broker %s cannot be followed: %s", self.core.leader_id, text)
+        self._failure = text
+
+    async def _fetch_over(self, connection: Connection) -> None:
+        """Fetch until the connection is lost, or is given up for one without a long poll on it."""
+        while True:
+            self._has_more = trio.Event()
+            request = self.core.request(self._clock.monotonic_ms(), self._broker_epoch())
+            if request is None:
+                await self._wait_for_work()
+                continue
+            response = await self._answer(connection, request)
+            if response is None:
+                return
+            try:
+                self.core.session.take(response)
+            except RefusedError as error:
+                logger.debug("fetch session with broker %s: %s", self.core.leader_id, error)
+                await trio.lowlevel.checkpoint()
+                continue
+            await self._take(connection, response)
+
+    async def _wait_for_work(self) -> None:
+        retry_ms = self.core.next_retry_ms
+        now_ms = self._clock.monotonic_ms()
+        seconds = float("inf") if retry_ms is None else max(0, retry_ms - now_ms) / 1000
+        with trio.move_on_after(seconds):
+            await self._has_more.wait()
+
+    async def _answer(self, connection: Connection, request: FetchRequest) -> FetchResponse | None:
+        """Return the leader's answer, None when the request is given up for a new one."""
+        patience_ms = self._config.replica_socket_timeout_ms + request.max_wait_ms
+        retry_ms = self.core.next_retry_ms
+        if retry_ms is not None:
+            # What is set aside must not wait behind a long poll for the others.
+            wait_ms = max(0, retry_ms - self._clock.monotonic_ms())
+            request.max_wait_ms = min(request.max_wait_ms, wait_ms)
+        self._is_new_wanted = False
+        self._asked_at = trio.current_time()
+        with trio.CancelScope(deadline=self._asked_at + patience_ms / 1000) as self._asking:
+            try:
+                return await connection.request(request, FetchResponse)
+            finally:
+                self._asking = None
+        if self._is_new_wanted:
+            return None
+        raise ConnectionLostError(f"{connection.address} did not answer in {patience_ms} ms")
+
+    async def _take(self, connection: Connection, response: FetchResponse) -> None:
+        to_flush: list[Followed] = []
+        turn_bytes = 0
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = self.core.find(TopicIdPartition(topic.topic_id, data.partition_index))
+                if followed is None:
+                    continue
+                duty = self.core.take(
+                    followed,
+                    data,
+                    now_ms=self._clock.monotonic_ms(),
+                    wall_ms=self._clock.wall_ms(),
+                )
+                if isinstance(duty, Flush):
+                    to_flush.append(followed)
+                elif duty is not None:
+                    await self._perform(connection, followed, duty)
+                turn_bytes += 0 if data.records is None else len(data.records)
+                if turn_bytes >= TURN_BYTES:
+                    turn_bytes = 0
+                    await trio.lowlevel.checkpoint()
+        if to_flush:
+            async with trio.open_nursery() as nursery:
+                for followed in to_flush:
+                    nursery.start_soon(self._flush, followed)
+
+    # ---- duties
+
+    async def _perform(self, connection: Connection, followed: Followed, duty: Duty) -> None:
+        try:
+            if isinstance(duty, FindPlace):
+                await self._find_place(connection, followed)
+            elif isinstance(duty, Truncate):
+                await self._truncate(followed, duty.offset)
+            elif isinstance(duty, RaiseStart):
+                await self._raise_start(followed, duty.offset)
+        except (ConnectionLostError, ProtocolError):
+            self.core.done(followed)
+            raise
+        except OttlaError as error:
+            self.core.set_aside(followed, error, self._clock.monotonic_ms())
+        else:
+            self.core.done(followed)
+
+    async def _find_place(self, connection: Connection, followed: Followed) -> None:
+        """Begin where the leader's log does, or cut off what it never had (as Kafka does)."""
+        end = await self._offset_of_leader(connection, followed, LATEST)
+        start = await self._offset_of_leader(connection, followed, EARLIEST)
+        if self.core.find(followed.key) is not followed:
+            return
+        if end < followed.log.end_offset:
+            await self._truncate(followed, end)
+        elif start > followed.log.end_offset:
+            logger.warning(
+                "%r begins anew at %s, where the leader's log begins", followed.partition, start
+            )
+            with self._busy(followed):
+                await followed.log.truncate_fully_and_start_at(start)
+        else:
+            await self._raise_start(followed, min(start, followed.log.high_watermark))
+
+    async def _truncate(self, followed: Followed, offset: Offset) -> None:
+        log = followed.log
+        said = logger.warning if offset < log.high_watermark else logger.info
+        said(
+            "%r is cut back from %s to %s, high watermark %s: there it parts from broker %s",
+            followed.partition,
+            log.end_offset,
+            offset,
+            log.high_watermark,
+            self.core.leader_id,
+        )
+        with self._busy(followed):
+            await log.truncate_to(offset)
+
+    async def _raise_start(self, followed: Followed, offset: Offset) -> None:
+        if offset > followed.log.log_start_offset:
+            with self._busy(followed):
+                await followed.log.delete_records_before(offset)
+
+    @contextmanager
+    def _busy(self, followed: Followed) -> Iterator[None]:
+        """While this is entered a log is being changed; it is changed to the end."""
+        assert self._busy_with is None
+        self._busy_with = followed
+        try:
+            with trio.CancelScope(shield=True):
+                yield
+        finally:
+            self._busy_with = None
+            is_idle, self._is_idle = self._is_idle, trio.Event()
+            is_idle.set()
+
+    async def _flush(self, followed: Followed) -> None:
+        try:
+            await followed.log.flush()
+        except RefusedError as error:
+            self.core.set_aside(followed, error, self._clock.monotonic_ms())
+        else:
+            self.core.done(followed)
+
+    async def _offset_of_leader(
+        self, connection: Connection, followed: Followed, timestamp: int
+    ) -> Offset:
+        asked = ListOffsetsPartition(
+            partition_index=followed.key.partition,
+            current_leader_epoch=followed.leader_epoch,
+            timestamp=timestamp,
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._config.node_id,
+            topics=[ListOffsetsTopic(name=followed.partition.topic, partitions=[asked])],
+        )
+        with trio.move_on_after(self._config.replica_socket_timeout_ms / 1000) as patience:
+            answer = await connection.request(request, ListOffsetsResponse)
+        if patience.cancelled_caught:
+            raise ConnectionLostError(f"{connection.address} did not answer")
+        if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
+            raise ProtocolError("ListOffsets answers something else than was asked")
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise RefusedError(ErrorCode(row_of(found.error_code).code))
+        return Offset(found.offset)

@@ -1,0 +1,93 @@
+"""The asking side of a fetch session: every partition is told once, then only what changed.
+
+Pure; KIP-227.  Who fetches says what it wants of each partition as that changes; a request holds
+the changes since the last one, or everything when a session must be opened anew.  Invariant
+NothingIsLost: what an unanswered request told is told again, because losing an answer ends the
+session.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import TopicIdPartition
+from ottla.model.limits import INT32_MAX
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.fetch_request import ForgottenTopic as Forgotten
+from ottla.wire.messages.fetch_response import FetchResponse
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+
+
+class FetchSession:
+    """What one fetcher wants of one broker, and how much of it that broker knows."""
+
+    __slots__ = ("_changed", "_epoch", "_forgotten", "_session_id", "_wanted")
+
+    def __init__(self) -> None:
+        self._wanted: dict[TopicIdPartition, FetchPartition] = {}
+        self._changed: dict[TopicIdPartition, FetchPartition] = {}
+        self._forgotten: dict[TopicIdPartition, None] = {}
+        self._session_id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def want(self, partition: TopicIdPartition, asked: FetchPartition) -> None:
+        """Ask this of a partition from the next request on."""
+        self._wanted[partition] = asked
+        self._changed[partition] = asked
+        self._forgotten.pop(partition, None)
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        """Ask nothing more of a partition."""
+        if self._wanted.pop(partition, None) is not None:
+            self._changed.pop(partition, None)
+            self._forgotten[partition] = None
+
+    def fill(self, request: FetchRequest) -> None:
+        """Put what the broker must hear now into a request."""
+        request.session_id = self._session_id
+        request.session_epoch = self._epoch
+        if self._epoch == INITIAL_EPOCH:
+            request.topics = _by_topic(self._wanted.items())
+        else:
+            request.topics = _by_topic(self._changed.items())
+            request.forgotten_topics_data = _forgotten(self._forgotten)
+        self._changed.clear()
+        self._forgotten.clear()
+
+    def take(self, response: FetchResponse) -> None:
+        """Follow the session as the answer to the last request says; raise its refusal."""
+        if response.error_code:
+            self.reset()
+            raise RefusedError(ErrorCode(response.error_code))
+        if response.session_id == NO_SESSION:
+            # The broker has no room for a session: everything is asked anew each time.
+            self.reset()
+            return
+        self._session_id = response.session_id
+        self._epoch = 1 if self._epoch == INT32_MAX else self._epoch + 1
+
+    def reset(self) -> None:
+        """Open a session anew with the next request: an answer was lost, or refused."""
+        self._epoch = INITIAL_EPOCH
+        self._session_id = NO_SESSION
+        self._changed.clear()
+        self._forgotten.clear()
+
+
+def _by_topic(asked: Iterable[tuple[TopicIdPartition, FetchPartition]]) -> list[FetchTopic]:
+    topics: dict[UUID, list[FetchPartition]] = {}
+    for (topic_id, _), partition in asked:
+        topics.setdefault(topic_id, []).append(partition)
+    return [FetchTopic(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()]
+
+
+def _forgotten(partitions: Iterable[TopicIdPartition]) -> list[Forgotten]:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in partitions:
+        topics.setdefault(topic_id, []).append(index)
+    return [Forgotten(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()]
