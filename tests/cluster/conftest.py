@@ -1,94 +1,274 @@
-"""Real processes on loopback, started and ended by the test that needs them."""
+"""Real processes on loopback, started and ended by the test that needs them.
+
+A node is named by its role and id, as `ottla up` names it: "controller 101", "broker 2".  The role
+alone names the first node of it, which is the only one in the clusters of most tests.
+"""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
+import trio
 
 from ottla.cli.cluster_file import Node, Plan, make_plan, properties_of
+from ottla.cli.status import status_of
+from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.connection import ConnectionLostError
+from ottla.model.errors import RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.storage.disk import RealDisk
+from ottla.storage.meta_properties import uuid_to_text
 
 READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 10.0
+ASK_AGAIN_S = 0.1
+LAST_WORDS = 3_000
+
+T = TypeVar("T")
 
 
 class Processes:
-    """One controller and one broker as processes of their own; owns them."""
+    """The controllers and brokers of one plan as processes of their own; owns them."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self.log = plan.directory / "nodes.log"
+        self._seen: object = None
+        self._nodes = {
+            f"{role} {node.id}": node
+            for role, nodes in (("controller", plan.controllers), ("broker", plan.brokers))
+            for node in nodes
+        }
 
     @property
     def bootstrap(self) -> str:
         """What a client is given."""
         return self.plan.bootstrap
 
-    def node(self, role: str) -> Node:
-        """Return the only node of a role."""
-        return (self.plan.controllers if role == "controller" else self.plan.brokers)[0]
+    @property
+    def names(self) -> list[str]:
+        """Every node's name, controllers first: the order in which they are started."""
+        return list(self._nodes)
 
-    def start(self, *roles: str) -> float:
-        """Start nodes and wait until each serves; return the seconds it took."""
+    def named(self, role: str) -> list[str]:
+        """Return the names of all controllers, or of all brokers."""
+        return [name for name in self._nodes if name.startswith(role)]
+
+    def full_name(self, name: str) -> str:
+        """Return a node's whole name: "broker" alone is the first broker."""
+        return name if name in self._nodes else self.named(name)[0]
+
+    def node(self, name: str) -> Node:
+        """Return where a node listens and keeps its data."""
+        return self._nodes[self.full_name(name)]
+
+    def pid(self, name: str) -> int:
+        """Return the process id of a node that runs."""
+        return self.running[self.full_name(name)].pid
+
+    def log_of(self, name: str) -> Path:
+        """Return the file of what a node says."""
+        return self.plan.directory / f"{self.full_name(name).replace(' ', '-')}.log"
+
+    def start(self, *names: str, **settings: str) -> float:
+        """Start nodes (all when none is named), wait until each serves; return the seconds."""
         started = time.monotonic()
         selector = DefaultSelector()
-        for role in roles:
-            reader, writer = os.pipe()
-            path = properties_of(role, self.node(role))
-            with self.log.open("ab") as log:
-                self.running[role] = subprocess.Popen(
-                    [sys.executable, "-m", "ottla.cli", role, str(path)],
-                    pass_fds=(writer,),
-                    env={
-                        **os.environ,
-                        "OTTLA_READY_FD": str(writer),
-                        "OTTLA_PARENT_PID": str(os.getpid()),
-                    },
-                    stdout=log,
-                    stderr=log,
-                )
-            os.close(writer)
-            selector.register(reader, EVENT_READ, role)
-        for _ in roles:
+        for name in names or self.names:
+            reader = self._spawn(self.full_name(name), settings)
+            selector.register(reader, EVENT_READ, self.full_name(name))
+        while selector.get_map():
             ready = selector.select(READY_TIMEOUT_S)
-            assert ready, f"not ready: {self.log.read_text()[-3000:]}"
+            late = [key.data for key in selector.get_map().values()]
+            assert ready, f"not ready: {late}\n{self._last_words(*late)}"
             for key, _events in ready:
-                assert os.read(key.fd, 1) == b"+", f"{key.data}: {self.log.read_text()[-3000:]}"
+                is_ready = os.read(key.fd, 1) == b"+"
                 selector.unregister(key.fd)
                 os.close(key.fd)
-            if not selector.get_map():
-                break
+                assert is_ready, f"{key.data} ended:\n{self._last_words(key.data)}"
         selector.close()
         return time.monotonic() - started
 
-    def kill(self, role: str) -> None:
-        """End a node by SIGKILL."""
-        self.end(role, signal.SIGKILL)
+    def _spawn(self, name: str, settings: dict[str, str]) -> int:
+        """Start one node; return the pipe on which it will say that it serves."""
+        assert name not in self.running
+        role = name.split()[0]
+        reader, writer = os.pipe()
+        command = [sys.executable, "-m", "ottla.cli", role]
+        command += [str(properties_of(role, self.node(name)))]
+        command += [f"--set={key.replace('_', '.')}={value}" for key, value in settings.items()]
+        environment = {
+            **os.environ,
+            "OTTLA_READY_FD": str(writer),
+            "OTTLA_PARENT_PID": str(os.getpid()),
+        }
+        with self.log_of(name).open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                command, pass_fds=(writer,), env=environment, stdout=log, stderr=log
+            )
+        os.close(writer)
+        return reader
 
-    def end(self, role: str, how: signal.Signals = signal.SIGTERM) -> int:
+    def _last_words(self, *names: str) -> str:
+        return "\n".join(f"{name}: {self.log_of(name).read_text()[-LAST_WORDS:]}" for name in names)
+
+    def send(self, name: str, which: signal.Signals) -> None:
+        """Send a signal to a node and go on."""
+        self.running[self.full_name(name)].send_signal(which)
+
+    def pause(self, name: str) -> None:
+        """Stop a node in its tracks; the kernel still takes what is sent to it."""
+        self.send(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Let a paused node go on."""
+        self.send(name, signal.SIGCONT)
+
+    def kill(self, *names: str) -> None:
+        """End nodes by SIGKILL, all at once."""
+        for name in names:
+            self.send(name, signal.SIGKILL)
+        for name in names:
+            self.running.pop(self.full_name(name)).wait(STOP_TIMEOUT_S)
+
+    def end(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
         """End a node and wait for it; return its exit code."""
-        child = self.running.pop(role)
-        child.send_signal(how)
-        return child.wait(30)
+        self.send(name, how)
+        return self.running.pop(self.full_name(name)).wait(STOP_TIMEOUT_S)
+
+    def wipe(self, name: str) -> None:
+        """Lose a node's disk."""
+        assert self.full_name(name) not in self.running
+        shutil.rmtree(self.node(name).dir)
 
     def stop_all(self) -> None:
-        """End what still runs, brokers first."""
+        """End what still runs, brokers first: their controlled shutdown needs a controller."""
         for role in ("broker", "controller"):
-            if role in self.running:
-                self.end(role)
+            names = [name for name in self.running if name.startswith(role)]
+            for name in names:
+                self.send(name, signal.SIGCONT)
+                self.send(name, signal.SIGTERM)
+            for name in names:
+                child = self.running.pop(name)
+                try:
+                    child.wait(STOP_TIMEOUT_S)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.wait()
+
+    def status(self) -> dict[str, Any]:
+        """Return what `ottla status --format json` prints."""
+        return self._asked(status_of)
+
+    def active_controller(self) -> str:
+        """Return the name of the controller that leads the quorum."""
+
+        def leader() -> str | None:
+            found = self.status()["quorum"]["leader_id"]
+            return None if found < 0 else f"controller {found}"
+
+        return self.wait_for(leader, "an active controller")
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Return the broker that leads each partition of a topic; -1 where nobody does."""
+
+        async def ask(cluster: Cluster) -> dict[int, int]:
+            (found,) = (await cluster.metadata([topic])).topics
+            return {row.partition_index: row.leader_id for row in found.partitions}
+
+        return self._asked(ask)
+
+    def leader_of_most(self, topic: str) -> str:
+        """Return the name of the broker that leads most partitions of a topic."""
+        counts = Counter(id_ for id_ in self.leaders(topic).values() if id_ >= 0)
+        return f"broker {counts.most_common(1)[0][0]}"
+
+    def wait_healthy(self, timeout_s: float = 60.0) -> float:
+        """Wait until the status says that all brokers are here and all is well."""
+        ids = {node.id for node in self.plan.brokers}
+        started = time.monotonic()
+
+        def healthy() -> bool:
+            found = self.status()
+            self._seen = found
+            return bool(found["healthy"]) and {row["id"] for row in found["brokers"]} == ids
+
+        self.wait_for(healthy, "a healthy cluster", timeout_s)
+        return time.monotonic() - started
+
+    def wait_for(self, ask: Callable[[], T | None], what: str, timeout_s: float = 30.0) -> T:
+        """Ask again and again until there is an answer; an unreachable cluster is none."""
+        self._seen = None
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                found = ask()
+            except (ConnectionLostError, RefusedError, trio.TooSlowError) as error:
+                found, self._seen = None, error
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"no {what} in {timeout_s:g} s: {self._seen}"
+            time.sleep(ASK_AGAIN_S)
+
+    def _asked(self, ask: Callable[[Cluster], Awaitable[T]]) -> T:
+        async def body() -> T:
+            with trio.fail_after(ANSWER_TIMEOUT_S):
+                async with open_cluster(parse_bootstrap(self.bootstrap)) as cluster:
+                    return await ask(cluster)
+
+        return trio.run(body)
 
 
-def make_processes(directory: Path, **settings: str) -> Processes:
-    """Plan one controller and one broker on free ports; nothing is started yet."""
-    plan = make_plan(directory, host="127.0.0.1", port=0, controllers=1, brokers=1)
+def make_processes(
+    directory: Path, *, controllers: int = 1, brokers: int = 1, **settings: str
+) -> Processes:
+    """Plan controllers and brokers on free ports and format them; nothing is started yet."""
+    plan = make_plan(directory, host="127.0.0.1", port=0, controllers=controllers, brokers=brokers)
     plan.settings = {key.replace("_", "."): value for key, value in settings.items()}
     plan.write_properties()
+    if controllers > 1:
+        trio.run(_format, plan)
     return Processes(plan)
+
+
+async def _format(plan: Plan) -> None:
+    """Give the controllers their identities, and one another's."""
+    voters = VoterSet(
+        tuple(
+            Voter(
+                id=NodeId(node.id),
+                directory_id=uuid4(),
+                endpoints=(Endpoint(CONTROLLER_LISTENER, plan.host, node.port),),
+            )
+            for node in plan.controllers
+        )
+    )
+    cluster_id = uuid_to_text(uuid4())
+    async with RealDisk() as disk:
+        for node, voter in zip(plan.controllers, voters, strict=True):
+            await format_directories(
+                disk,
+                {node.dir: voter.directory_id},
+                cluster_id=cluster_id,
+                node_id=voter.id,
+                metadata_log_dir=node.dir,
+                initial_voters=voters,
+                wall_ms=int(time.time() * 1_000),
+            )
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +286,17 @@ def fresh(tmp_path: Path) -> Iterator[Processes]:
     processes = make_processes(tmp_path)
     yield processes
     processes.stop_all()
+
+
+@pytest.fixture
+def plan_cluster(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
+    """A function that plans a cluster of any size: (controllers=, brokers=, **settings)."""
+    made: list[Processes] = []
+
+    def plan(**wanted: Any) -> Processes:
+        made.append(make_processes(tmp_path / f"cluster-{len(made)}", **wanted))
+        return made[-1]
+
+    yield plan
+    for processes in made:
+        processes.stop_all()

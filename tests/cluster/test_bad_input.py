@@ -202,7 +202,7 @@ def test_a_topic_that_cannot_be_is_refused_with_kafkas_code(
 
 
 def test_two_thousand_bad_connections_leave_nothing_behind(cluster: Any) -> None:
-    pid = cluster.running["broker"].pid
+    pid = cluster.pid("broker")
     cases = list(CLOSING.values())
 
     def storm(count: int) -> None:
