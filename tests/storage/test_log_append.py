@@ -330,3 +330,15 @@ async def test_a_roll_is_told_and_its_flush_seals_the_old_segment(bench: Workben
     assert await log.flush(Offset(1)) == 1
     assert log.unflushed_roll_offset is None
     assert (log.recovery_point, log.end_offset) == (1, 2)
+
+
+async def test_a_leadership_without_records_is_cut_off_at_the_end_of_the_log(
+    bench: Workbench,
+) -> None:
+    """KIP-279: whoever leads next may not know it, and the follower must not name it for ever."""
+    log = await bench.open(LogConfig())
+    append(log, ONE)
+    log.assign_epoch(Epoch(7), log.end_offset)
+
+    assert not await log.truncate_to(log.end_offset)
+    assert log.last_epoch == 0

@@ -250,12 +250,10 @@ class FollowerFetch:
 def truncation_of(log: Log, diverging: EpochEndOffset) -> Offset:
     """Return where to cut our log, by the last epoch of the leader's that is not above ours.
 
-    Where we do not know that epoch, we go back to the end of the one before it and ask again
-    (KIP-279).
+    Beyond the leader's end of that epoch it has only later ones; beyond our end of it (or, where
+    we do not know it, of the one before) so do we.  What is left may still differ in an earlier
+    epoch: then the next fetch is told so (KIP-279).
     """
     ours = log.end_offset_for_epoch(Epoch(diverging.epoch))
-    if ours.epoch == NO_EPOCH:
-        return min(Offset(diverging.end_offset), log.end_offset)
-    if ours.epoch != diverging.epoch:
-        return min(ours.offset, log.end_offset)
-    return min(ours.offset, Offset(diverging.end_offset), log.end_offset)
+    end_offset = log.end_offset if ours.epoch == NO_EPOCH else ours.offset
+    return min(end_offset, Offset(diverging.end_offset), log.end_offset)
