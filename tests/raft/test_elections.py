@@ -145,6 +145,21 @@ def test_a_rejected_pre_vote_sends_a_follower_back_to_the_leader_the_others_hear
     assert solo.core.epoch == 2
 
 
+def test_a_voter_that_turned_us_down_and_then_stands_with_less_is_asked_again() -> None:
+    """Else the better log would sit out its election timeout, for the lesser one can not win."""
+    state = ElectionState(epoch=Epoch(2), leader_id=NodeId(3))
+    solo = Solo(1, election=state, entry_epochs=(2, 2))
+    solo.tick()
+    solo.tick(2 * solo.config.fetch_timeout_ms)
+    to_2 = next(message for message in solo.sent if message.to == 2)
+    solo.respond(to_2, VoteResponse(leader_epoch=Epoch(2), leader_id=NodeId(3)))
+
+    solo.ask(solo.vote_request(2, epoch=2, end_offset=1, last_epoch=2, pre_vote=True))
+
+    assert [message.to for message in solo.sent] == [2]
+    assert votes_sent(solo)[0].pre_vote
+
+
 def test_a_prospective_that_loses_without_a_leader_waits_its_timeout_again() -> None:
     solo = Solo(1)
     solo.tick()

@@ -355,16 +355,42 @@ class TestGivingUp:
             assert isinstance(goodbye, EndQuorumEpochRequest)
             assert [key.id for key in goodbye.preferred_candidates] == [3, 2]
 
-    def test_a_shutdown_is_over_when_everybody_knows(self, leader: Solo) -> None:
+    def test_a_shutdown_is_over_when_a_successor_has_won(self, leader: Solo) -> None:
         leader.step(ShutdownRequested())
-        ok = EndQuorumEpochResponse(leader_epoch=Epoch(1))
-        first, second = leader.sent
-        leader.respond(first, ok)
+        for goodbye in list(leader.sent):
+            leader.respond(goodbye, EndQuorumEpochResponse(leader_epoch=Epoch(1)))
+        vote = leader.ask(leader.vote_request(2, epoch=2, end_offset=1, last_epoch=1))
+        assert getattr(vote, "vote_granted", False), "its vote may be the one that is missing"
         assert not leader.core.is_handed_over
 
-        leader.respond(second, ok)
+        leader.ask(
+            BeginQuorumEpochRequest(
+                cluster_id=CLUSTER_ID,
+                voter_id=NodeId(1),
+                leader_id=NodeId(2),
+                leader_epoch=Epoch(2),
+            )
+        )
 
         assert leader.core.is_handed_over
+
+    def test_a_follower_shuts_down_at_once(self) -> None:
+        follower = Solo(1, election=ElectionState(epoch=Epoch(1), leader_id=NodeId(2)))
+
+        follower.step(ShutdownRequested())
+
+        assert follower.core.is_handed_over
+
+    def test_a_leader_that_slept_resigns_before_it_hears_what_lay_waiting(
+        self, leader: Solo
+    ) -> None:
+        """Check quorum (KIP-595): a fetch sent long ago is no sign of a majority today."""
+        leader.now_ms += 3 * leader.config.fetch_timeout_ms // 2
+
+        answer = leader.ask(leader.fetch_request(2, offset=1, last_epoch=1))
+
+        assert leader.role() is Role.RESIGNED
+        assert getattr(answer, "error", None) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def test_a_node_that_shuts_down_never_stands_again(self, leader: Solo) -> None:
         leader.step(ShutdownRequested())

@@ -15,7 +15,7 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class Ballot:
-    """The votes of one election; each voter counts once, its last word stays."""
+    """The votes of one election; each voter counts once."""
 
     __slots__ = ("_granted", "_rejected", "_voters")
 
@@ -49,6 +49,10 @@ class Ballot:
         assert voter_id in self._voters
         assert voter_id not in self._granted or is_granted, "a vote cannot be taken back"
         (self._granted if is_granted else self._rejected).add(voter_id)
+
+    def forget_rejection(self, voter_id: NodeId) -> None:
+        """Let a voter be asked again that said no; only where a vote does not bind."""
+        self._rejected.discard(voter_id)
 
 
 class _Election:
@@ -107,6 +111,13 @@ class Prospective(_Election):
     def __init__(self, replica: Replica, now_ms: int, leader_id: NodeId | None) -> None:
         super().__init__(replica, now_ms)
         self.leader_id = leader_id
+
+    def hear_of_rival(self, voter_id: NodeId) -> None:
+        """Ask a voter again whose log is behind ours, but which stands itself.
+
+        It has lost its leader since it turned us down, and nobody else may win.
+        """
+        self.ballot.forget_rejection(voter_id)
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Go on to the election, or give up in favour of the leader others still hear."""

@@ -69,7 +69,7 @@ class Leader:
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Resign without a majority; else count, make the leadership known, end long waits."""
-        if self._has_lost_majority(replica, now_ms):
+        if self.has_lost_majority(replica, now_ms):
             return Role.RESIGNED
         self.count_acknowledgements(replica)
         for progress in self._voters.values():
@@ -81,7 +81,7 @@ class Leader:
                 replica.wake_at(parked.deadline_ms)
         return None
 
-    def _has_lost_majority(self, replica: Replica, now_ms: int) -> bool:
+    def has_lost_majority(self, replica: Replica, now_ms: int) -> bool:
         """Say whether too few voters fetched lately (check-quorum): others may have a leader."""
         needed_count = replica.identity.voters.majority_count - 1
         if needed_count == 0:

@@ -73,7 +73,7 @@ ROLES_PER_STEP_MAX = 8
 class QuorumCore:
     """One replica of the quorum, voter or observer."""
 
-    __slots__ = ("_now_ms", "_persisted", "_replica", "_state")
+    __slots__ = ("_must_be_succeeded", "_now_ms", "_persisted", "_replica", "_state")
 
     def __init__(
         self,
@@ -88,6 +88,8 @@ class QuorumCore:
         self._persisted = ElectionState() if election is None else election
         self._replica = Replica(config, identity, log, self._persisted, rng)
         self._now_ms = now_ms
+        self._must_be_succeeded = False
+        """Whether this node led when it was asked to shut down."""
         self._state: RoleState = self._first_role(now_ms)
 
     def step(self, event: Event, now_ms: int) -> Effects:
@@ -103,6 +105,8 @@ class QuorumCore:
         replica = self._replica
         replica.out = out = Effects()
         before = (self.role, self.epoch, self.leader_id)
+        if isinstance(event, RequestReceived):
+            self._resign_if_forsaken(now_ms)
         self._take_in(event, now_ms)
         self._poll(now_ms)
         if replica.election_state != self._persisted:
@@ -150,10 +154,13 @@ class QuorumCore:
 
     @property
     def is_handed_over(self) -> bool:
-        """After ShutdownRequested: nobody waits for this node any more."""
+        """After ShutdownRequested: nobody needs this node any more.
+
+        A leader's successor may need its vote, so it stays until the successor has won.
+        """
         if not self._replica.is_shutting_down:
             return False
-        return not isinstance(self._state, Resigned) or self._state.is_known
+        return not self._must_be_succeeded or isinstance(self._state, Follower)
 
     def describe(self) -> QuorumDescription | None:
         """Return who has got how far, as of the last step; None unless this replica leads."""
@@ -188,6 +195,15 @@ class QuorumCore:
                 self._replica.is_shutting_down = True
                 if isinstance(self._state, Leader):
                     self._become(Role.RESIGNED, now_ms)
+                self._must_be_succeeded = isinstance(self._state, Resigned) and not self._is_alone
+
+    def _resign_if_forsaken(self, now_ms: int) -> None:
+        """Judge a leader that slept by the silence before it woke.
+
+        What lay waiting meanwhile is no sign that a majority follows it still.
+        """
+        if isinstance(self._state, Leader) and self._state.has_lost_majority(self._replica, now_ms):
+            self._become(Role.RESIGNED, now_ms)
 
     def _check_may_append(self, event: AppendRequested) -> None:
         assert len(event.records) > 0
@@ -242,6 +258,8 @@ class QuorumCore:
         if is_granted and not request.pre_vote and replica.voted is None:
             replica.vote_for(request.replica_key)
             self._become_unattached(now_ms)
+        if isinstance(self._state, Prospective) and not is_granted:
+            self._state.hear_of_rival(request.replica_id)
         replica.reply(token, answers.vote(replica, self.leader_id, is_granted=is_granted))
 
     def _on_begin_quorum_epoch(
