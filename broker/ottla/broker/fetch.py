@@ -64,6 +64,7 @@ class WaitingFetch(WaitingEntry):
     __slots__ = (
         "_api",
         "_context",
+        "_is_noted",
         "_limits",
         "_opens_session",
         "_session",
@@ -88,6 +89,9 @@ class WaitingFetch(WaitingEntry):
         self._targets = targets
         self._session = session
         self._session_epoch = 0 if session is None else session.epoch
+        self._is_noted = False
+        """Whether the leader knows already what a follower's fetch says of its log.  Said once: when
+        a parked fetch is read again the follower may long have said more."""
         self._opens_session = opens_session
 
     def is_enough(self, reading: Reading) -> bool:
@@ -143,13 +147,13 @@ class WaitingFetch(WaitingEntry):
                 if data.diverging_epoch.epoch >= 0:
                     reading.is_urgent = True
                 elif limits.is_from_follower:
-                    if note_follower(partition, target, limits, self._context.arrived_ms):
+                    if not self._is_noted and self._note_follower(partition, target):
                         moved.append(partition)
                         data.high_watermark = partition.high_watermark
-                    if limits.replica_id not in partition.isr:
-                        self._api.on_isr_due(partition)
-                    if target.replica_high_watermark < data.high_watermark:
-                        reading.is_urgent = True
+                    reading.is_urgent |= (
+                        target.replica_high_watermark < data.high_watermark
+                        or 0 <= target.told_log_start_offset < data.log_start_offset
+                    )
             except RefusedError as error:
                 data = refused(target, error.code)
                 reading.is_urgent |= error.code not in PATIENT
@@ -163,9 +167,18 @@ class WaitingFetch(WaitingEntry):
                 left = max(0, left - size)
                 reading.byte_count += size
             reading.results.append((target, data))
+        self._is_noted = True
         if moved:
             self._api.wake_committed(moved)
         return reading
+
+    def _note_follower(self, partition: Partition, target: FetchTarget) -> bool:
+        """Take in where a follower's log begins and ends; say whether somebody waits for that."""
+        limits = self._limits
+        has_moved = note_follower(partition, target, limits, self._context.arrived_ms)
+        if limits.replica_id not in partition.isr:
+            self._api.on_isr_due(partition)
+        return has_moved
 
     def answer(self, reading: Reading) -> FetchResponse:
         """Make the response, and the session remember what it tells."""
