@@ -4,5 +4,9 @@ commands.py    `ottla bench`: arguments, and how a result is printed
 processes.py   what local processes cost: CPU seconds and memory, from /proc
 result.py      one measured run as figures
 load.py        produce, consume and end-to-end load, driven by librdkafka
+steady.py      a steady load that remembers every answer, for while the cluster is being hurt
+ledger.py      the file of those answers
+audit.py       is every acknowledged record there, once and in order
+timeline.py    what clients saw, second by second: table, picture, longest gaps
 requests.py    small requests over raw sockets: what one request costs a broker
 """

@@ -1,28 +1,39 @@
-"""`ottla bench produce|consume|e2e|requests`: drive any Kafka-compatible broker and measure it."""
+"""`ottla bench …`: drive any Kafka-compatible cluster and measure what it does."""
 
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from ottla.bench.audit import audit, read_back
+from ottla.bench.ledger import read_ledger
 from ottla.bench.load import Load, consume, end_to_end, make_topic, produce
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
+from ottla.bench.steady import Steady, Writer
+from ottla.bench.timeline import as_svg, as_text, longest_gap
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import parse_bootstrap
 
+HEALTHY = 0
+UNHEALTHY = 2
+COUNTS = {"produce": 1_000_000, "consume": 1_000_000, "e2e": 1_000, "requests": 100_000}
 UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla bench'."""
-    parser.add_argument("what", choices=("produce", "consume", "e2e", "requests"))
+    parser.add_argument("what", choices=("produce", "consume", "e2e", "requests", "steady"))
     parser.add_argument("--bootstrap-server", "--bootstrap", default="localhost:9092")
-    parser.add_argument("--topic", default="ottla-bench")
+    parser.add_argument("--topic", default="ottla-bench", help="for steady: several with commas")
     parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--replication-factor", type=int, help="default: the cluster's")
     parser.add_argument("--count", "-c", type=int, help="records or requests")
     parser.add_argument("--record-bytes", type=_size, default=1_000)
     parser.add_argument("--batch-bytes", type=_size, default=131_072, help="such as 16k or 1m")
@@ -34,6 +45,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--connections", type=int, default=10, help="for requests")
     parser.add_argument("--in-flight", type=int, default=1, help="for requests: a connection's")
+    parser.add_argument("--rate", type=int, default=20_000, help="for steady: records a second")
+    parser.add_argument("--seconds", type=float, help="for steady: default until Ctrl-C")
+    parser.add_argument("--ledger", type=Path, help="for steady: keep every answer in this file")
+    parser.add_argument("--svg", type=Path, help="for steady: draw what clients saw")
     parser.add_argument(
         "--pid", type=int, action="append", default=[], help="a local broker process to measure"
     )
@@ -42,8 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure once and print the figures."""
-    defaults = {"produce": 1_000_000, "consume": 1_000_000, "e2e": 1_000, "requests": 100_000}
-    count = arguments.count or defaults[arguments.what]
+    count = arguments.count or COUNTS.get(arguments.what, 0)
     load = Load(
         bootstrap=arguments.bootstrap_server,
         topic=arguments.topic,
@@ -54,7 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
         acks=arguments.acks,
         linger_ms=arguments.linger_ms,
         partitions=arguments.partitions,
+        replication_factor=arguments.replication_factor,
     )
+    if arguments.what == "steady":
+        return _steady(arguments, load)
     make_topic(load)
     with _progress(arguments.what, count) as progress:
         before = usage_of(arguments.pid)
@@ -84,12 +101,59 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
     return body(load, progress)
 
 
+def _steady(arguments: argparse.Namespace, load: Load) -> int:
+    """Write steadily, then read all back; exit code 2 when something acknowledged is not there."""
+    topics = tuple(load.topic.split(","))
+    for topic in topics:
+        make_topic(replace(load, topic=topic))
+    steady = Steady(
+        bootstrap=load.bootstrap,
+        topics=topics,
+        rate=arguments.rate,
+        seconds=arguments.seconds or float("inf"),
+        record_bytes=load.record_bytes,
+        linger_ms=load.linger_ms,
+        acks=load.acks,
+        codec=load.codec,
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        path = arguments.ledger or Path(directory) / "ledger"
+        with _progress("steady", int(arguments.seconds or 0)) as progress:
+            sent = Writer(steady, path).run(progress)
+        ledger = read_ledger(path)
+    verdict = audit(ledger, read_back(load.bootstrap, sent.lanes, sent.run_id))
+    is_json = arguments.format == "json"
+    figures: dict[str, Any] = {
+        "what": "steady",
+        "seconds": round(sent.seconds, 3),
+        "sent": sent.count,
+        "per_second": round(sent.count / sent.seconds),
+        "failed": ledger.failed,
+        "failures": dict(sent.failures),
+        "unanswered": sent.unanswered,
+        **verdict.figures(),
+    }
+    if is_json:
+        gaps = {str(row.lane): round(longest_gap(row).seconds, 3) for row in ledger.answers}
+        print(json.dumps(figures | {"longest_gap_s": gaps}))
+    else:
+        print(as_text(ledger), end="\n\n")
+        _print_figures({name: value for name, value in figures.items() if value not in ([], {})})
+    if arguments.svg:
+        arguments.svg.write_text(as_svg(ledger, title=f"{load.topic} at {load.bootstrap}"))
+    return HEALTHY if verdict.is_clean else UNHEALTHY
+
+
 def show(result: Result, *, is_json: bool) -> None:
     """Print the figures, one a line."""
     figures = result.figures()
     if is_json:
         print(json.dumps(figures))
-        return
+    else:
+        _print_figures(figures)
+
+
+def _print_figures(figures: dict[str, Any]) -> None:
     width = max(map(len, figures))
     for name, value in figures.items():
         shown = f"{value:,}" if isinstance(value, int | float) else value

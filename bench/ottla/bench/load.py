@@ -31,29 +31,32 @@ class Load:
     acks: str = "all"
     linger_ms: float = 5.0
     partitions: int = 1
+    replication_factor: int | None = None
+    """None is the cluster's default."""
 
 
 def make_topic(load: Load) -> None:
     """Create the load's topic unless it is there."""
-    admin_module = _library("confluent_kafka.admin")
+    admin_module = library("confluent_kafka.admin")
     admin = admin_module.AdminClient({"bootstrap.servers": load.bootstrap})
     topic = admin_module.NewTopic(
         load.topic,
         num_partitions=load.partitions,
+        replication_factor=load.replication_factor or -1,
         # Batches up to the load's size must fit whatever a broker's default is.
         config={"max.message.bytes": str(max(1_048_588, 2 * load.batch_bytes))},
     )
     for future in admin.create_topics([topic]).values():
         try:
             future.result(timeout=30)
-        except _library("confluent_kafka").KafkaException as error:
+        except library("confluent_kafka").KafkaException as error:
             if error.args[0].code() != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
 def produce(load: Load, progress: Progress) -> Result:
     """Write `count` records as fast as they are taken; latency is send to acknowledgement."""
-    producer = _library("confluent_kafka").Producer(
+    producer = library("confluent_kafka").Producer(
         {
             "bootstrap.servers": load.bootstrap,
             "acks": load.acks,
@@ -100,9 +103,9 @@ def produce(load: Load, progress: Progress) -> Result:
 
 def consume(load: Load, progress: Progress) -> Result:
     """Read `count` records from the beginning by assignment."""
-    library = _library("confluent_kafka")
+    confluent = library("confluent_kafka")
     fetch_bytes = max(load.batch_bytes, 65_536) * max(1, load.partitions)
-    consumer = library.Consumer(
+    consumer = confluent.Consumer(
         {
             "bootstrap.servers": load.bootstrap,
             "group.id": "ottla-bench",
@@ -120,7 +123,10 @@ def consume(load: Load, progress: Progress) -> Result:
         topics = consumer.list_topics(load.topic, timeout=30).topics
         partitions = sorted(topics[load.topic].partitions)
         consumer.assign(
-            [library.TopicPartition(load.topic, p, library.OFFSET_BEGINNING) for p in partitions]
+            [
+                confluent.TopicPartition(load.topic, p, confluent.OFFSET_BEGINNING)
+                for p in partitions
+            ]
         )
         done = size = 0
         started = last = time.perf_counter()
@@ -145,11 +151,11 @@ def consume(load: Load, progress: Progress) -> Result:
 
 def end_to_end(load: Load, progress: Progress) -> Result:
     """Send one record at a time and wait until a consumer has it."""
-    library = _library("confluent_kafka")
-    producer = library.Producer(
+    confluent = library("confluent_kafka")
+    producer = confluent.Producer(
         {"bootstrap.servers": load.bootstrap, "acks": load.acks, "linger.ms": 0}
     )
-    consumer = library.Consumer(
+    consumer = confluent.Consumer(
         {
             "bootstrap.servers": load.bootstrap,
             "group.id": "ottla-bench",
@@ -160,8 +166,8 @@ def end_to_end(load: Load, progress: Progress) -> Result:
     payload = os.urandom(load.record_bytes)
     latencies: list[float] = []
     try:
-        _, end = consumer.get_watermark_offsets(library.TopicPartition(load.topic, 0), timeout=30)
-        consumer.assign([library.TopicPartition(load.topic, 0, end)])
+        _, end = consumer.get_watermark_offsets(confluent.TopicPartition(load.topic, 0), timeout=30)
+        consumer.assign([confluent.TopicPartition(load.topic, 0, end)])
         started = time.perf_counter()
         for index in range(load.count):
             sent = time.perf_counter()
@@ -178,7 +184,8 @@ def end_to_end(load: Load, progress: Progress) -> Result:
     return Result("e2e", load.count, load.count * load.record_bytes, seconds, latencies)
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
+    """Import librdkafka's client, which is no dependency of Ottla's own; say how to get it."""
     from importlib import import_module
 
     try:

@@ -1,0 +1,168 @@
+"""A steady idempotent acks=all load that remembers every answer, and then looks for every record.
+
+Start it, do to the cluster what you like, and end it with Ctrl-C: it says what clients saw in the
+meantime, second by second, and whether anything acknowledged was lost, doubled or put out of order.
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ottla.bench.audit import STAMP
+from ottla.bench.ledger import NOT_ACKNOWLEDGED, Lane, LedgerWriter
+from ottla.bench.load import SILENCE_S, library
+from ottla.model.errors import ErrorCode, RefusedError
+
+TICK_S = 0.005
+"""How often records are handed over: longer makes bursts, shorter costs the machine more."""
+
+FLUSH_EVERY_S = 0.25
+LAST_ANSWERS_S = 120.0
+BURST_S = 0.25
+"""How much of a delay of our own is made up for at once; the rest is not sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """What to send, how fast and for how long."""
+
+    bootstrap: str
+    topics: tuple[str, ...]
+    rate: int
+    seconds: float
+    record_bytes: int
+    linger_ms: float = 5.0
+    acks: str = "all"
+    codec: str = "none"
+    settings: dict[str, str] = field(default_factory=dict)
+    """librdkafka's own, above all of ours."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What came of it."""
+
+    run_id: int
+    lanes: list[Lane]
+    count: int = 0
+    unanswered: int = 0
+    seconds: float = 0.0
+    failures: Counter[str] = field(default_factory=Counter)
+
+
+class Writer:
+    """One producer that hands over records at a steady rate; owns the ledger and the producer."""
+
+    def __init__(self, load: Steady, path: Path) -> None:
+        self._load = load
+        self._is_told_to_stop = False
+        self._producer = library("confluent_kafka").Producer(
+            {
+                "bootstrap.servers": load.bootstrap,
+                "enable.idempotence": load.acks == "all",
+                "acks": load.acks,
+                "linger.ms": load.linger_ms,
+                "compression.type": load.codec,
+                # So that one partition's stop does not fill the queue for all the others.
+                "queue.buffering.max.messages": 5_000_000,
+                "queue.buffering.max.kbytes": 2_000_000,
+                "on_delivery": self._on_delivery,
+                **load.settings,
+            }
+        )
+        self.sent = Sent(run_id=int.from_bytes(os.urandom(8), "big"), lanes=self._lanes())
+        self._index = {(la.topic, la.partition): at for at, la in enumerate(self.sent.lanes)}
+        started_s = time.time()
+        self._ledger = LedgerWriter(
+            path, self.sent.lanes, run_id=self.sent.run_id, started_s=started_s
+        )
+
+    def run(self, progress: Callable[[int], None]) -> Sent:
+        """Send until the time is over or a signal comes, then wait for the last answers."""
+        before = {
+            number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            self._send(progress)
+            self.sent.unanswered = self._producer.flush(LAST_ANSWERS_S)
+        finally:
+            self._ledger.close()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return self.sent
+
+    def _send(self, progress: Callable[[int], None]) -> None:
+        load, sent, produce = self._load, self.sent, self._producer.produce
+        padding = os.urandom(max(0, load.record_bytes - STAMP.size))
+        next_number = [0] * len(sent.lanes)
+        index = 0
+        started = now = flushed = time.perf_counter()
+        behind = 0
+        while now - started < load.seconds and not self._is_told_to_stop:
+            due = int((now - started) * load.rate) - sent.count - behind
+            behind += max(0, due - int(BURST_S * load.rate))
+            for _ in range(min(due, int(BURST_S * load.rate))):
+                lane = sent.lanes[index]
+                value = STAMP.pack(sent.run_id, next_number[index]) + padding
+                try:
+                    produce(lane.topic, value, partition=lane.partition)
+                except BufferError:
+                    self._producer.poll(0.05)
+                    break
+                next_number[index] += 1
+                sent.count += 1
+                index = (index + 1) % len(sent.lanes)
+            self._producer.poll(TICK_S)
+            now = time.perf_counter()
+            if now - flushed > FLUSH_EVERY_S:
+                flushed = now
+                self._ledger.flush()
+                progress(int(now - started))
+        sent.seconds = now - started
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        index = self._index[message.topic(), message.partition()]
+        _, number = STAMP.unpack_from(message.value())
+        if error is None:
+            self._ledger.add(index, number, message.offset(), time.time())
+        else:
+            self.sent.failures[error.str()] += 1
+            self._ledger.add(index, number, NOT_ACKNOWLEDGED, time.time())
+
+    def _lanes(self) -> list[Lane]:
+        """Ask for each topic's partitions and where they end now."""
+        confluent = library("confluent_kafka")
+        consumer = confluent.Consumer(
+            {"bootstrap.servers": self._load.bootstrap, "group.id": "ottla-bench"}
+        )
+        try:
+            return [
+                Lane(topic, partition, self._end_of(consumer, topic, partition))
+                for topic in self._load.topics
+                for partition in self._partitions(topic)
+            ]
+        finally:
+            consumer.close()
+
+    def _partitions(self, topic: str) -> Sequence[int]:
+        found = self._producer.list_topics(topic, timeout=SILENCE_S).topics[topic]
+        if found.error is not None:
+            raise RefusedError(found.error.code(), f"topic {topic!r}: {found.error.str()}")
+        return sorted(found.partitions)
+
+    def _end_of(self, consumer: Any, topic: str, partition: int) -> int:
+        at = library("confluent_kafka").TopicPartition(topic, partition)
+        offsets = consumer.get_watermark_offsets(at, timeout=SILENCE_S)
+        if offsets is None:
+            raise RefusedError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{topic}-{partition} does not say where it ends"
+            )
+        return int(offsets[1])
+
+    def _stop(self, number: int, frame: object) -> None:
+        self._is_told_to_stop = True

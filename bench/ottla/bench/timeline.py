@@ -1,0 +1,117 @@
+"""What a run's clients saw, second by second: acknowledged records per lane, and the gaps.
+
+Pure: it turns a ledger into numbers, a table or a picture.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+from ottla.bench.ledger import Answers, Ledger
+
+CELL_WIDTH = 14
+ROW_HEIGHT = 18
+LEFT = 110
+TOP = 120
+STILL = "#d62728"
+MARK = "#1f3a93"
+SHADES = " ▁▂▃▄▅▆▇█"
+
+
+class Mark(NamedTuple):
+    """Something that was done to the cluster while the run lasted."""
+
+    at_s: float
+    text: str
+
+
+class Gap(NamedTuple):
+    """The time between two acknowledgements that followed one another in a lane."""
+
+    seconds: float
+    began_s: float
+
+
+def per_second(ledger: Ledger) -> list[list[int]]:
+    """Return the records acknowledged in each second of the run, lane by lane."""
+    seconds = int(ledger.ended_s - ledger.started_s) + 1
+    counts = [[0] * seconds for _ in ledger.answers]
+    for row, answers in zip(counts, ledger.answers, strict=True):
+        for at_s in answers.at_s:
+            row[int(at_s - ledger.started_s)] += 1
+    return counts
+
+
+def longest_gap(answers: Answers, began_s: float = 0.0, ended_s: float = float("inf")) -> Gap:
+    """Return a lane's longest gap, among those that touch the given stretch of time."""
+    longest = Gap(0.0, began_s)
+    for before, after in zip(answers.at_s, answers.at_s[1:], strict=False):
+        if after - before > longest.seconds and after >= began_s and before <= ended_s:
+            longest = Gap(after - before, before)
+    return longest
+
+
+def as_text(ledger: Ledger, marks: Sequence[Mark] = ()) -> str:
+    """Draw the run for a terminal: one row a lane, one column a second."""
+    counts = per_second(ledger)
+    most = max((max(row) for row in counts), default=0) or 1
+    width = max(len(str(answers.lane)) for answers in ledger.answers)
+    lines = []
+    for answers, row in zip(ledger.answers, counts, strict=True):
+        bars = "".join("·" if count == 0 else SHADES[max(1, (8 * count) // most)] for count in row)
+        gap = longest_gap(answers).seconds
+        lines.append(f"{answers.lane!s:<{width}} {bars}  longest gap {gap:6.2f} s")
+    for mark in marks:
+        at = max(0, int(mark.at_s - ledger.started_s))
+        lines.append(f"{'':<{width}} {' ' * at}^ {at} s: {mark.text}")
+    return "\n".join(lines)
+
+
+def as_svg(ledger: Ledger, marks: Sequence[Mark] = (), title: str = "") -> str:
+    """Draw the run as a picture: one row a lane, one bar a second, red where nothing came."""
+    counts = per_second(ledger)
+    most = max((max(row) for row in counts), default=0) or 1
+    seconds = max((len(row) for row in counts), default=0)
+    height = TOP + ROW_HEIGHT * len(counts) + 40
+    width = LEFT + CELL_WIDTH * seconds + 130
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="11">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="8" y="16" font-size="13">{escape(title)}</text>',
+        f'<text x="8" y="32" fill="#666">acknowledged records a second; a full bar is {most:,}'
+        "</text>",
+    ]
+    for index, (answers, row) in enumerate(zip(ledger.answers, counts, strict=True)):
+        parts += _row(index, answers, row, most)
+    bottom = TOP + ROW_HEIGHT * len(counts)
+    parts += [
+        f'<text x="{LEFT + CELL_WIDTH * at}" y="{bottom + 14}" fill="#666">{at}</text>'
+        for at in range(0, seconds, 5)
+    ]
+    for mark in marks:
+        x = LEFT + CELL_WIDTH * (mark.at_s - ledger.started_s)
+        parts.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{bottom}" stroke="{MARK}"/>'
+            f'<text transform="translate({x + 3:.1f},{TOP - 8}) rotate(-30)" fill="{MARK}">'
+            f"{escape(mark.text)}</text>"
+        )
+    parts.append("</svg>")
+    return "\n".join(parts)
+
+
+def _row(index: int, answers: Answers, row: list[int], most: int) -> list[str]:
+    base = TOP + ROW_HEIGHT * (index + 1) - 2
+    parts = [f'<text x="8" y="{base - 3}">{escape(str(answers.lane))}</text>']
+    for second, count in enumerate(row):
+        x = LEFT + CELL_WIDTH * second
+        bar = max(1, round((ROW_HEIGHT - 4) * count / most))
+        color = STILL if count == 0 else "#2ca02c"
+        parts.append(
+            f'<rect x="{x}" y="{base - bar}" width="{CELL_WIDTH - 1}" height="{bar}" '
+            f'fill="{color}"/>'
+        )
+    gap = longest_gap(answers).seconds
+    x = LEFT + CELL_WIDTH * len(row) + 6
+    parts.append(f'<text x="{x}" y="{base - 3}" fill="#666">longest gap {gap:.2f} s</text>')
+    return parts
