@@ -57,7 +57,7 @@ def lead(log: MetadataLog, epoch: int, *batches: bytes) -> None:
 
 
 def snapshot_of(end: OffsetAndEpoch, *names: str) -> bytes:
-    file = SnapshotFile(id=end, last_contained_timestamp_ms=1_000, written_ms=2_000, voters=VOTERS)
+    file = SnapshotFile(id=end, last_contained_timestamp_ms=1_000, voters=VOTERS)
     return b"".join(file.batches(config_record(2, "otters", name, "x") for name in names))
 
 
@@ -149,6 +149,7 @@ async def test_the_leaders_snapshot_takes_the_place_of_the_log(tmp_path: Path) -
         )
     assert (log.start_offset, log.end_offset, log.last_epoch) == (50, 50, 6)
     assert log.latest_snapshot_id == end
+    assert log.voters == VOTERS, "its own next snapshot names them too"
     assert log.snapshot_size_bytes(end) == len(data)
     assert await log.read_snapshot(end, position=10, bytes_max=7) == data[10:17]
     await log.close()
@@ -182,6 +183,38 @@ async def test_a_snapshot_of_many_batches_is_whole_and_says_what_went_in() -> No
     delta = MetadataDelta(EMPTY)
     assert replay(delta, data) is not None
     assert set(delta.image.config(2, "otters")) == set(names)
+
+
+@pytest.mark.parametrize(("retention_bytes", "kept"), [(-1, [2, 4, 6]), (0, [6])])
+async def test_the_log_below_the_oldest_snapshot_kept_goes_with_the_others(
+    tmp_path: Path, retention_bytes: int, kept: list[int]
+) -> None:
+    config = QuorumConfig(retention_bytes_max=retention_bytes, retention_ms_max=-1)
+    log = await open_metadata_log(RealDisk(), str(tmp_path), config=config, clock=RealClock())
+    for epoch in (1, 2, 3):
+        lead(log, epoch, batch("a"))
+        log.note_high_watermark(log.end_offset)
+        end = OffsetAndEpoch(log.end_offset, Epoch(epoch))
+        await log.write_snapshot(end, [snapshot_of(end, "a")])
+    names = sorted(path.name for path in (tmp_path / "__cluster_metadata-0").glob("*.checkpoint"))
+    assert [int(name.split("-")[0]) for name in names] == kept
+    assert log.start_offset == (0 if retention_bytes < 0 else 6)
+    assert log.end_offset_for_epoch(Epoch(0)) == (
+        log.start_offset,
+        0 if log.start_offset == 0 else 3,
+    )
+    await log.close()
+    log = await open_metadata_log(RealDisk(), str(tmp_path), config=config, clock=RealClock())
+    assert (log.end_offset, log.last_epoch) == (6, 3)
+    await log.close()
+
+
+async def test_a_file_that_only_looks_like_a_snapshot_is_named(tmp_path: Path) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    (directory / "00000000000000000050-0000000006.checkpoint").write_bytes(b"otter")
+    with pytest.raises(CorruptDataError, match=r"0050-0000000006.checkpoint is no snapshot"):
+        await opened(tmp_path)
 
 
 async def test_a_flipped_bit_below_the_high_watermark_is_never_applied(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -19,7 +20,10 @@ from ottla.node.quorum_driver import QuorumMember, open_quorum_member
 from ottla.raft.voters import Endpoint, Voter, VoterSet
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk import RealDisk
+from ottla.wire.batch import batches
+from ottla.wire.records import scan
 
 CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
 FAST = QuorumConfig(
@@ -46,8 +50,9 @@ def free_ports(count: int) -> list[int]:
 class Quorum:
     """Three formatted directories and whoever runs on them."""
 
-    def __init__(self, directory: Path, nursery: trio.Nursery) -> None:
+    def __init__(self, directory: Path, nursery: trio.Nursery, config: QuorumConfig = FAST) -> None:
         self.members: dict[NodeId, QuorumMember] = {}
+        self.config = config
         self._directory = directory
         self._nursery = nursery
         self._scopes: dict[NodeId, trio.CancelScope] = {}
@@ -117,12 +122,28 @@ class Quorum:
             disk=disk,
             metadata_log_dir=path,
             identity=await quorum_identity(disk, path, properties, self._configured),
-            config=FAST,
+            config=self.config,
             rpc=runtime,
             clock=RealClock(),
             rng=RealRng(),
         ) as member:
             yield member
+
+    @asynccontextmanager
+    async def observer(self, node_id: NodeId) -> AsyncIterator[QuorumMember]:
+        """A broker's member on a directory of its own, formatted when new."""
+        path = self.path(node_id)
+        if await read_meta_properties(RealDisk(), path) is None:
+            await format_directories(
+                RealDisk(), {path: RealRng().uuid()}, cluster_id=CLUSTER_ID, node_id=node_id
+            )
+        async with open_rpc_runtime() as runtime, self._open(node_id, runtime) as member:
+            yield member
+
+    def snapshots(self, node_id: NodeId) -> dict[str, bytes]:
+        """Return the snapshot files of a node."""
+        directory = Path(self.path(node_id)) / METADATA_DIRECTORY
+        return {path.name: path.read_bytes() for path in directory.glob("*.checkpoint")}
 
     async def leader(self) -> QuorumMember:
         """Return the active leader, once there is one."""
@@ -148,9 +169,11 @@ class Quorum:
             return offset
 
 
-async def with_quorum(directory: Path, body: Callable[[Quorum], Awaitable[None]]) -> None:
+async def with_quorum(
+    directory: Path, body: Callable[[Quorum], Awaitable[None]], config: QuorumConfig = FAST
+) -> None:
     async with trio.open_nursery() as nursery:
-        quorum = Quorum(directory, nursery)
+        quorum = Quorum(directory, nursery, config)
         await quorum.format()
         for node_id in quorum.ids:
             await quorum.start(node_id)
@@ -221,3 +244,61 @@ async def test_a_leader_that_hands_over_is_followed_at_once(tmp_path: Path) -> N
         assert (await quorum.leader()).leader_id != leaving
 
     await with_quorum(tmp_path, body)
+
+
+async def test_snapshots_of_one_offset_are_the_same_bytes_everywhere(tmp_path: Path) -> None:
+    async def body(quorum: Quorum) -> None:
+        for number in range(30):
+            await quorum.commit(f"key.{number % 7}", str(number))
+        end = (await quorum.leader()).end_offset
+        for member in quorum.members.values():
+            await member.wait_applied(end)
+            assert member.end_offset == end
+            await member.write_snapshot()
+        written = [quorum.snapshots(node_id) for node_id in quorum.ids]
+        assert any(name.startswith(f"{end:020d}-") for name in written[0])
+        assert written[0] == written[1] == written[2]
+
+    await with_quorum(tmp_path, body)
+
+
+async def test_a_replica_begun_by_a_snapshot_equals_one_that_replayed_everything(
+    tmp_path: Path,
+) -> None:
+    """Whoever begins below the log is given a snapshot, and ends with the same image and bytes."""
+    config = replace(FAST, segment_bytes=2_048, retention_bytes_max=0)
+    early, late = NodeId(1), NodeId(2)
+
+    async def body(quorum: Quorum) -> None:
+        async with quorum.observer(early) as replaying:
+            for number in range(60):
+                await quorum.commit(f"key.{number % 7}", str(number))
+            for member in quorum.members.values():
+                await member.wait_applied((await quorum.leader()).end_offset)
+                await member.write_snapshot()
+            assert all(member.start_offset > 0 for member in quorum.members.values())
+            offset = await quorum.commit("after", "the snapshot")
+            async with quorum.observer(late) as begun:
+                for observer in (replaying, begun):
+                    await observer.wait_applied(Offset(offset + 1))
+                assert replaying.start_offset == 0, "it has replayed everything"
+                assert begun.start_offset > 0, "it was given a snapshot"
+                assert begun.image == replaying.image
+                assert begun.image == (await quorum.leader()).image
+                for observer in (replaying, begun):
+                    await observer.write_snapshot()
+        name = max(quorum.snapshots(late))
+        assert name.startswith(f"{offset + 1:020d}-")
+        assert values_in(quorum.snapshots(late)[name]) == values_in(quorum.snapshots(early)[name])
+
+    await with_quorum(tmp_path, body, config)
+
+
+def values_in(snapshot: bytes) -> list[bytes | None]:
+    """Return what a snapshot says of the cluster, without raft's own records."""
+    return [
+        record.value
+        for at, header in batches(memoryview(snapshot))
+        if not header.is_control
+        for record in scan(snapshot, at, header)
+    ]

@@ -17,6 +17,7 @@ from ottla.raft.control_records import (
     read_voters,
 )
 from ottla.raft.effects import LeaderChangeAppend
+from ottla.raft.snapshot import KeptSnapshot
 from ottla.raft.testing.world import identity, voter
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import ControlType, build_batch
@@ -30,14 +31,13 @@ def opening(*, has_voters: bool = True) -> bytes:
     return snapshot.opening_batch(
         VOTERS if has_voters else None,
         last_contained_timestamp_ms=77,
-        timestamp_ms=99,
         leader_epoch=Epoch(4),
     )
 
 
 def footer(base_offset: int) -> bytes:
     return snapshot.footer_batch(
-        base_offset=Offset(base_offset), timestamp_ms=99, leader_epoch=Epoch(4)
+        base_offset=Offset(base_offset), timestamp_ms=77, leader_epoch=Epoch(4)
     )
 
 
@@ -80,6 +80,7 @@ def test_a_snapshot_begins_with_header_version_and_voters_in_one_control_batch()
 
     assert header.is_control
     assert header.base_offset == 0
+    assert header.max_timestamp == 77, "the log's time: every replica writes the same bytes"
     assert [control_type(record.key) for record in records] == [
         ControlType.SNAPSHOT_HEADER,
         ControlType.KRAFT_VERSION,
@@ -177,3 +178,32 @@ def test_an_interval_of_zero_means_bytes_only() -> None:
     config = QuorumConfig(snapshot_bytes_between=100, snapshot_interval_ms_max=0)
 
     assert not snapshot.is_due(config, bytes_since=1, ms_since=10**9, has_new_records=True)
+
+
+KEPT = [KeptSnapshot(10, 1_000), KeptSnapshot(20, 2_000), KeptSnapshot(30, 3_000)]
+
+
+@pytest.mark.parametrize(
+    ("retention_bytes", "retention_ms", "log_bytes", "wall_ms", "count"),
+    [
+        (-1, -1, 10**9, 10**9, 0),
+        (160, -1, 100, 0, 0),
+        (159, -1, 100, 0, 1),
+        (149, -1, 100, 0, 2),
+        (0, -1, 100, 0, 2),
+        (-1, 500, 0, 1_500, 0),
+        (-1, 500, 0, 1_501, 1),
+        (-1, 500, 0, 2_501, 2),
+        (-1, 500, 0, 10**9, 2),
+    ],
+)
+def test_snapshots_go_by_size_or_age_the_oldest_first_and_never_the_newest(
+    retention_bytes: int, retention_ms: int, log_bytes: int, wall_ms: int, count: int
+) -> None:
+    config = QuorumConfig(retention_bytes_max=retention_bytes, retention_ms_max=retention_ms)
+
+    assert snapshot.expired_count(config, KEPT, log_bytes=log_bytes, wall_ms=wall_ms) == count
+
+
+def test_without_snapshots_none_goes() -> None:
+    assert snapshot.expired_count(QuorumConfig(), [], log_bytes=10**12, wall_ms=10**15) == 0

@@ -121,7 +121,6 @@ async def _write_bootstrap_snapshot(
     file = SnapshotFile(
         id=snapshot.BOOTSTRAP_ID,
         last_contained_timestamp_ms=wall_ms,
-        written_ms=wall_ms,
         voters=voters,
     )
     await disk.write_atomically(

@@ -1,20 +1,20 @@
 """The replicated metadata log on disk: raft's `LogView`, its snapshots and `quorum-state`.
 
 It owns the directory `__cluster_metadata-0`.  Everything is written through the Disk seam; whether
-and when is decided elsewhere.  A snapshot is whole or not there: it is written under `.part`,
-flushed and renamed.  Invariant: the log starts at 0 or at the end of the earliest snapshot kept.
+and when is decided elsewhere.  Invariant: the log starts at 0 or at the end of the earliest
+snapshot kept.
 """
 
 import errno
 import logging
 from collections.abc import Iterable
-from contextlib import suppress
 
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, METADATA_BATCH_BYTES_MAX
 from ottla.model.seams import Clock
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.snapshot_store import SnapshotStore, open_snapshot_store
 from ottla.raft import election_state, snapshot
 from ottla.raft.control_records import leader_change_batch
 from ottla.raft.effects import (
@@ -36,9 +36,6 @@ from ottla.wire.batch import parse_header
 
 _LOGGER = logging.getLogger(__name__)
 
-SNAPSHOTS_KEPT = 2
-"""The older one serves followers that are fetching it while the newer one is written."""
-
 EPOCH_OF_NOTHING = Epoch(0)
 
 
@@ -48,10 +45,11 @@ async def open_metadata_log(
     """Open, and recover if need be, the metadata log of a formatted directory."""
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     await disk.makedirs(directory)
-    snapshots = await _find_snapshots(disk, directory)
-    start = min(snapshots).offset if snapshots else Offset(0)
+    snapshots = await open_snapshot_store(disk, directory)
+    earliest, latest = snapshots.earliest_id, snapshots.latest_id
+    start = Offset(0) if earliest is None else earliest.offset
     # What lies below the latest snapshot was flushed before that snapshot was written.
-    flushed = max(snapshots).offset if snapshots else Offset(0)
+    flushed = Offset(0) if latest is None else latest.offset
     log = await open_log(
         disk,
         directory,
@@ -62,24 +60,9 @@ async def open_metadata_log(
         log_start_offset=start,
         now_ms=clock.wall_ms(),
     )
-    metadata_log = MetadataLog(disk, directory, log, snapshots, clock)
+    metadata_log = MetadataLog(disk, directory, log, snapshots, config, clock)
     await metadata_log.recover()
     return metadata_log
-
-
-async def _find_snapshots(disk: Disk, directory: str) -> dict[OffsetAndEpoch, int]:
-    """Return the whole snapshots with their sizes; half-written ones are removed."""
-    found: dict[OffsetAndEpoch, int] = {}
-    for name in await disk.listdir(directory):
-        if name.endswith((snapshot.PART_SUFFIX, snapshot.DELETED_SUFFIX)):
-            await disk.unlink(f"{directory}/{name}")
-            continue
-        snapshot_id = snapshot.parse_name(name)
-        if snapshot_id is not None:
-            file = disk.open(f"{directory}/{name}")
-            found[snapshot_id] = file.size_bytes
-            file.close()
-    return found
 
 
 def _log_config(config: QuorumConfig) -> LogConfig:
@@ -100,10 +83,12 @@ class MetadataLog:
         disk: Disk,
         directory: str,
         log: Log,
-        snapshots: dict[OffsetAndEpoch, int],
+        snapshots: SnapshotStore,
+        config: QuorumConfig,
         clock: Clock,
     ) -> None:
         self.directory = directory
+        self._config = config
         self._disk = disk
         self._log = log
         self._snapshots = snapshots
@@ -118,7 +103,7 @@ class MetadataLog:
         if latest is not None and not self._is_continued_from(latest):
             await self._start_at(latest)
         if latest is not None:
-            self.voters = snapshot.voters_of(await self.read_whole_snapshot(latest))
+            await self._learn_voters(latest)
         await self._log.flush()
 
     def _is_continued_from(self, snapshot_id: OffsetAndEpoch) -> bool:
@@ -164,23 +149,25 @@ class MetadataLog:
         found = self._log.end_offset_for_epoch(epoch)
         if found.epoch > epoch or found.offset <= self.start_offset:
             earliest = self.earliest_snapshot_id
-            below = EPOCH_OF_NOTHING if earliest is None else earliest.epoch
+            below = EPOCH_OF_NOTHING
+            if earliest is not None and self.start_offset > 0:
+                below = earliest.epoch
             return OffsetAndEpoch(self.start_offset, below)
         return found
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
         """Return the newest whole snapshot."""
-        return max(self._snapshots, default=None)
+        return self._snapshots.latest_id
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
         """Return the oldest whole snapshot kept."""
-        return min(self._snapshots, default=None)
+        return self._snapshots.earliest_id
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """Return how long a snapshot's file is."""
-        return self._snapshots.get(snapshot_id)
+        return self._snapshots.size_bytes(snapshot_id)
 
     # --- what the core asks for ------------------------------------------------------------
 
@@ -223,13 +210,14 @@ class MetadataLog:
     async def write_chunk(self, chunk: SnapshotChunk) -> None:
         """Write a part of the leader's snapshot; the last one installs it in place of the log."""
         if chunk.position == 0:
-            self._part = await self._open_part(chunk.snapshot_id)
+            self._part = self._snapshots.begin(chunk.snapshot_id)
         assert self._part is not None
         self._part.pwrite(chunk.position, [_view(chunk.data)])
         if chunk.is_last:
             part, self._part = self._part, None
-            await self._install(part, chunk.snapshot_id)
+            await self._snapshots.install(part, chunk.snapshot_id)
             await self._start_at(chunk.snapshot_id)
+            await self._learn_voters(chunk.snapshot_id)
 
     def note_high_watermark(self, offset: Offset) -> None:
         """Tell the log what is committed, above which it never deletes."""
@@ -259,17 +247,11 @@ class MetadataLog:
         self, snapshot_id: OffsetAndEpoch, *, position: int, bytes_max: int
     ) -> bytes:
         """Return a range of a snapshot's file; nothing when it is gone."""
-        with suppress(FileNotFoundError):
-            file = self._disk.open(self._path(snapshot_id))
-            try:
-                return await self._disk.read(file, position, bytes_max)
-            finally:
-                file.close()
-        return b""
+        return await self._snapshots.read(snapshot_id, position=position, bytes_max=bytes_max)
 
     async def read_whole_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
         """Return all bytes of a snapshot."""
-        return await self._disk.read_file(self._path(snapshot_id))
+        return await self._snapshots.read_whole(snapshot_id)
 
     # --- writing our own snapshots ----------------------------------------------------------
 
@@ -278,14 +260,25 @@ class MetadataLog:
         if snapshot_id in self._snapshots:
             return
         await self._log.flush()
-        part = await self._open_part(snapshot_id)
-        position = 0
-        for batch in batches:
-            part.pwrite(position, [batch])
-            position += len(batch)
-            await self._disk.fsync(part)  # and everybody else gets the loop
-        await self._install(part, snapshot_id)
-        await self._forget_old_snapshots()
+        await self._snapshots.write(snapshot_id, batches)
+        await self.forget_old()
+
+    async def forget_old(self) -> None:
+        """Let go of snapshots past retention, and of the log below the oldest that stays."""
+        ids = self._snapshots.ids
+        # Where the leader's snapshot has replaced the log meanwhile, older ones are no use.
+        useless = sum(one.offset < self.start_offset for one in ids)
+        expired = snapshot.expired_count(
+            self._config,
+            self._snapshots.kept,
+            log_bytes=self._log.size_bytes,
+            wall_ms=self._clock.wall_ms(),
+        )
+        await self._snapshots.remove(ids[: max(useless, expired)])
+        earliest = self.earliest_snapshot_id
+        if earliest is not None and earliest.offset > self.start_offset:
+            await self._log.delete_records_before(earliest.offset)
+            await self._log.delete_old_segments(self._clock.wall_ms())
 
     async def close(self) -> None:
         """Close the log in order."""
@@ -295,41 +288,13 @@ class MetadataLog:
         """Let go of the files as they are."""
         self._log.abandon()
 
-    async def _forget_old_snapshots(self) -> None:
-        for snapshot_id in sorted(self._snapshots)[:-SNAPSHOTS_KEPT]:
-            await self._remove_snapshot(snapshot_id)
-        for snapshot_id in sorted(self._snapshots):
-            if snapshot_id.offset < self.start_offset:  # the leader's replaced the log meanwhile
-                await self._remove_snapshot(snapshot_id)
-        start = min(self._snapshots).offset
-        if start > self.start_offset:
-            await self._log.delete_records_before(start)
-            await self._log.delete_old_segments(self._clock.wall_ms())
-
     async def _start_at(self, snapshot_id: OffsetAndEpoch) -> None:
         """Empty the log, which begins anew at a snapshot's end."""
         await self._log.truncate_fully_and_start_at(snapshot_id.offset)
-        for older in sorted(self._snapshots):
-            if older != snapshot_id:
-                await self._remove_snapshot(older)
+        await self._snapshots.remove(one for one in self._snapshots.ids if one != snapshot_id)
 
-    async def _open_part(self, snapshot_id: OffsetAndEpoch) -> DiskFile:
-        file = self._disk.open(self._part_path(snapshot_id), create=True)
-        file.set_size(0)
-        return file
-
-    async def _install(self, part: DiskFile, snapshot_id: OffsetAndEpoch) -> None:
-        await self._disk.fsync(part)
-        size_bytes = part.size_bytes
-        part.close()
-        await self._disk.rename(self._part_path(snapshot_id), self._path(snapshot_id))
-        await self._disk.fsync_directory(self.directory)
-        self._snapshots[snapshot_id] = size_bytes
-
-    async def _remove_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        del self._snapshots[snapshot_id]
-        with suppress(FileNotFoundError):
-            await self._disk.unlink(self._path(snapshot_id))
+    async def _learn_voters(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.voters = snapshot.voters_of(await self.read_whole_snapshot(snapshot_id))
 
     def _append_as_leader(self, records: memoryview, epoch: Epoch) -> None:
         now_ms = self._clock.wall_ms()
@@ -347,12 +312,6 @@ class MetadataLog:
             if refusal.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise OSError(errno.EIO, refusal.message, self.directory) from refusal
             _LOGGER.warning("metadata log: the leader's batches came damaged: %s", refusal.message)
-
-    def _path(self, snapshot_id: OffsetAndEpoch) -> str:
-        return f"{self.directory}/{snapshot.file_name(snapshot_id)}"
-
-    def _part_path(self, snapshot_id: OffsetAndEpoch) -> str:
-        return self._path(snapshot_id) + snapshot.PART_SUFFIX
 
 
 def whole_batches_bytes(data: bytes) -> int:

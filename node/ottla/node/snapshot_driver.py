@@ -36,6 +36,8 @@ class SnapshotWriter:
             await trio.sleep(CHECK_INTERVAL_MS / 1000)
             if self._is_due():
                 await self.write()
+            else:
+                await self._log.forget_old()
 
     async def write(self) -> None:
         """Write a snapshot of the image as it is now."""
@@ -48,7 +50,6 @@ class SnapshotWriter:
         file = SnapshotFile(
             id=provenance.end,
             last_contained_timestamp_ms=provenance.timestamp_ms,
-            written_ms=self._clock.wall_ms(),
             voters=self._log.voters,
         )
         await self._log.write_snapshot(provenance.end, file.batches(records_of(image)))

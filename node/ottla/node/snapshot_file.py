@@ -20,8 +20,10 @@ class SnapshotFile:
 
     id: OffsetAndEpoch
     last_contained_timestamp_ms: int
-    """Of the last record of the log that the snapshot stands for."""
-    written_ms: int
+    """Of the last record of the log that the snapshot stands for, and of all that it holds.
+
+    No clock is read here: every replica writes the same bytes for the same id.
+    """
     voters: VoterSet | None
     """None where the set is known from settings only."""
 
@@ -30,7 +32,6 @@ class SnapshotFile:
         opening = opening_batch(
             self.voters,
             last_contained_timestamp_ms=self.last_contained_timestamp_ms,
-            timestamp_ms=self.written_ms,
             leader_epoch=self.id.epoch,
         )
         yield opening
@@ -39,10 +40,15 @@ class SnapshotFile:
             yield batch
             end_offset = parse_header(batch).end_offset
         yield footer_batch(
-            base_offset=end_offset, timestamp_ms=self.written_ms, leader_epoch=self.id.epoch
+            base_offset=end_offset,
+            timestamp_ms=self.last_contained_timestamp_ms,
+            leader_epoch=self.id.epoch,
         )
 
     def _data(self, records: Iterable[Record], base_offset: Offset) -> Iterator[bytes]:
         return snapshot_data_batches(
-            records, timestamp_ms=self.written_ms, epoch=self.id.epoch, base_offset=base_offset
+            records,
+            timestamp_ms=self.last_contained_timestamp_ms,
+            epoch=self.id.epoch,
+            base_offset=base_offset,
         )

@@ -6,6 +6,8 @@ bootstrap snapshot 0-0, written when a directory is formatted, is where the vote
 """
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
@@ -56,17 +58,22 @@ def opening_batch(
     voters: VoterSet | None,
     *,
     last_contained_timestamp_ms: int,
-    timestamp_ms: int,
     leader_epoch: Epoch,
 ) -> bytes:
-    """Return a snapshot's first batch, at offset 0: its header, then who votes if that is known."""
+    """Return a snapshot's first batch, at offset 0: its header, then who votes if that is known.
+
+    Its time is that of the log's last record, not of its writing: every replica's snapshot of one
+    offset is the same, byte for byte.
+    """
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_timestamp_ms)
     values = [(ControlType.SNAPSHOT_HEADER, encode(header, 0))]
     if voters is not None:
         kraft_version = KRaftVersionRecord(kraft_version=KRAFT_VERSION)
         values.append((ControlType.KRAFT_VERSION, encode(kraft_version, 0)))
         values.append((ControlType.KRAFT_VOTERS, encode(voters_record(voters), 0)))
-    return build_control_batch(values, timestamp_ms=timestamp_ms, leader_epoch=leader_epoch)
+    return build_control_batch(
+        values, timestamp_ms=last_contained_timestamp_ms, leader_epoch=leader_epoch
+    )
 
 
 def footer_batch(*, base_offset: Offset, timestamp_ms: int, leader_epoch: Epoch) -> bytes:
@@ -98,6 +105,31 @@ def check_whole(data: bytes | memoryview) -> None:
         raise CorruptDataError("snapshot: it does not begin with its header")
     if kinds[-1] != ControlType.SNAPSHOT_FOOTER:
         raise CorruptDataError("snapshot: it does not end with its footer")
+
+
+class KeptSnapshot(NamedTuple):
+    """What retention asks of a snapshot that is on disk."""
+
+    size_bytes: int
+    last_contained_timestamp_ms: int
+    """Of the last record of the log that it stands for."""
+
+
+def expired_count(
+    config: QuorumConfig, kept: Sequence[KeptSnapshot], *, log_bytes: int, wall_ms: int
+) -> int:
+    """Return how many of the snapshots, the oldest first, are past retention; the newest never is.
+
+    A negative bound is no bound.  The log below the oldest one that stays goes with the others.
+    """
+    total_bytes = log_bytes + sum(each.size_bytes for each in kept)
+    for count, each in enumerate(kept[:-1]):
+        is_old = 0 <= config.retention_ms_max < wall_ms - each.last_contained_timestamp_ms
+        is_too_much = 0 <= config.retention_bytes_max < total_bytes
+        if not is_old and not is_too_much:
+            return count
+        total_bytes -= each.size_bytes
+    return max(0, len(kept) - 1)
 
 
 def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_records: bool) -> bool:
