@@ -1,6 +1,7 @@
 """Formatting directories, and who a replica is because of it."""
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -51,6 +52,62 @@ async def test_a_voter_with_peers_does_not_format(tmp_path: Path) -> None:
     config = config_of(tmp_path, LONE, ConfiguredVoter(NodeId(102), "host", 9094))
     with pytest.raises(ConfigError, match="not formatted"):
         await prepare_controller_directory(RealDisk(), config, RealRng(), wall_ms=7)
+
+
+async def formatted(directory: Path, *voters: Voter) -> None:
+    await format_directories(
+        RealDisk(),
+        {str(directory): MINE},
+        cluster_id=CLUSTER_ID,
+        node_id=NodeId(101),
+        metadata_log_dir=str(directory),
+        initial_voters=VoterSet(voters) if voters else None,
+    )
+
+
+PEER = Voter(id=NodeId(102), directory_id=UUID(int=1002))
+MINE = UUID(int=1001)
+
+
+async def test_a_voter_with_the_directory_it_votes_with_may_start(tmp_path: Path) -> None:
+    await formatted(tmp_path, Voter(id=NodeId(101), directory_id=MINE), PEER)
+
+    known = await prepare_controller_directory(
+        RealDisk(), config_of(tmp_path, LONE), RealRng(), wall_ms=7
+    )
+
+    assert known.directory_id == MINE
+
+
+async def test_a_controller_whose_metadata_was_wiped_says_so_and_does_not_start(
+    tmp_path: Path,
+) -> None:
+    """Two of three such would make a majority that knows nothing."""
+    await formatted(tmp_path)
+
+    with pytest.raises(ConfigError, match=f"{tmp_path} has lost the snapshot.*bring the old"):
+        await prepare_controller_directory(
+            RealDisk(), config_of(tmp_path, LONE), RealRng(), wall_ms=7
+        )
+
+
+@pytest.mark.parametrize(
+    ("voters", "complaint"),
+    [
+        ((Voter(id=NodeId(101), directory_id=UUID(int=9)), PEER), "has the id .* votes with"),
+        ((PEER,), "was formatted for the controllers 102; give this node"),
+    ],
+    ids=["another directory", "another node"],
+)
+async def test_a_directory_without_a_vote_is_refused(
+    tmp_path: Path, voters: tuple[Voter, ...], complaint: str
+) -> None:
+    await formatted(tmp_path, *voters)
+
+    with pytest.raises(ConfigError, match=complaint):
+        await prepare_controller_directory(
+            RealDisk(), config_of(tmp_path, LONE), RealRng(), wall_ms=7
+        )
 
 
 async def test_a_metadata_log_without_identity_is_not_formatted_over(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import Voter as ConfiguredVoter
 from ottla.node.snapshot_file import SnapshotFile
 from ottla.raft import snapshot
-from ottla.raft.voters import Endpoint, QuorumIdentity, Voter, VoterSet
+from ottla.raft.voters import Endpoint, QuorumIdentity, ReplicaKey, Voter, VoterSet
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import Disk
 from ottla.storage.meta_properties import (
@@ -27,6 +27,8 @@ from ottla.storage.meta_properties import (
 )
 
 CONTROLLER_LISTENER = "CONTROLLER"
+
+BRING_BACK = "bring the old directory back, as a wiped controller may not vote"
 
 
 async def format_directories(
@@ -84,7 +86,36 @@ async def prepare_controller_directory(
         raise ConfigError(
             "node.id", f"is {config.node_id}, but {directory} belongs to node {known.node_id}"
         )
+    _check_may_vote(directory, known, await _stored_voters(disk, directory))
     return known
+
+
+def _check_may_vote(directory: str, known: MetaProperties, voters: VoterSet | None) -> None:
+    """Refuse a controller whose directory is not the one that was given its vote.
+
+    With nobody to tell an old vote from a new one, two that lost their disks could outvote the one
+    that kept what was committed.
+    """
+    if voters is None:
+        raise ConfigError(
+            "metadata.log.dir",
+            f"{directory} has lost the snapshot that names the voters; {BRING_BACK}",
+        )
+    voter = voters.get(known.node_id)
+    if voter is None:
+        raise ConfigError(
+            "node.id",
+            f"is {known.node_id}, but {directory} was formatted for the controllers"
+            f" {', '.join(map(str, voters.ids))}; give this node one of these ids",
+        )
+    if known.directory_id is not None and not voter.is_key(
+        ReplicaKey(known.node_id, known.directory_id)
+    ):
+        raise ConfigError(
+            "metadata.log.dir",
+            f"{directory} has the id {uuid_to_text(known.directory_id)}, but controller"
+            f" {voter.id} votes with {uuid_to_text(voter.directory_id)}; {BRING_BACK}",
+        )
 
 
 async def _format_lone_voter(disk: Disk, config: ControllerConfig, rng: Rng, wall_ms: int) -> None:
@@ -98,7 +129,9 @@ async def _format_lone_voter(disk: Disk, config: ControllerConfig, rng: Rng, wal
     if [voter.id for voter in voters] != [config.node_id]:
         raise ConfigError(
             "metadata.log.dir",
-            f"{directory} is not formatted; run `ottla storage format` on every controller",
+            f"{directory} is not formatted, and a controller with peers never formats by itself;"
+            " in a new cluster run `ottla storage format --initial-controllers` on every"
+            f" controller; if it was formatted before, {BRING_BACK}",
         )
     directory_id = rng.uuid()
     lone = Voter(id=config.node_id, directory_id=directory_id, endpoints=_endpoints(voters[0]))
