@@ -87,10 +87,41 @@ async def test_a_refusal_is_not_asked_for_twice() -> None:
     assert asked == [1]
 
 
-async def test_without_a_controller_the_last_refusal_comes_by_the_deadline() -> None:
+async def test_without_a_controller_the_deadline_brings_one_clear_sentence() -> None:
     async with open_rpc_runtime() as runtime:
         dead = Address(NodeId(1), "127.0.0.1", DEAD_PORT)
         client = ControllerClient(runtime, [dead], lambda: None)
         with trio.fail_after(5), pytest.raises(RefusedError) as caught:
             await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=100)
-    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "no controller was active within 100 ms" in caught.value.message
+
+
+async def test_a_controller_that_hangs_is_left_as_soon_as_another_is_known_to_lead() -> None:
+    """A paused process keeps its connections; its requests would wait for their whole deadline."""
+    leader = NodeId(1)
+    is_asked = trio.Event()
+
+    async def hang(_request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
+        is_asked.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with open_rpc_runtime() as runtime:
+        port = await runtime.serve("127.0.0.1", 0, [MethodHandler(methods.HEARTBEAT, hang)])
+        voters = [
+            Address(NodeId(1), "127.0.0.1", port),
+            await serve(runtime, 2, lambda: ErrorCode.NONE, []),
+        ]
+        client = ControllerClient(runtime, voters, lambda: leader)
+        answers: list[pb.HeartbeatResponse] = []
+
+        async def call() -> None:
+            answers.append(await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=60_000))
+
+        with trio.fail_after(3):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(call)
+                await is_asked.wait()
+                leader = NodeId(2)
+    assert answers[0].is_caught_up

@@ -7,6 +7,7 @@ snapshot_store.py        the snapshot files on disk
 snapshot_driver.py       when a snapshot is written
 snapshot_file.py         a snapshot as bytes
 record_batches.py        metadata records as batches, and batches as steps of an image
+peer_troubles.py         why other members do not work with this one, for people
 identity.py              formatting, and who a replica is
 properties.py            `.properties` files
 clock_driver.py          the machine's time and chance

@@ -23,6 +23,7 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.image_loader_driver import ImageLoader
 from ottla.node.metadata_log import MetadataLog, open_metadata_log
+from ottla.node.peer_troubles import PeerTroubles
 from ottla.node.record_batches import batch_of
 from ottla.node.snapshot_driver import SnapshotWriter
 from ottla.raft.effects import Effects, Outgoing, ReadLog, ReadSnapshot, Reply
@@ -70,6 +71,7 @@ class QuorumMember:
         core: QuorumCore,
         config: QuorumConfig,
         client: QuorumClient,
+        troubles: PeerTroubles,
         clock: Clock,
         nursery: trio.Nursery,
     ) -> None:
@@ -77,6 +79,7 @@ class QuorumMember:
         self._core = core
         self._config = config
         self._client = client
+        self._troubles = troubles
         self._clock = clock
         self._nursery = nursery
         self._loader = ImageLoader(log)
@@ -162,6 +165,11 @@ class QuorumMember:
         if self._leader_end_offset is None or self.image.provenance.epoch != self._core.epoch:
             return False
         return self._loader.applied_end_offset >= self._leader_end_offset
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what keeps controllers from working with this node, and no retry cures."""
+        return self._troubles.problems
 
     def describe(self) -> QuorumDescription | None:
         """Return who has got how far; None unless this node leads."""
@@ -255,9 +263,7 @@ class QuorumMember:
     async def _run_ticks(self) -> None:
         while True:
             wake_ms, self._wake_sooner = self._wake_ms, trio.Event()
-            left_ms = (
-                float("inf") if wake_ms is None else max(0, wake_ms - self._clock.monotonic_ms())
-            )
+            left_ms = float("inf") if wake_ms is None else max(0, wake_ms - self._now_ms())
             with trio.move_on_after(left_ms / 1000):
                 await self._wake_sooner.wait()
                 continue
@@ -280,13 +286,21 @@ class QuorumMember:
                 outgoing.endpoints, outgoing.request, timeout_ms=outgoing.timeout_ms
             )
         except (RefusedError, ProtocolError) as error:
-            _LOGGER.debug("voter %s: %s", outgoing.to, error)
+            trouble = self._troubles.on_silence(outgoing.to, str(error), self._now_ms())
             event = RequestFailed(request_id=outgoing.request_id)
         else:
+            trouble = self._troubles.on_answer(
+                outgoing.to, response.error, self._clock.monotonic_ms()
+            )
             event = ResponseReceived(request_id=outgoing.request_id, response=response)
+        if trouble is not None:
+            _LOGGER.warning("%s", trouble)
         await self._step_of_ours(event)
         if isinstance(event, ResponseReceived):
             self._note_leader_end(event.response)
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
 
     def _note_leader_end(self, response: Response) -> None:
         if isinstance(response, FetchResponse) and response.error is ErrorCode.NONE:
@@ -311,7 +325,7 @@ class QuorumMember:
     async def _step_locked(self, event: Event) -> None:
         if self._is_stopped:
             raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "this member of the quorum is stopping")
-        effects = self._core.step(event, self._clock.monotonic_ms())
+        effects = self._core.step(event, self._now_ms())
         with trio.CancelScope(shield=True):
             await self._perform(effects)
 
@@ -430,6 +444,7 @@ async def open_quorum_member(
                 core=core,
                 config=config,
                 client=QuorumClient(rpc),
+                troubles=PeerTroubles(identity),
                 clock=clock,
                 nursery=nursery,
             )

@@ -27,6 +27,10 @@ ATTEMPT_TIMEOUT_MS = 5_000
 """How long one node may take to answer before the next is tried."""
 
 
+LEADER_CHECK_MS = 100
+"""How often a call looks whether another node leads by now; lower costs turns of the loop."""
+
+
 class VoterAddress(Protocol):
     """A voter and where its gRPC listens (the settings' `Voter`)."""
 
@@ -111,16 +115,44 @@ class ControllerClient:
             node_id = self._next_node(tried)
             left_ms = int((ends_at - trio.current_time()) * 1000)
             try:
-                return await self._attempt(method, request, node_id, left_ms)
+                return await self._attempt_while_it_leads(method, request, node_id, left_ms)
             except RefusedError as refusal:
                 if refusal.code not in TRY_ANOTHER:
                     raise
                 if trio.current_time() + backoff_ms / 1000 >= ends_at:
-                    raise
+                    raise _timed_out(refusal, deadline_ms) from refusal
             self._last_answered = None
             tried.add(node_id)
             await trio.sleep(backoff_ms / 1000)
             backoff_ms = min(2 * backoff_ms, RETRY_BACKOFF_MS_MAX)
+
+    async def _attempt_while_it_leads(
+        self,
+        method: RpcMethod[Request, Response],
+        request: Request,
+        node_id: NodeId,
+        left_ms: int,
+    ) -> Response:
+        """Ask one node, and leave it as soon as another is known to lead: it may be paused."""
+        answer: Response | None = None
+        refusal = RefusedError(ErrorCode.NOT_CONTROLLER)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._leave_when_another_leads, node_id, nursery.cancel_scope)
+            try:
+                answer = await self._attempt(method, request, node_id, left_ms)
+            except RefusedError as error:
+                refusal = error
+            nursery.cancel_scope.cancel()
+        if answer is None:
+            raise refusal
+        self._last_answered = node_id
+        return answer
+
+    async def _leave_when_another_leads(self, node_id: NodeId, scope: trio.CancelScope) -> None:
+        known = self._leader_id()
+        while self._leader_id() in (None, node_id, known):
+            await trio.sleep(LEADER_CHECK_MS / 1000)
+        scope.cancel()
 
     async def _attempt(
         self,
@@ -135,7 +167,6 @@ class ControllerClient:
         code = error_code_of(getattr(response, "error_code", 0))
         if code is not ErrorCode.NONE:
             raise RefusedError(code, getattr(response, "error_message", "") or None)
-        self._last_answered = node_id
         return response
 
     def _next_node(self, tried: set[NodeId]) -> NodeId:
@@ -146,6 +177,15 @@ class ControllerClient:
         if tried.issuperset(self._addresses):
             tried.clear()
         return next(node_id for node_id in self._addresses if node_id not in tried)
+
+
+def _timed_out(last: RefusedError, deadline_ms: int) -> RefusedError:
+    """Return the refusal of a deadline that passed: without a majority no controller is active."""
+    return RefusedError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"no controller was active within {deadline_ms} ms; is a majority of the controllers"
+        f" running? (the last one asked: {last.message})",
+    )
 
 
 TRY_ANOTHER = frozenset(
