@@ -1,13 +1,16 @@
 """Fetch: how far an asker may see, how much it gets, how long it waits."""
 
+from random import Random
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from ottla.broker.fetch_session import FetchTarget
 from ottla.broker.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
+from ottla.model.settings.topic import TopicConfig
 from ottla.wire.batch import batches
 from ottla.wire.messages.fetch_request import (
     FetchPartition,
@@ -385,4 +388,122 @@ async def test_a_partition_that_had_records_is_served_last_next_time(world: Worl
     served = [
         [part.partition_index for part in parts(call) if part.records] for call in (first, second)
     ]
-    assert served == [[0], [1]]
+    assert [part.partition_index for part in opened.responses[0].partitions if part.records] == [0]
+    assert served == [[1], [0]]
+
+
+async def test_a_session_looks_only_at_partitions_that_something_happened_to(
+    world: World,
+) -> None:
+    names = [("t", index) for index in range(20)]
+    partitions = [await world.add("t", index=index) for _, index in names]
+    session_id = await session_over(world, *names)
+    session = world.sessions._sessions[session_id]
+    assert not session.due
+    call = world.fetch(ask(world, session=(session_id, 1), wait_ms=500))
+    append(world, partitions[7], b"a")
+    assert [part.partition_index for part in parts(call)] == [7]
+    assert [target.index for target in session.due] == [7], "until it is asked for anew"
+    world.fetch(ask(world, ("t", 7, 1), session=(session_id, 2)))
+    assert not session.due
+
+
+async def test_a_deleted_partition_is_told_and_nothing_listens_for_it(world: World) -> None:
+    partition = await world.add("t")
+    session_id = await session_over(world, ("t", 0))
+    call = world.fetch(ask(world, session=(session_id, 1), wait_ms=500))
+    world.table.remove(partition)
+    partition.remove()
+    world.purgatory.wake(partition.high_watermark_key)
+    assert parts(call)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not world.purgatory._listeners
+
+
+async def test_a_session_that_is_closed_lets_its_partitions_go(world: World) -> None:
+    await world.add("t")
+    session_id = await session_over(world, ("t", 0))
+    assert world.purgatory._listeners
+    world.fetch(ask(world, session=(session_id, -1)))
+    assert not world.purgatory._listeners
+
+
+STEPS = ("append", "append", "commit", "fetch", "fetch", "resign", "lead")
+
+
+@pytest.mark.parametrize("replica", [-1, 2])
+@pytest.mark.parametrize("seed", range(20))
+async def test_settled_means_silent(world: World, seed: int, replica: int) -> None:
+    """Whatever happens, a partition a session does not look at has nothing to tell."""
+    chance = Random(seed)
+    partitions = [await world.add("t", index=index, replicas=(1, 2)) for index in range(4)]
+    offsets_asked = dict.fromkeys(range(4), 0)
+    opened = ask(world, *(("t", index, 0) for index in range(4)), session=(0, 0), replica=replica)
+    session_id = world.fetch(opened).response(FetchResponse).session_id
+    epoch = 1
+    for _ in range(200):
+        index = chance.randrange(4)
+        partition = partitions[index]
+        step = chance.choice(STEPS)
+        if step == "append" and partition.is_leader:
+            append(world, partition, b"v" * chance.randrange(200))
+        elif step == "commit" and partition.is_leader:
+            commit(world, partition)
+        elif step in ("resign", "lead"):
+            lead_or_resign(world, partition, leader=1 if step == "lead" else 2)
+        elif step == "fetch":
+            asked = [("t", one, offset) for one, offset in offsets_asked.items() if offset]
+            call = world.fetch(
+                ask(world, *asked, session=(session_id, epoch), bytes_max=300, replica=replica)
+            )
+            epoch += 1
+            for part in parts(call):
+                if part.records:
+                    offsets_asked[part.partition_index] = whole_end(part)
+        session = world.sessions._sessions[session_id]
+        for target in set(session.targets.values()) - set(session.due):
+            expect_silence(target, replica)
+
+
+def commit(world: World, partition: Partition) -> None:
+    log = partition.leader_log()
+    if partition.on_follower_fetch(
+        NodeId(2),
+        end_offset=log.end_offset,
+        log_start_offset=Offset(0),
+        broker_epoch=10,
+        now_ms=world.clock.now_ms,
+    ):
+        world.purgatory.wake(partition.high_watermark_key)
+
+
+def lead_or_resign(world: World, partition: Partition, *, leader: int) -> None:
+    partition.apply(
+        world.state(
+            replicas=(1, 2),
+            leader=leader,
+            leader_epoch=partition.leader_epoch + 1,
+            partition_epoch=partition.partition_epoch + 1,
+        ),
+        TopicConfig(),
+        world.clock.now_ms,
+    )
+    world.purgatory.wake(partition.high_watermark_key)
+    world.purgatory.wake(partition.end_offset_key)
+
+
+def whole_end(part: PartitionData) -> int:
+    """Return the offset after the last batch that came whole."""
+    assert isinstance(part.records, memoryview)
+    return [header.end_offset for _, header in batches(part.records, is_partial_end_allowed=True)][
+        -1
+    ]
+
+
+def expect_silence(target: FetchTarget, replica: int) -> None:
+    partition = target.partition
+    assert partition is not None
+    log = partition.leader_log()
+    bound = log.high_watermark if replica < 0 else log.end_offset
+    assert target.fetch_offset >= bound
+    assert target.told_high_watermark == log.high_watermark
+    assert target.told_log_start_offset == log.log_start_offset

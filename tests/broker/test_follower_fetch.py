@@ -251,6 +251,7 @@ async def test_what_the_leader_has_deleted_is_let_go(make_pair: Any) -> None:
     await pair.round()
     await pair.round()
     await pair.theirs.delete_records_before(Offset(1))
+    pair.world.purgatory.wake(pair.leading.end_offset_key)
     assert await pair.round() == [RaiseStart(Offset(1))]
     assert pair.ours.log_start_offset == 1
 

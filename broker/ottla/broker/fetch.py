@@ -7,11 +7,13 @@ ends, which is what moves the high watermark and wakes produces and consumers.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.fetch_read import (
     FetchLimits,
-    local_partition,
+    find_partition,
+    leaves_something,
     note_follower,
     read_partition,
     refused,
@@ -64,7 +66,6 @@ class WaitingFetch(WaitingEntry):
     __slots__ = (
         "_api",
         "_context",
-        "_is_noted",
         "_limits",
         "_opens_session",
         "_session",
@@ -89,9 +90,6 @@ class WaitingFetch(WaitingEntry):
         self._targets = targets
         self._session = session
         self._session_epoch = 0 if session is None else session.epoch
-        self._is_noted = False
-        """Whether the leader knows already what a follower's fetch says of its log.  Said once: when
-        a parked fetch is read again the follower may long have said more."""
         self._opens_session = opens_session
 
     def is_enough(self, reading: Reading) -> bool:
@@ -99,7 +97,7 @@ class WaitingFetch(WaitingEntry):
         return (
             reading.byte_count >= self._limits.bytes_min
             or reading.is_urgent
-            or reading.readable_count == 0
+            or (reading.readable_count == 0 and len(reading.results) == len(self._targets))
         )
 
     def try_complete(self) -> bool:
@@ -115,7 +113,12 @@ class WaitingFetch(WaitingEntry):
         self._context.slot.complete(self.answer(self.read()))
 
     def keys(self) -> list[object]:
-        """Return what to watch: a follower waits for the log's end, a consumer for the commit."""
+        """Return what to watch: a session, which hears of its partitions' events; else those.
+
+        A follower waits for the log's end, a consumer for the commit.
+        """
+        if self._session is not None:
+            return [self._session]
         keys: list[object] = []
         for target in self._targets.values():
             partition = target.partition
@@ -126,16 +129,24 @@ class WaitingFetch(WaitingEntry):
         return keys
 
     def read(self) -> Reading:
-        """Read every partition within the limits; nothing is remembered but followers' ends."""
+        """Read every partition that may have news, within the limits.
+
+        Nothing is remembered but what a follower says of its log, and that once: when a parked
+        fetch is read again the follower may long have said more.
+        """
         limits = self._limits
-        table = self._api.table
+        api = self._api
         reading = Reading()
         left = limits.bytes_max
         is_first = True
         moved: list[Partition] = []
-        for target in self._targets.values():
+        due = self._targets.values() if self._session is None else list(self._session.due)
+        for target in due:
+            is_asked, target.is_asked = target.is_asked, False
             try:
-                partition = local_partition(table, target, limits)
+                partition = target.partition
+                if partition is None or partition.is_removed:
+                    partition = api.resolve(target, limits)
                 data = read_partition(
                     partition,
                     target,
@@ -147,7 +158,7 @@ class WaitingFetch(WaitingEntry):
                 if data.diverging_epoch.epoch >= 0:
                     reading.is_urgent = True
                 elif limits.is_from_follower:
-                    if not self._is_noted and self._note_follower(partition, target):
+                    if is_asked and self._note_follower(partition, target):
                         moved.append(partition)
                         data.high_watermark = partition.high_watermark
                     reading.is_urgent |= (
@@ -158,6 +169,7 @@ class WaitingFetch(WaitingEntry):
                 data = refused(target, error.code)
                 reading.is_urgent |= error.code not in PATIENT
             except CorruptDataError as error:
+                assert partition is not None
                 partition.damage = str(error)
                 data = refused(target, ErrorCode.CORRUPT_MESSAGE)
                 reading.is_urgent = True
@@ -167,9 +179,8 @@ class WaitingFetch(WaitingEntry):
                 left = max(0, left - size)
                 reading.byte_count += size
             reading.results.append((target, data))
-        self._is_noted = True
         if moved:
-            self._api.wake_committed(moved)
+            api.wake_committed(moved)
         return reading
 
     def _note_follower(self, partition: Partition, target: FetchTarget) -> bool:
@@ -190,18 +201,26 @@ class WaitingFetch(WaitingEntry):
                 # Another request of the session overtook this one while it waited.
                 return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             session_id = session.session_id
+            self._settle(session, results)
             results = [result for result in results if result[0].has_news(result[1])]
-            if len(self._targets) > 1:
-                for target, data in results:
-                    if data.records:
-                        session.move_to_end(target.key)
         elif self._opens_session:
             for target, data in results:
                 target.has_news(data)
-            session_id = self._api.open_session(
-                self._targets, self._limits, self._context.arrived_ms
-            )
+            session = self._api.open_session(self._targets, self._limits, self._context.arrived_ms)
+            if session is not None:
+                session_id = session.session_id
+                self._settle(session, results)
         return self._api.response_of(self._context, self._limits, results, session_id)
+
+    def _settle(
+        self, session: FetchSession, results: list[tuple[FetchTarget, PartitionData]]
+    ) -> None:
+        for target, data in results:
+            session.settle(
+                target,
+                had_records=bool(data.records),
+                has_more=leaves_something(target, data, self._limits),
+            )
 
 
 class FetchApi:
@@ -222,6 +241,7 @@ class FetchApi:
         self._purgatory = purgatory
         self._sessions = sessions
         self._fetch_bytes_max = fetch_bytes_max
+        sessions.let_go = self._let_go
 
     def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
         """Read; answer when that is enough or the client does not wait, else wait."""
@@ -257,15 +277,40 @@ class FetchApi:
 
     def open_session(
         self, targets: dict[SessionKey, FetchTarget], limits: FetchLimits, now_ms: int
-    ) -> int:
-        """Open a session over what a full request asked; return its id, 0 when no slot is free."""
+    ) -> FetchSession | None:
+        """Open a session over what a full request asked; None when no slot is free."""
         session = self._sessions.open(
             targets,
             is_privileged=limits.is_from_follower,
             uses_topic_ids=limits.uses_topic_ids,
             now_ms=now_ms,
         )
-        return NO_SESSION if session is None else session.session_id
+        if session is not None:
+            session.on_due = partial(self._purgatory.wake, session)
+            for target in targets.values():
+                self._listen(target)
+        return session
+
+    def resolve(self, target: FetchTarget, limits: FetchLimits) -> Partition:
+        """Find a target's partition, and hear of its events; refuse when it is not here."""
+        self._let_go(target)
+        target.partition = None
+        target.partition = partition = find_partition(self.table, target, limits)
+        self._listen(target)
+        return partition
+
+    def _listen(self, target: FetchTarget) -> None:
+        partition, session = target.partition, target.session
+        if partition is not None and session is not None:
+            self._purgatory.listen(partition.high_watermark_key, target)
+            if session.is_privileged:
+                self._purgatory.listen(partition.end_offset_key, target)
+
+    def _let_go(self, target: FetchTarget) -> None:
+        partition = target.partition
+        if partition is not None:
+            self._purgatory.unlisten(partition.high_watermark_key, target)
+            self._purgatory.unlisten(partition.end_offset_key, target)
 
     def wake_committed(self, partitions: list[Partition]) -> None:
         """Wake who waits for the commit that a follower's fetch has just made."""

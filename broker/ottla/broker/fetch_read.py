@@ -68,17 +68,11 @@ class FetchLimits:
         self.wants_hints = version >= HINTS_FROM
 
 
-def local_partition(table: PartitionTable, target: FetchTarget, limits: FetchLimits) -> Partition:
-    """Return the target's partition, looked up once; refuse when it is not here."""
-    partition = target.partition
-    if partition is None or partition.is_removed:
-        target.partition = None
-        if limits.uses_topic_ids:
-            partition = table.find_by_id(target.topic_id, target.index)
-        else:
-            partition = table.find(target.topic, target.index)
-        target.partition = partition
-    return partition
+def find_partition(table: PartitionTable, target: FetchTarget, limits: FetchLimits) -> Partition:
+    """Return the target's partition; refuse when it is not here."""
+    if limits.uses_topic_ids:
+        return table.find_by_id(target.topic_id, target.index)
+    return table.find(target.topic, target.index)
 
 
 def read_partition(
@@ -133,6 +127,19 @@ def note_follower(
         broker_epoch=limits.replica_epoch,
         now_ms=now_ms,
     )
+
+
+def leaves_something(target: FetchTarget, data: PartitionData, limits: FetchLimits) -> bool:
+    """Say whether there is more to tell of a partition than this answer does."""
+    if data.error_code or data.diverging_epoch.epoch >= 0:
+        return True
+    if limits.is_from_follower:
+        partition = target.partition
+        assert partition is not None
+        assert partition.log is not None
+        return target.fetch_offset < partition.log.end_offset
+    bound = data.last_stable_offset if limits.is_read_committed else data.high_watermark
+    return target.fetch_offset < bound
 
 
 def refused(target: FetchTarget, code: ErrorCode) -> PartitionData:

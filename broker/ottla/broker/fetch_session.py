@@ -1,21 +1,24 @@
 """Fetch sessions: a consumer names its partitions once, then only what changed (KIP-227).
 
 Pure.  A session remembers, per partition, what the client asks and what it was told last, so that
-an incremental request may be empty and its answer holds only partitions with news.  The cache has
-a fixed number of slots; who gets one when all are taken is decided as in Kafka: followers before
-consumers, larger sessions before smaller, but nobody loses a slot used within the last two minutes
-to an equal.
+an incremental request may be empty and its answer holds only partitions with news.  It also knows
+which partitions may have news: those that were asked for anew, that had an event since, or whose
+last answer left something over.  A fetch looks at these alone, so that a thousand idle partitions
+cost it nothing.  The cache has a fixed number of slots; who gets one when all are taken is decided
+as in Kafka: followers before consumers, larger sessions before smaller, but nobody loses a slot
+used within the last two minutes to an equal.
 
-Invariants: OneEpochAtATime (a request repeated or lost is noticed), SlotsNeverExceeded.
+Invariants: OneEpochAtATime (a request repeated or lost is noticed), SlotsNeverExceeded,
+SettledMeansSilent (a partition that is not due has nothing to tell).
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from uuid import UUID
 
 from ottla.broker.partition import Partition
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.limits import INT32_MAX
+from ottla.model.limits import INT32_MAX, INT64_MAX
 from ottla.model.seams import Rng
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
 from ottla.wire.messages.fetch_response import PartitionData
@@ -39,12 +42,14 @@ class FetchTarget:
         "current_leader_epoch",
         "fetch_offset",
         "index",
+        "is_asked",
         "key",
         "last_fetched_epoch",
         "log_start_offset",
         "partition",
         "partition_bytes_max",
         "replica_high_watermark",
+        "session",
         "told_high_watermark",
         "told_log_start_offset",
         "topic",
@@ -58,6 +63,7 @@ class FetchTarget:
         self.key = key
         self.partition: Partition | None = None
         """Found once and kept until it is removed."""
+        self.session: FetchSession | None = None
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
         self.ask(asked)
@@ -70,6 +76,13 @@ class FetchTarget:
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
         self.replica_high_watermark = asked.high_watermark
+        self.is_asked = True
+        """Named by the latest request, and not looked at for it yet."""
+
+    def on_wake(self, key: Hashable) -> None:
+        """Hear that something happened to the partition: it may have news."""
+        if self.session is not None:
+            self.session.note_event(self, key)
 
     def has_news(self, data: PartitionData) -> bool:
         """Say whether an incremental answer must hold this partition, and note what it tells."""
@@ -88,14 +101,16 @@ class FetchTarget:
 
 
 class FetchSession:
-    """The partitions one client fetches, in the order in which they are served."""
+    """The partitions one client fetches; `due` holds those to look at, in the order of service."""
 
     __slots__ = (
         "cached_count",
         "created_ms",
+        "due",
         "epoch",
         "is_privileged",
         "last_used_ms",
+        "on_due",
         "session_id",
         "targets",
         "uses_topic_ids",
@@ -117,36 +132,69 @@ class FetchSession:
         self.created_ms = self.last_used_ms = now_ms
         self.cached_count = len(targets)
         self.epoch = next_epoch(INITIAL_EPOCH)
+        self.due: dict[FetchTarget, None] = dict.fromkeys(targets.values())
+        self.on_due: Callable[[], object] = lambda: None
+        """Called when a waiting fetch of the session may have enough now."""
+        for target in targets.values():
+            target.session = self
 
-    def update(self, request: FetchRequest) -> None:
-        """Take in what an incremental request adds, changes and forgets."""
+    def update(self, request: FetchRequest) -> list[FetchTarget]:
+        """Take in what an incremental request adds, changes and forgets; return the forgotten."""
         targets = self.targets
         for key, topic, topic_id, asked in asked_partitions(request, self.uses_topic_ids):
             target = targets.get(key)
             if target is None:
-                targets[key] = FetchTarget(topic, topic_id, asked, key)
+                target = targets[key] = FetchTarget(topic, topic_id, asked, key)
+                target.session = self
             else:
                 target.ask(asked)
+            self.due[target] = None
+        gone = []
         for forgotten in request.forgotten_topics_data:
             name = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
             for index in forgotten.partitions:
-                targets.pop((name, index), None)
+                target = targets.pop((name, index), None)
+                if target is not None:
+                    self.due.pop(target, None)
+                    gone.append(target)
+        return gone
 
-    def move_to_end(self, key: SessionKey) -> None:
-        """Serve a partition last next time, because it had records now: nobody is starved."""
-        target = self.targets.pop(key, None)
-        if target is not None:
-            self.targets[key] = target
+    def note_event(self, target: FetchTarget, key: Hashable) -> None:
+        """Something happened to a partition; let a waiting fetch see whether that is enough."""
+        self.due[target] = None
+        partition = target.partition
+        # A follower waits for records; of a commit it hears with the next of them.
+        is_patient = (
+            self.is_privileged
+            and partition is not None
+            and key is partition.high_watermark_key
+            and target.replica_high_watermark == INT64_MAX
+        )
+        if not is_patient:
+            self.on_due()
+
+    def settle(self, target: FetchTarget, *, had_records: bool, has_more: bool) -> None:
+        """Look at a partition no more until something happens, unless it has something left.
+
+        One that had records now is served last next time: nobody is starved.
+        """
+        if had_records:
+            self.due.pop(target, None)
+            self.due[target] = None
+        elif not has_more:
+            self.due.pop(target, None)
 
 
 class FetchSessionCache:
     """The sessions of a broker, at most `slot_count`."""
 
-    __slots__ = ("_sessions", "eviction_count", "rng", "slot_count")
+    __slots__ = ("_sessions", "eviction_count", "let_go", "rng", "slot_count")
 
     def __init__(self, slot_count: int, rng: Rng) -> None:
         self.slot_count = slot_count
         self.rng = rng
+        self.let_go: Callable[[FetchTarget], None] = lambda target: None
+        """Called with each partition that no session fetches any more."""
         self.eviction_count = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """Least recently used first."""
@@ -163,7 +211,8 @@ class FetchSessionCache:
             raise RefusedError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != request.session_epoch:
             raise RefusedError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.update(request)
+        for target in session.update(request):
+            self.let_go(target)
         session.epoch = next_epoch(session.epoch)
         return session
 
@@ -175,7 +224,14 @@ class FetchSessionCache:
 
     def close(self, session_id: int) -> None:
         """Give a slot back; an unknown id is fine."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._let_go_of(session)
+
+    def _let_go_of(self, session: FetchSession) -> None:
+        for target in session.targets.values():
+            target.session = None
+            self.let_go(target)
 
     def open(
         self,
@@ -219,6 +275,7 @@ class FetchSessionCache:
             if not (is_old_enough and is_less):
                 return False
         del self._sessions[victim.session_id]
+        self._let_go_of(victim)
         self.eviction_count += 1
         return True
 

@@ -9,6 +9,7 @@ true, by `on_expire`, or by `cancel`.
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
+from typing import Protocol
 
 DEAD_TIMERS_KEPT = 256
 """Timers of finished entries left in the heap before it is rebuilt.  Lower rebuilds often, higher
@@ -39,6 +40,14 @@ class WaitingEntry(ABC):
         """Answer the request with what there is: its deadline has come."""
 
 
+class Listener(Protocol):
+    """What hears of every wake of a key, for longer than one request lasts."""
+
+    def on_wake(self, key: Hashable) -> None:
+        """Take note; it may wake other keys."""
+        ...
+
+
 class Purgatory:
     """Holds waiting entries under their keys, and one heap of their deadlines.
 
@@ -46,10 +55,18 @@ class Purgatory:
     can set its alarm anew.
     """
 
-    __slots__ = ("_dead_timer_count", "_sequence", "_timers", "_watchers", "on_earlier_deadline")
+    __slots__ = (
+        "_dead_timer_count",
+        "_listeners",
+        "_sequence",
+        "_timers",
+        "_watchers",
+        "on_earlier_deadline",
+    )
 
     def __init__(self) -> None:
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
+        self._listeners: dict[Hashable, dict[Listener, None]] = {}
         self._timers: list[tuple[int, int, WaitingEntry]] = []
         self._sequence = 0
         self._dead_timer_count = 0
@@ -74,8 +91,27 @@ class Purgatory:
         if self._timers[0] is timer and self.on_earlier_deadline is not None:
             self.on_earlier_deadline()
 
+    def listen(self, key: Hashable, listener: Listener) -> None:
+        """Tell a listener of every wake of `key` until `unlisten`."""
+        self._listeners.setdefault(key, {})[listener] = None
+
+    def unlisten(self, key: Hashable, listener: Listener) -> None:
+        """Tell a listener no more; one that does not listen is fine."""
+        listeners = self._listeners.get(key)
+        if listeners is not None:
+            listeners.pop(listener, None)
+            if not listeners:
+                del self._listeners[key]
+
     def wake(self, key: Hashable) -> int:
-        """Let every entry under `key` try to complete, oldest first; return how many did."""
+        """Tell the listeners of `key`, then let every entry under it try to complete.
+
+        The oldest comes first; the number of those that completed is returned.
+        """
+        listeners = self._listeners.get(key)
+        if listeners is not None:
+            for listener in tuple(listeners):
+                listener.on_wake(key)
         entries = self._watchers.get(key)
         if entries is None:
             return 0
