@@ -5,9 +5,12 @@ from uuid import UUID
 import pytest
 
 from ottla.controller import brokers
+from ottla.controller.decision import Decision
 from ottla.controller.partitions import assign_replicas_to_dirs
 from ottla.controller.rehearsal import CLUSTER_ID, Rehearsal, directory_id, registration
+from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import RecoveryState
+from ottla.metadata.records import feature_level_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, NodeId, Offset
 from ottla.proto import controller_pb2 as pb
@@ -210,6 +213,57 @@ def test_a_crashed_broker_is_eligible_no_more_but_may_be_the_last_resort() -> No
     assert state.recovery_state is RecoveryState.RECOVERING
 
 
+def test_the_epoch_of_a_broker_that_crashed_is_the_offset_of_its_registration_too() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+    cluster.now_ms += cluster.config.session_timeout_ms
+    first_offset = cluster.next_offset
+
+    decision = brokers.register(
+        cluster.image,
+        cluster.config,
+        cluster.sessions,
+        registration(1, incarnation=2),
+        cluster_id=CLUSTER_ID,
+        next_offset=first_offset,
+        now_ms=cluster.now_ms,
+    )
+
+    *leaving, registering = decision.records
+    assert leaving
+    assert registering.register_broker.broker_epoch == first_offset + len(leaving)
+    assert decision.reply.broker_epoch == first_offset + len(leaving)
+
+
+def test_without_elr_a_crashed_broker_leaves_as_if_it_were_fenced() -> None:
+    """Kafka's handleBrokerShutdown: clean shutdown is told apart only where ELRs are kept."""
+    cluster = Rehearsal()
+    off = feature_level_record(ELIGIBLE_LEADER_REPLICAS_VERSION, 0)
+    cluster.take(Decision((off,), None))
+    cluster.start(1)
+    create(cluster, "a", 1)
+    cluster.kill(1)
+
+    cluster.register(1, incarnation=2, previous_epoch=-1)
+    cluster.heartbeat(1)
+
+    state = cluster.state("a")
+    assert (state.leader, state.isr, state.recovery_state) == (ONE, (ONE,), RecoveryState.RECOVERED)
+
+
+def test_brokers_whose_sessions_end_together_never_elect_each_other() -> None:
+    cluster = Rehearsal(min_insync_replicas=2)
+    cluster.start(1, 2, 3)
+    create(cluster, "a", 1, 2, 3)
+
+    cluster.kill(1, 2)
+
+    state = cluster.state("a")
+    assert (state.leader, state.leader_epoch, state.partition_epoch) == (THREE, 1, 1)
+    assert (state.isr, state.elr) == ((THREE,), (ONE, TWO))
+
+
 def test_a_broker_that_stopped_cleanly_stays_eligible() -> None:
     cluster = Rehearsal()
     cluster.start(1)
@@ -241,6 +295,59 @@ def test_a_controlled_shutdown_moves_leaders_first_and_waits_until_all_have_seen
     assert not still.should_shut_down
     assert granted.should_shut_down
     assert cluster.image.brokers[ONE].is_fenced
+
+
+def test_a_shutdown_that_another_controller_began_is_not_granted_before_all_have_seen_it() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+    cluster.heartbeat(1, want_shut_down=True)
+    seen_before = cluster.next_offset - 2
+
+    cluster.sessions.reset(cluster.image, cluster.now_ms)
+    cluster.heartbeat(2, metadata_offset=seen_before)
+    still = cluster.heartbeat(1, want_shut_down=True)
+    cluster.heartbeat(2)
+    granted = cluster.heartbeat(1, want_shut_down=True)
+
+    assert (still.should_shut_down, granted.should_shut_down) == (False, True)
+
+
+def test_a_drained_broker_stays_fenced_while_it_wants_to_and_then_takes_part_again() -> None:
+    """Controlled shutdown without an end: granted, then kept fenced, then undone."""
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+    cluster.heartbeat(1, want_shut_down=True)
+    cluster.heartbeat(2)
+    granted = cluster.heartbeat(1, want_shut_down=True)
+
+    drained = cluster.heartbeat(1, want_fence=True)
+    second = refusal(cluster, registration(1, incarnation=2))
+    outcome = cluster.alter_isr("a", 0, 2, 1)
+    at_rest = cluster.image.brokers[ONE]
+    back = cluster.heartbeat(1)
+
+    assert (granted.should_shut_down, granted.is_fenced) == (True, True)
+    assert (drained.should_shut_down, drained.is_fenced) == (False, True)
+    assert second.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert outcome.error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert (at_rest.is_fenced, at_rest.in_controlled_shutdown) == (True, False)
+    assert (back.is_fenced, cluster.image.is_active(ONE)) == (False, True)
+    assert cluster.alter_isr("a", 0, 2, 1).error_code == ErrorCode.NONE
+
+
+def test_a_drain_undone_before_it_is_granted_ends_with_the_broker_taking_part() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+    cluster.heartbeat(1, want_shut_down=True)
+    cluster.heartbeat(2)
+
+    cluster.heartbeat(1)
+    cluster.heartbeat(1)
+
+    assert cluster.image.is_active(ONE)
 
 
 def test_a_broker_that_leads_nothing_may_stop_at_once_and_come_back_at_once() -> None:

@@ -145,11 +145,11 @@ def test_a_topic_that_comes_to_allow_unclean_elections_gets_one() -> None:
     create(cluster, "a", 1, 2)
     cluster.alter_isr("a", 0, 1)
     cluster.kill(1)
-    assert elections.elect_where_unclean_is_allowed(cluster.image, cluster.config) == ()
+    assert elections.elect_where_nobody_leads(cluster.image, cluster.config) == ()
     allow = config_record(2, "a", "unclean.leader.election.enable", "true")
     cluster.take(Decision((allow,), None))
 
-    records = elections.elect_where_unclean_is_allowed(cluster.image, cluster.config)
+    records = elections.elect_where_nobody_leads(cluster.image, cluster.config)
     cluster.take(Decision(records, None))
 
     assert cluster.state("a").leader == TWO

@@ -1,6 +1,6 @@
 """Who leads and who is eligible, decided for one partition: tables and a property."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from uuid import UUID
 
@@ -50,7 +50,7 @@ def after(
     rules: Rules,
     isr: tuple[NodeId, ...] | None = None,
     *,
-    uncleanly_stopped: NodeId = NO_NODE,
+    uncleanly_stopped: Collection[NodeId] = (),
     election: Election = Election.IF_NEEDED,
 ) -> PartitionState:
     record = change_partition(
@@ -132,7 +132,7 @@ def test_unclean_elections_take_whoever_lives_where_they_are_allowed() -> None:
 
 def test_an_unclean_stop_takes_eligibility_away() -> None:
     state = after(
-        partition(isr=(ONE,), elr=(TWO, THREE)), rules(ONE), (ONE,), uncleanly_stopped=TWO
+        partition(isr=(ONE,), elr=(TWO, THREE)), rules(ONE), (ONE,), uncleanly_stopped=(TWO,)
     )
 
     assert state.elr == (THREE,)
@@ -157,6 +157,37 @@ def test_the_preferred_leader_out_of_sync_changes_nothing() -> None:
     moved = partition(isr=(TWO, THREE), leader=TWO)
 
     assert after(moved, rules(*ALL), election=Election.PREFERRED) == moved
+
+
+def test_a_preferred_election_takes_leadership_from_nobody_for_a_third() -> None:
+    """Kafka's electPreferredLeader: the preferred replica, else the leader as it is."""
+    led_by_the_last = partition(isr=(TWO, THREE), leader=THREE)
+
+    assert after(led_by_the_last, rules(*ALL), election=Election.PREFERRED) == led_by_the_last
+
+
+def test_those_who_leave_together_leave_the_name_of_who_led() -> None:
+    state = after(partition(), rules(), ())
+
+    assert (state.leader, state.isr, state.elr) == (NO_NODE, (), ALL)
+    assert state.last_known_elr == (ONE,)
+
+
+def test_without_elr_all_who_leave_together_stay_in_the_isr_until_one_leads() -> None:
+    down = after(partition(), rules(elr=False), ())
+    back = after(down, rules(TWO, elr=False))
+
+    assert (down.leader, down.isr) == (NO_NODE, ALL)
+    assert (back.leader, back.isr) == (TWO, (TWO,))
+
+
+def test_an_isr_that_crashes_with_nobody_leading_leaves_a_name_too() -> None:
+    """Left so by a cluster that did not keep ELRs when the last member was fenced."""
+    down = partition(isr=(TWO,), leader=NO_NODE)
+
+    state = after(down, rules(), (), uncleanly_stopped=(TWO,))
+
+    assert (state.isr, state.elr, state.last_known_elr) == ((), (), (TWO,))
 
 
 def test_what_changes_nothing_makes_no_record() -> None:
@@ -187,7 +218,7 @@ def test_no_clean_election_loses_what_was_acknowledged(min_isr: int, steps: Iter
             if what == "crash":
                 holders.discard(broker)
             left = tuple(one for one in state.isr if one != broker)
-            stopped = broker if what == "crash" else NO_NODE
+            stopped = (broker,) if what == "crash" else ()
             state = after(state, rules(*alive, min_isr=min_isr), left, uncleanly_stopped=stopped)
         elif what == "come" and broker not in alive:
             alive.add(broker)

@@ -1,9 +1,12 @@
 """Brokers' life as the controller sees it: registered, unfenced, fenced, shutting down, gone.
 
-Pure but for the `BrokerSessions` it is handed, which are soft (sessions.py).  Invariants:
-OneLiveIncarnation (a second process cannot take a live broker's id), FencedBrokersLeadNothing,
-EpochOfRegistration (a broker's epoch is the offset of the record that registered it, so it grows
-with every incarnation).
+Pure but for the `BrokerSessions` it is handed, which are soft (sessions.py).  Whatever takes a
+broker away comes after the changes of its partitions, and what brings it back comes before them: a
+decision that is cut short between two batches has left no leader that may not lead, and is made
+again when the broker is heard of, or not heard of, next.  Invariants: OneLiveIncarnation (a second
+process cannot take a live broker's id), LeadersAreActive (a broker that is fenced or shutting down
+leads nothing), EpochOfRegistration (a broker's epoch is the offset of the record that registered
+it, so it grows with every incarnation).
 """
 
 from collections.abc import Collection, Iterator
@@ -12,7 +15,7 @@ from enum import Enum
 from uuid import UUID
 
 from ottla.controller.decision import Decision, request_uuid
-from ottla.controller.elections import broker_comes, broker_leaves
+from ottla.controller.elections import broker_comes, brokers_leave
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings_in_force import is_elr_enabled
 from ottla.metadata import fold
@@ -25,7 +28,7 @@ from ottla.metadata.records import (
     unregister_broker_record,
 )
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId, Offset
+from ottla.model.ids import NO_OFFSET, NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
 from ottla.proto import controller_pb2 as pb
 
@@ -51,10 +54,12 @@ def register(
 ) -> Decision[pb.RegisterResponse]:
     """Register a broker, or amend the registration of the same incarnation.
 
-    `next_offset` is where the first record of this decision will lie: the new broker epoch.
+    `next_offset` is where the first record of this decision will lie.  A broker that does not name
+    the epoch it had last stopped uncleanly: it may have lost what it wrote, so it is in sync and
+    eligible nowhere any more (KIP-966); without ELR it leaves as if it were fenced.
     """
     known = image.brokers.get(NodeId(request.broker_id))
-    wanted = _read(request, broker_epoch=next_offset)
+    wanted = _read(request)
     _check_registration(image, request, wanted, cluster_id)
     records: list[Record] = []
     if known is not None and known.incarnation_id == wanted.incarnation_id:
@@ -64,23 +69,16 @@ def register(
             is_fenced=known.is_fenced,
             in_controlled_shutdown=known.in_controlled_shutdown,
         )
-        records.append(register_broker_record(wanted))
     else:
-        if known is not None and sessions.is_valid(known, now_ms):
-            _refuse_second_incarnation(known)
-        records.append(register_broker_record(wanted))
         if known is not None:
+            if sessions.is_valid(known, now_ms):
+                _refuse_second_incarnation(known)
             was_clean = request.previous_broker_epoch == known.epoch
-            after = fold.apply(image, records[0])
-            records.extend(
-                broker_leaves(
-                    after,
-                    config,
-                    wanted.id,
-                    is_unclean=is_elr_enabled(image) and not was_clean,
-                )
-            )
-    sessions.touch(wanted.id, wanted.epoch, Offset(-1), now_ms)
+            is_unclean = is_elr_enabled(image) and not was_clean
+            records.extend(brokers_leave(image, config, (known.id,), is_unclean=is_unclean))
+        wanted = replace(wanted, epoch=next_offset + len(records))
+    records.append(register_broker_record(wanted))
+    sessions.touch(wanted.id, wanted.epoch, NO_OFFSET, now_ms)
     return Decision(tuple(records), pb.RegisterResponse(broker_epoch=wanted.epoch))
 
 
@@ -103,6 +101,9 @@ def heartbeat(
     records = list(_directories_go_offline(image, config, broker, offline))
     image = fold.apply_all(image, records)
     broker = image.brokers[broker.id]
+    if broker.in_controlled_shutdown and session.shutdown_offset is None:
+        # Another controller began it: what that one moved, the others may not have seen yet.
+        session.shutdown_offset = Offset(next_offset - 1)
     state = next_state(image, sessions, broker, request, session.shutdown_offset)
     records.extend(_enter(image, config, broker, state))
     if state is BrokerState.CONTROLLED_SHUTDOWN and session.shutdown_offset is None:
@@ -140,7 +141,8 @@ def next_state(
         if _leads_anything(image, broker.id):
             return BrokerState.CONTROLLED_SHUTDOWN
         lowest = sessions.lowest_active_offset(image)
-        if shutdown_offset is None or lowest is None or lowest >= shutdown_offset:
+        assert shutdown_offset is not None
+        if lowest is None or lowest >= shutdown_offset:
             return BrokerState.SHUTDOWN_NOW
         return BrokerState.CONTROLLED_SHUTDOWN
     if request.want_fence:
@@ -154,14 +156,10 @@ def next_state(
 def fence_expired(
     image: MetadataImage, config: ControllerConfig, sessions: BrokerSessions, now_ms: int
 ) -> Decision[tuple[NodeId, ...]]:
-    """Fence every broker whose session ended and elect for all it led, in one batch."""
-    records: list[Record] = []
+    """Fence every broker whose session ended, after elections for all they led."""
     expired = sessions.expired(image, now_ms)
-    for broker in expired:
-        fencing = tuple(_fence(image, config, broker))
-        image = fold.apply_all(image, fencing)
-        records.extend(fencing)
-    return Decision(tuple(records), tuple(broker.id for broker in expired))
+    ids = tuple(broker.id for broker in expired)
+    return Decision((*brokers_leave(image, config, ids), *map(_fencing, expired)), ids)
 
 
 def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -> Decision[None]:
@@ -172,7 +170,7 @@ def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
         )
     # Whoever comes back under this id may come with empty disks: it is eligible nowhere.
-    leaving = broker_leaves(image, config, broker.id, is_unclean=is_elr_enabled(image))
+    leaving = brokers_leave(image, config, (broker.id,), is_unclean=is_elr_enabled(image))
     return Decision((*leaving, unregister_broker_record(broker)), None)
 
 
@@ -191,10 +189,10 @@ def registered(image: MetadataImage, broker_id: int, broker_epoch: int) -> Broke
     return broker
 
 
-def _read(request: pb.RegisterRequest, *, broker_epoch: int) -> BrokerRegistration:
+def _read(request: pb.RegisterRequest) -> BrokerRegistration:
     return BrokerRegistration(
         id=NodeId(request.broker_id),
-        epoch=broker_epoch,
+        epoch=NO_OFFSET,
         incarnation_id=request_uuid(request.incarnation_id),
         endpoints=tuple(
             Endpoint(found.name, found.host, found.port, found.security_protocol)
@@ -268,20 +266,17 @@ def _enter(
             yield broker_change_record(broker, is_fenced=False)
             yield from broker_comes(image, config, broker.id)
         case BrokerState.CONTROLLED_SHUTDOWN if not broker.in_controlled_shutdown:
+            yield from brokers_leave(image, config, (broker.id,))
             yield broker_change_record(broker, in_controlled_shutdown=True)
-            yield from broker_leaves(image, config, broker.id)
         case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW if not broker.is_fenced:
-            yield from _fence(image, config, broker)
+            yield from brokers_leave(image, config, (broker.id,))
+            yield _fencing(broker)
 
 
-def _fence(
-    image: MetadataImage, config: ControllerConfig, broker: BrokerRegistration
-) -> Iterator[Record]:
+def _fencing(broker: BrokerRegistration) -> Record:
     if broker.in_controlled_shutdown:
-        yield broker_change_record(broker, is_fenced=True, in_controlled_shutdown=False)
-    else:
-        yield broker_change_record(broker, is_fenced=True)
-    yield from broker_leaves(image, config, broker.id)
+        return broker_change_record(broker, is_fenced=True, in_controlled_shutdown=False)
+    return broker_change_record(broker, is_fenced=True)
 
 
 def _directories_go_offline(
@@ -291,7 +286,7 @@ def _directories_go_offline(
     offline: Collection[UUID],
 ) -> Iterator[Record]:
     if offline:
+        yield from brokers_leave(image, config, (broker.id,), only_directories=offline)
         yield broker_change_record(
             broker, log_dirs=[found for found in broker.log_dirs if found not in offline]
         )
-        yield from broker_leaves(image, config, broker.id, only_directories=offline)

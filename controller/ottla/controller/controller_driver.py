@@ -235,7 +235,7 @@ class Controller:
             )
             await self._attempt(
                 lambda image, _: Decision(
-                    elections.elect_where_unclean_is_allowed(image, self._config), None
+                    elections.elect_where_nobody_leads(image, self._config), None
                 )
             )
 

@@ -4,7 +4,7 @@ One event, one batch: everything a broker led moves in the same records that fen
 `partitions_by_broker` makes the cost follow what failed, not what exists.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from uuid import UUID
 
 from ottla.controller.decision import Decision
@@ -34,87 +34,121 @@ PREFERRED_ELECTIONS_MAX = 1_000
 """Leaders given back in one run: more would stall the clients of a whole cluster at once."""
 
 
-def rules_of(
+class TopicRules:
+    """The rules of partitions, looked up once a topic, with brokers that come or leave just now."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        config: ControllerConfig,
+        *,
+        coming: NodeId = NO_NODE,
+        leaving: Collection[NodeId] = (),
+    ) -> None:
+        self._image = image
+        self._config = config
+        self._is_elr_enabled = is_elr_enabled(image)
+        self._active = {broker.id: broker for broker in image.brokers.values() if broker.is_active}
+        if coming in image.brokers:
+            self._active[coming] = image.brokers[coming]
+        for broker in leaving:
+            self._active.pop(broker, None)
+        self._topic: Topic | None = None
+        self._min_insync_replicas = 1
+        self._allows_unclean = False
+
+    def of(self, topic: Topic, state: PartitionState) -> Rules:
+        """Return the rules of one partition."""
+        if topic is not self._topic:
+            self._topic = topic
+            self._min_insync_replicas = min_insync_replicas(self._image, self._config, topic.name)
+            self._allows_unclean = allows_unclean_election(self._image, self._config, topic.name)
+
+        def can_lead(replica: NodeId) -> bool:
+            broker = self._active.get(replica)
+            if broker is None:
+                return False
+            directory = state.directory_of(replica)
+            if directories.is_reserved(directory):
+                return directory != directories.LOST
+            return directory in broker.log_dirs
+
+        return Rules(
+            can_lead=can_lead,
+            min_insync_replicas=self._min_insync_replicas,
+            is_elr_enabled=self._is_elr_enabled,
+            allows_unclean=self._allows_unclean,
+        )
+
+
+def brokers_leave(
     image: MetadataImage,
     config: ControllerConfig,
-    topic: Topic,
-    state: PartitionState,
-    *,
-    coming: NodeId = NO_NODE,
-    leaving: Collection[NodeId] = (),
-) -> Rules:
-    """Return the rules of one partition, with brokers that come or leave in this same batch."""
-
-    def can_lead(replica: NodeId) -> bool:
-        if replica in leaving or not (replica == coming or image.is_active(replica)):
-            return False
-        directory = state.directory_of(replica)
-        if directories.is_reserved(directory):
-            return directory != directories.LOST
-        return directory in image.brokers[replica].log_dirs
-
-    return Rules(
-        can_lead=can_lead,
-        min_insync_replicas=min_insync_replicas(image, config, topic.name),
-        is_elr_enabled=is_elr_enabled(image),
-        allows_unclean=allows_unclean_election(image, config, topic.name),
-    )
-
-
-def broker_leaves(
-    image: MetadataImage,
-    config: ControllerConfig,
-    broker: NodeId,
+    leaving: Sequence[NodeId],
     *,
     is_unclean: bool = False,
     only_directories: Collection[UUID] | None = None,
 ) -> Iterator[Record]:
-    """Yield the changes that take a broker out of every ISR and move what it leads.
+    """Yield the changes that take brokers out of every ISR and move what they lead.
 
-    `is_unclean`: it may have lost what it had, so it leaves the ELRs too.  `only_directories`:
-    only these of its directories are gone.
+    Those that leave together never elect each other.  `is_unclean`: they may have lost what they
+    had, so they leave the ELRs too.  `only_directories`: only these of their directories are gone.
     """
-    for partition, state in image.partitions_of(broker):
-        if broker not in state.isr and not (is_unclean and broker in state.elr):
+    rules = TopicRules(image, config, leaving=leaving)
+    uncleanly_stopped = leaving if is_unclean else ()
+    for partition, state in _partitions_of(image, leaving):
+        gone = [
+            broker
+            for broker in leaving
+            if (broker in state.isr or (is_unclean and broker in state.elr))
+            and (only_directories is None or state.directory_of(broker) in only_directories)
+        ]
+        if not gone:
             continue
-        if only_directories is not None and state.directory_of(broker) not in only_directories:
-            continue
-        topic = image.topics[partition.topic_id]
         record = change_partition(
             partition,
             state,
-            rules_of(image, config, topic, state, leaving=(broker,)),
-            isr=tuple(one for one in state.isr if one != broker),
-            uncleanly_stopped=broker if is_unclean else NO_NODE,
+            rules.of(image.topics[partition.topic_id], state),
+            isr=tuple(one for one in state.isr if one not in gone),
+            uncleanly_stopped=uncleanly_stopped,
         )
         if record is not None:
             yield record
+
+
+def _partitions_of(
+    image: MetadataImage, brokers: Sequence[NodeId]
+) -> Iterator[tuple[TopicIdPartition, PartitionState]]:
+    """Yield every partition with a replica on one of the brokers, once."""
+    for position, broker in enumerate(brokers):
+        earlier = brokers[:position]
+        for partition, state in image.partitions_of(broker):
+            if not any(one in state.replicas for one in earlier):
+                yield partition, state
 
 
 def broker_comes(
     image: MetadataImage, config: ControllerConfig, broker: NodeId
 ) -> Iterator[Record]:
     """Yield the elections of partitions that nobody leads and that the broker holds."""
+    rules = TopicRules(image, config, coming=broker)
     for partition, state in image.partitions_of(broker):
         if state.leader == NO_NODE:
             topic = image.topics[partition.topic_id]
-            rules = rules_of(image, config, topic, state, coming=broker)
-            record = change_partition(partition, state, rules)
+            record = change_partition(partition, state, rules.of(topic, state))
             if record is not None:
                 yield record
 
 
 def rebalance(image: MetadataImage, config: ControllerConfig) -> tuple[Record, ...]:
     """Return what gives leadership back to preferred replicas, a bounded number at a time."""
+    rules = TopicRules(image, config)
     records: list[Record] = []
     for topic, partition, state in _partitions(image):
         if state.leader == state.preferred_leader or state.preferred_leader not in state.isr:
             continue
         record = change_partition(
-            partition,
-            state,
-            rules_of(image, config, topic, state),
-            election=Election.PREFERRED,
+            partition, state, rules.of(topic, state), election=Election.PREFERRED
         )
         if record is not None:
             records.append(record)
@@ -123,15 +157,17 @@ def rebalance(image: MetadataImage, config: ControllerConfig) -> tuple[Record, .
     return tuple(records)
 
 
-def elect_where_unclean_is_allowed(
-    image: MetadataImage, config: ControllerConfig
-) -> tuple[Record, ...]:
-    """Return elections of leaderless partitions whose topic has come to allow unclean ones."""
+def elect_where_nobody_leads(image: MetadataImage, config: ControllerConfig) -> tuple[Record, ...]:
+    """Return elections of leaderless partitions that somebody could lead by now.
+
+    Because their topic has come to allow unclean elections, or because a controller died between
+    the batches that brought a broker back.
+    """
+    rules = TopicRules(image, config)
     records = []
     for topic, partition, state in _partitions(image):
         if state.leader == NO_NODE:
-            rules = rules_of(image, config, topic, state)
-            record = change_partition(partition, state, rules) if rules.allows_unclean else None
+            record = change_partition(partition, state, rules.of(topic, state))
             if record is not None:
                 records.append(record)
     return tuple(records)
@@ -147,13 +183,14 @@ def elect_leaders(
         )
     is_everything = request.topic_partitions is None
     asked = _everything(image) if request.topic_partitions is None else request.topic_partitions
+    rules = TopicRules(image, config)
     records: list[Record] = []
     results = []
     for topic in asked:
         outcomes = []
         for partition_id in topic.partitions:
             record, outcome = _elect_one(
-                image, config, topic.topic, partition_id, request.election_type
+                image, rules, topic.topic, partition_id, request.election_type
             )
             if record is not None:
                 records.append(record)
@@ -166,7 +203,7 @@ def elect_leaders(
 
 def _elect_one(
     image: MetadataImage,
-    config: ControllerConfig,
+    rules: TopicRules,
     topic_name: str,
     partition_id: int,
     election_type: int,
@@ -188,7 +225,7 @@ def _elect_one(
     record = change_partition(
         TopicIdPartition(topic.id, partition_id),
         state,
-        rules_of(image, config, topic, state),
+        rules.of(topic, state),
         election=Election.PREFERRED if is_preferred else Election.UNCLEAN,
     )
     if record is None or not record.partition_change.HasField("leader"):

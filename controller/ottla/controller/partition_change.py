@@ -6,7 +6,7 @@ comes from the ISR, else from the ELR, else it is the last known leader alone; a
 unclean elections are allowed), ElrOnlyBelowMinIsr.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -49,14 +49,14 @@ def change_partition(
     rules: Rules,
     *,
     isr: tuple[NodeId, ...] | None = None,
-    uncleanly_stopped: NodeId = NO_NODE,
+    uncleanly_stopped: Collection[NodeId] = (),
     recovery_state: RecoveryState | None = None,
     election: Election = Election.IF_NEEDED,
     directories: tuple[UUID, ...] | None = None,
 ) -> Record | None:
     """Return the record that takes the partition to a new ISR and elects if needed.
 
-    None where nothing changes.  `uncleanly_stopped` is a broker that may have lost what it had.
+    None where nothing changes.  `uncleanly_stopped` are brokers that may have lost what they had.
     """
     target_isr = state.isr if isr is None else isr
     elr = _eligible(state, rules, target_isr, uncleanly_stopped)
@@ -70,8 +70,11 @@ def change_partition(
             if _is_enough(state, rules, target_isr):
                 elr = ()
     if not target_isr and not rules.is_elr_enabled:
-        # Without ELR the last member stays in the ISR: it alone is known to hold everything.
+        # Without ELR the last members stay in the ISR: they alone are known to hold everything.
         target_isr = state.isr
+    elif state.leader == NO_NODE and leader in target_isr:
+        # And when one of them comes back and leads, it waits for none that is still away.
+        target_isr = tuple(one for one in target_isr if rules.can_lead(one))
     last_known = _last_known(state, rules, target_isr, leader)
     return _record(
         partition,
@@ -97,10 +100,9 @@ def elect(
     elr: tuple[NodeId, ...],
 ) -> Elected:
     """Choose a leader: ISR, then ELR, then the last known leader, then whoever lives if allowed."""
+    order = (state.leader, *state.replicas)
     if election is Election.PREFERRED:
-        order = state.replicas
-    else:
-        order = (state.leader, *(one for one in state.replicas if one != state.leader))
+        order = (state.preferred_leader, *order)
     for group in (isr, elr):
         for replica in order:
             if replica in group and rules.can_lead(replica):
@@ -116,12 +118,15 @@ def elect(
 
 
 def _eligible(
-    state: PartitionState, rules: Rules, isr: tuple[NodeId, ...], uncleanly_stopped: NodeId
+    state: PartitionState,
+    rules: Rules,
+    isr: tuple[NodeId, ...],
+    uncleanly_stopped: Collection[NodeId],
 ) -> tuple[NodeId, ...]:
     """Return who else holds all that was committed: below min ISR, whoever left the ISR."""
     if not rules.is_elr_enabled or _is_enough(state, rules, isr):
         return ()
-    held = {*state.elr, *state.isr} - {*isr, uncleanly_stopped}
+    held = {*state.elr, *state.isr}.difference(isr, uncleanly_stopped)
     return tuple(replica for replica in state.replicas if replica in held)
 
 
@@ -135,9 +140,12 @@ def _last_known(
     """Return the leader that was lost last, kept only while nobody leads."""
     if not rules.is_elr_enabled or leader != NO_NODE:
         return ()
-    if not isr and state.leader != NO_NODE:
+    if isr or state.last_known_elr:
+        return state.last_known_elr
+    if state.leader != NO_NODE:
         return (state.leader,)
-    return state.last_known_elr
+    # Nobody led while ELRs were not kept yet; the ISR that is lost now held all there was.
+    return state.isr[:1]
 
 
 def _record(partition: TopicIdPartition, old: PartitionState, new: PartitionState) -> Record | None:

@@ -6,7 +6,7 @@ leadership, or speaks of an older state, changes nothing.
 
 from ottla.controller.brokers import registered
 from ottla.controller.decision import Decision, request_uuid
-from ottla.controller.elections import broker_leaves, rules_of
+from ottla.controller.elections import TopicRules, brokers_leave
 from ottla.controller.partition_change import change_partition
 from ottla.metadata import fold
 from ottla.metadata.directories import is_reserved
@@ -28,6 +28,7 @@ def alter_partition(
     """Decide the ISR changes a leader asks for, each partition on its own."""
     registered(image, request.broker_id, request.broker_epoch)
     leader = NodeId(request.broker_id)
+    rules = TopicRules(image, config)
     records: list[Record] = []
     reply = pb.AlterPartitionResponse()
     for asked in request.topics:
@@ -44,7 +45,7 @@ def alter_partition(
             if error is not None or state is None:
                 result.partitions.add(partition_id=proposal.partition_id, error_code=error or 0)
                 continue
-            record, outcome = _alter(image, config, topic, state, proposal)
+            record, outcome = _alter(rules, topic, state, proposal)
             if record is not None:
                 records.append(record)
             result.partitions.append(outcome)
@@ -94,8 +95,7 @@ def _is_eligible(image: MetadataImage, member: pb.BrokerState) -> bool:
 
 
 def _alter(
-    image: MetadataImage,
-    config: ControllerConfig,
+    rules: TopicRules,
     topic: Topic,
     state: PartitionState,
     proposal: pb.AlterPartitionProposal,
@@ -103,7 +103,7 @@ def _alter(
     record = change_partition(
         TopicIdPartition(topic.id, proposal.partition_id),
         state,
-        rules_of(image, config, topic, state),
+        rules.of(topic, state),
         isr=tuple(NodeId(member.broker_id) for member in proposal.new_isr),
         recovery_state=RecoveryState(proposal.leader_recovery_state),
     )
@@ -156,7 +156,7 @@ def assign_replicas_to_dirs(
                     )
     if offline:
         placed = fold.apply_all(image, records)
-        records.extend(broker_leaves(placed, config, broker.id, only_directories=offline))
+        records.extend(brokers_leave(placed, config, (broker.id,), only_directories=offline))
     return Decision(tuple(records), reply)
 
 
