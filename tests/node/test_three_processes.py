@@ -1,0 +1,333 @@
+"""Three controllers as operators run them: processes killed, paused, wiped and brought back."""
+
+import os
+import select
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+import trio
+
+from ottla.metadata.features import SUPPORTED
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.settings.endpoints import Voter as Address
+from ottla.node.clock_driver import RealRng
+from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.proto import controller_pb2 as pb
+from ottla.proto import metadata_pb2
+from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.rpc.controller_client import ControllerClient
+from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+from ottla.storage.disk import RealDisk
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages.describe_quorum_request import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
+from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse
+from ottla.wire.messages.describe_quorum_response import PartitionData as QuorumState
+
+pytestmark = pytest.mark.cluster
+
+CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
+DESCRIBE_QUORUM, VERSION = 55, 2
+READY_S = 20
+DEADLINE_MS = 20_000
+FETCH_TIMEOUT_MS, ELECTION_TIMEOUT_MS = 600, 300
+
+
+def free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+class Controllers:
+    """Three formatted controllers, each a process or not, and a client of theirs."""
+
+    def __init__(self, directory: Path, runtime: RpcRuntime) -> None:
+        self.directory = directory
+        self.runtime = runtime
+        self.addresses = [
+            Address(NodeId(101 + index), "127.0.0.1", port)
+            for index, port in enumerate(free_ports(3))
+        ]
+        self.processes: dict[NodeId, subprocess.Popen[bytes]] = {}
+        self.client = ControllerClient(runtime, self.addresses, lambda: None)
+        self._last_broker_id = 0
+
+    async def format(self) -> None:
+        voters = VoterSet(
+            tuple(
+                Voter(
+                    id=one.id,
+                    directory_id=RealRng().uuid(),
+                    endpoints=(Endpoint(CONTROLLER_LISTENER, one.host, one.port),),
+                )
+                for one in self.addresses
+            )
+        )
+        for voter in voters:
+            path = str(self.path(voter.id))
+            await format_directories(
+                RealDisk(),
+                {path: voter.directory_id},
+                cluster_id=CLUSTER_ID,
+                node_id=voter.id,
+                metadata_log_dir=path,
+                initial_voters=voters,
+            )
+
+    @property
+    def ids(self) -> list[NodeId]:
+        return [one.id for one in self.addresses]
+
+    def path(self, node_id: NodeId) -> Path:
+        return self.directory / f"controller-{node_id}"
+
+    def log_of(self, node_id: NodeId) -> str:
+        return (self.directory / f"{node_id}.log").read_text()
+
+    def start(self, *node_ids: NodeId) -> None:
+        """Start processes and wait until they listen."""
+        voters = ",".join(f"{one.id}@{one.host}:{one.port}" for one in self.addresses)
+        readers = []
+        for one in self.addresses:
+            if one.id not in node_ids:
+                continue
+            config = self.directory / f"{one.id}.properties"
+            config.write_text(
+                f"node.id={one.id}\nlisteners=CONTROLLER://{one.host}:{one.port}\n"
+                f"metadata.log.dir={self.path(one.id)}\ncontroller.quorum.voters={voters}\n"
+                f"controller.quorum.fetch.timeout.ms={FETCH_TIMEOUT_MS}\n"
+                f"controller.quorum.election.timeout.ms={ELECTION_TIMEOUT_MS}\n"
+            )
+            reader, writer = os.pipe()
+            with (self.directory / f"{one.id}.log").open("ab") as log:
+                self.processes[one.id] = subprocess.Popen(
+                    [sys.executable, "-m", "ottla.cli", "controller", str(config)],
+                    pass_fds=(writer,),
+                    stderr=log,
+                    env={
+                        **os.environ,
+                        "OTTLA_READY_FD": str(writer),
+                        "OTTLA_PARENT_PID": str(os.getpid()),
+                    },
+                )
+            os.close(writer)
+            readers.append(reader)
+        for reader in readers:
+            assert select.select([reader], [], [], READY_S)[0], "not ready in time"
+            os.read(reader, 1)
+            os.close(reader)
+
+    def kill(self, *node_ids: NodeId) -> None:
+        for node_id in node_ids:
+            process = self.processes.pop(node_id)
+            process.kill()
+            process.send_signal(signal.SIGCONT)
+            process.wait()
+
+    @contextmanager
+    def paused(self, node_id: NodeId) -> Iterator[None]:
+        """Hold a process still: its connections live on, it does nothing."""
+        process = self.processes[node_id]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+    async def change(self, *, deadline_ms: int = DEADLINE_MS) -> int:
+        """Change the metadata (a broker registers); return the new record's offset."""
+        self._last_broker_id += 1
+        request = pb.RegisterRequest(
+            cluster_id=CLUSTER_ID,
+            broker_id=self._last_broker_id,
+            incarnation_id=uuid4().bytes,
+            listeners=[metadata_pb2.Endpoint(name="PLAINTEXT", host="localhost", port=9092)],
+            features=[
+                metadata_pb2.FeatureRange(
+                    name=name, min_supported_version=lowest, max_supported_version=highest
+                )
+                for name, (lowest, highest) in SUPPORTED.items()
+            ],
+            log_dirs=[UUID(int=1_000 + self._last_broker_id).bytes],
+            previous_broker_epoch=-1,
+        )
+        return (await self.client.register(request, deadline_ms=deadline_ms)).broker_epoch
+
+    async def quorum(self) -> QuorumState:
+        """Return what DescribeQuorum tells, from whoever leads."""
+        request = DescribeQuorumRequest(
+            topics=[
+                TopicData(
+                    topic_name="__cluster_metadata",
+                    partitions=[PartitionData(partition_index=0)],
+                )
+            ]
+        )
+        answer = await self.client.forward(
+            pb.ForwardRequest(
+                api_key=DESCRIBE_QUORUM, api_version=VERSION, body=encode(request, VERSION)
+            ),
+            deadline_ms=DEADLINE_MS,
+        )
+        return decode(DescribeQuorumResponse, VERSION, answer.body).topics[0].partitions[0]
+
+    async def leader_id(self) -> NodeId:
+        return NodeId((await self.quorum()).leader_id)
+
+
+@asynccontextmanager
+async def three_controllers(directory: Path) -> AsyncIterator[Controllers]:
+    async with open_rpc_runtime() as runtime:
+        controllers = Controllers(directory, runtime)
+        await controllers.format()
+        try:
+            controllers.start(*controllers.ids)
+            yield controllers
+        finally:
+            controllers.kill(*controllers.processes)
+
+
+async def test_the_quorum_goes_on_without_each_leader_that_is_killed(tmp_path: Path) -> None:
+    gaps_ms = []
+    async with three_controllers(tmp_path) as controllers:
+        before = await controllers.change()
+        for _round in range(3):
+            leader = await controllers.leader_id()
+            began = time.monotonic()
+            controllers.kill(leader)
+            after = await controllers.change()
+            gaps_ms.append((time.monotonic() - began) * 1000)
+            assert after > before, "what was committed is there, the new comes after it"
+            assert await controllers.leader_id() != leader
+            controllers.start(leader)
+            before = after
+    print(f"without a controller after a kill: {[round(gap) for gap in gaps_ms]} ms")
+    assert statistics.median(gaps_ms) < FETCH_TIMEOUT_MS + 3 * ELECTION_TIMEOUT_MS
+
+
+async def test_without_a_majority_a_change_times_out_and_works_again_with_one(
+    tmp_path: Path,
+) -> None:
+    async with three_controllers(tmp_path) as controllers:
+        await controllers.change()
+        leader = await controllers.leader_id()
+        others = [node_id for node_id in controllers.ids if node_id != leader]
+        controllers.kill(*others)
+        began = time.monotonic()
+
+        with pytest.raises(RefusedError) as caught:
+            await controllers.change(deadline_ms=3_000)
+
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert "majority of the controllers" in caught.value.message
+        assert time.monotonic() - began < 3.5
+        controllers.start(others[0])
+        await controllers.change()
+        controllers.start(others[1])
+        await controllers.change()
+
+
+async def test_two_of_three_that_lost_their_directories_do_not_start_and_say_why(
+    tmp_path: Path,
+) -> None:
+    async with three_controllers(tmp_path) as controllers:
+        await controllers.change()
+        controllers.kill(*controllers.ids)
+        wiped = controllers.ids[:2]
+        for node_id in wiped:
+            shutil.rmtree(controllers.path(node_id))
+
+        controllers.start(*controllers.ids)
+
+        for node_id in wiped:
+            assert controllers.processes.pop(node_id).wait(READY_S) == 1
+            said = controllers.log_of(node_id).strip().splitlines()[-1]
+            assert f"{controllers.path(node_id)} is not formatted" in said
+            assert "bring the old directory back" in said
+        with pytest.raises(RefusedError) as caught:
+            await controllers.change(deadline_ms=2_000)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_paused_leader_is_replaced_and_follows_when_it_wakes(tmp_path: Path) -> None:
+    async with three_controllers(tmp_path) as controllers:
+        await controllers.change()
+        paused = await controllers.leader_id()
+        others = [one for one in controllers.addresses if one.id != paused]
+        with controllers.paused(paused):
+            controllers.client = ControllerClient(controllers.runtime, others, lambda: None)
+            await controllers.change()
+            epoch = (await controllers.quorum()).leader_epoch
+
+        controllers.client = ControllerClient(
+            controllers.runtime, controllers.addresses, lambda: paused
+        )
+        began = time.monotonic()
+        await controllers.change()
+
+        assert time.monotonic() - began < FETCH_TIMEOUT_MS / 1000, "it knows that it has slept"
+        state = await controllers.quorum()
+        assert (state.leader_epoch, state.leader_id != paused) == (epoch, True)
+        with trio.fail_after(READY_S):
+            while (await end_offset_of(controllers, paused)) < state.high_watermark:
+                await trio.sleep(0.05)
+
+
+async def end_offset_of(controllers: Controllers, node_id: NodeId) -> int:
+    state = await controllers.quorum()
+    return next(one.log_end_offset for one in state.current_voters if one.replica_id == node_id)
+
+
+async def test_a_leader_that_is_stopped_hands_over_at_once(tmp_path: Path) -> None:
+    async with three_controllers(tmp_path) as controllers:
+        await controllers.change()
+        gaps_ms = []
+        for _round in range(3):
+            leader = await controllers.leader_id()
+            began = time.monotonic()
+            controllers.processes[leader].terminate()
+            await controllers.change()
+            gaps_ms.append((time.monotonic() - began) * 1000)
+            assert controllers.processes.pop(leader).wait(READY_S) == 0
+            assert await controllers.leader_id() != leader
+            controllers.start(leader)
+    print(f"without a controller at a hand-over: {[round(gap) for gap in gaps_ms]} ms")
+    assert statistics.median(gaps_ms) < ELECTION_TIMEOUT_MS
+
+
+async def test_a_controller_of_another_cluster_is_told_so_in_one_line(tmp_path: Path) -> None:
+    async with three_controllers(tmp_path) as controllers:
+        await controllers.change()
+        leader = await controllers.leader_id()
+        stranger = next(node_id for node_id in controllers.ids if node_id != leader)
+        controllers.kill(stranger)
+        properties = controllers.path(stranger) / "meta.properties"
+        properties.write_text(properties.read_text().replace(CLUSTER_ID, "AAAAAAAAQAygF2owBPlqAQ"))
+
+        controllers.start(stranger)
+        await trio.sleep(1)
+        await controllers.change()
+
+    said = [line for line in controllers.log_of(stranger).splitlines() if "another cluster" in line]
+    assert 1 <= len(said) <= 2, "one line a peer, however often it asks"
+    assert "correct controller.quorum.voters" in said[0]
