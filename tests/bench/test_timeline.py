@@ -32,8 +32,14 @@ def test_the_longest_gap_is_looked_for_where_it_touches_a_stretch_of_time() -> N
 
 def test_a_second_without_a_record_stands_out_in_the_text() -> None:
     lines = as_text(run_of([100.0, 100.1, 102.0]), [Mark(101.5, "kill broker 1")]).splitlines()
-    assert lines[0] == "load-0 █·▄  longest gap   1.90 s"
+    assert lines[0] == "load-0 ▅·▃  longest gap   1.90 s"
     assert lines[1] == "        ^ 1 s: kill broker 1"
+
+
+def test_what_comes_at_once_after_a_stop_does_not_make_the_usual_look_small() -> None:
+    usual = [100.0 + 0.25 * number for number in range(12)]
+    caught_up = [104.0 + 0.001 * number for number in range(900)]
+    assert as_text(run_of([*usual, *caught_up])).startswith("load-0 ▅▅▅·█ ")
 
 
 def test_the_picture_is_well_formed_and_names_what_was_done() -> None:

@@ -2,6 +2,9 @@
 
 Start it, do to the cluster what you like, and end it with Ctrl-C: it says what clients saw in the
 meantime, second by second, and whether anything acknowledged was lost, doubled or put out of order.
+
+Each topic has a producer of its own.  A broker answers a connection's requests in their order, so
+what shares a connection with a partition that waits must wait with it, there as in Kafka.
 """
 
 import os
@@ -56,12 +59,22 @@ class Sent:
 
 
 class Writer:
-    """One producer that hands over records at a steady rate; owns the ledger and the producer."""
+    """Hands over records at a steady rate; owns the ledger and the producers, one a topic."""
 
     def __init__(self, load: Steady, path: Path) -> None:
         self._load = load
         self._is_told_to_stop = False
-        self._producer = library("confluent_kafka").Producer(
+        self._producers = {topic: self._open_producer() for topic in load.topics}
+        self.sent = Sent(run_id=int.from_bytes(os.urandom(8), "big"), lanes=self._lanes())
+        self._index = {(la.topic, la.partition): at for at, la in enumerate(self.sent.lanes)}
+        started_s = time.time()
+        self._ledger = LedgerWriter(
+            path, self.sent.lanes, run_id=self.sent.run_id, started_s=started_s
+        )
+
+    def _open_producer(self) -> Any:
+        load = self._load
+        return library("confluent_kafka").Producer(
             {
                 "bootstrap.servers": load.bootstrap,
                 "enable.idempotence": load.acks == "all",
@@ -75,12 +88,6 @@ class Writer:
                 **load.settings,
             }
         )
-        self.sent = Sent(run_id=int.from_bytes(os.urandom(8), "big"), lanes=self._lanes())
-        self._index = {(la.topic, la.partition): at for at, la in enumerate(self.sent.lanes)}
-        started_s = time.time()
-        self._ledger = LedgerWriter(
-            path, self.sent.lanes, run_id=self.sent.run_id, started_s=started_s
-        )
 
     def run(self, progress: Callable[[int], None]) -> Sent:
         """Send until the time is over or a signal comes, then wait for the last answers."""
@@ -89,7 +96,10 @@ class Writer:
         }
         try:
             self._send(progress)
-            self.sent.unanswered = self._producer.flush(LAST_ANSWERS_S)
+            ends_at = time.monotonic() + LAST_ANSWERS_S
+            for producer in self._producers.values():
+                left_s = max(0.0, ends_at - time.monotonic())
+                self.sent.unanswered += producer.flush(left_s)
         finally:
             self._ledger.close()
             for number, handler in before.items():
@@ -97,7 +107,7 @@ class Writer:
         return self.sent
 
     def _send(self, progress: Callable[[int], None]) -> None:
-        load, sent, produce = self._load, self.sent, self._producer.produce
+        load, sent, first = self._load, self.sent, self._producers[self._load.topics[0]]
         padding = os.urandom(max(0, load.record_bytes - STAMP.size))
         next_number = [0] * len(sent.lanes)
         index = 0
@@ -110,14 +120,15 @@ class Writer:
                 lane = sent.lanes[index]
                 value = STAMP.pack(sent.run_id, next_number[index]) + padding
                 try:
-                    produce(lane.topic, value, partition=lane.partition)
+                    self._producers[lane.topic].produce(lane.topic, value, partition=lane.partition)
                 except BufferError:
-                    self._producer.poll(0.05)
                     break
                 next_number[index] += 1
                 sent.count += 1
                 index = (index + 1) % len(sent.lanes)
-            self._producer.poll(TICK_S)
+            for producer in self._producers.values():
+                producer.poll(0)
+            first.poll(TICK_S)
             now = time.perf_counter()
             if now - flushed > FLUSH_EVERY_S:
                 flushed = now
@@ -150,7 +161,7 @@ class Writer:
             consumer.close()
 
     def _partitions(self, topic: str) -> Sequence[int]:
-        found = self._producer.list_topics(topic, timeout=SILENCE_S).topics[topic]
+        found = self._producers[topic].list_topics(topic, timeout=SILENCE_S).topics[topic]
         if found.error is not None:
             raise RefusedError(found.error.code(), f"topic {topic!r}: {found.error.str()}")
         return sorted(found.partitions)

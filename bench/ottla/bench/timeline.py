@@ -54,11 +54,13 @@ def longest_gap(answers: Answers, began_s: float = 0.0, ended_s: float = float("
 def as_text(ledger: Ledger, marks: Sequence[Mark] = ()) -> str:
     """Draw the run for a terminal: one row a lane, one column a second."""
     counts = per_second(ledger)
-    most = max((max(row) for row in counts), default=0) or 1
+    full = _full_bar(counts)
     width = max(len(str(answers.lane)) for answers in ledger.answers)
     lines = []
     for answers, row in zip(ledger.answers, counts, strict=True):
-        bars = "".join("·" if count == 0 else SHADES[max(1, (8 * count) // most)] for count in row)
+        bars = "".join(
+            "·" if count == 0 else SHADES[min(8, max(1, round(8 * count / full)))] for count in row
+        )
         gap = longest_gap(answers).seconds
         lines.append(f"{answers.lane!s:<{width}} {bars}  longest gap {gap:6.2f} s")
     for mark in marks:
@@ -70,7 +72,7 @@ def as_text(ledger: Ledger, marks: Sequence[Mark] = ()) -> str:
 def as_svg(ledger: Ledger, marks: Sequence[Mark] = (), title: str = "") -> str:
     """Draw the run as a picture: one row a lane, one bar a second, red where nothing came."""
     counts = per_second(ledger)
-    most = max((max(row) for row in counts), default=0) or 1
+    full = _full_bar(counts)
     seconds = max((len(row) for row in counts), default=0)
     height = TOP + ROW_HEIGHT * len(counts) + 40
     width = LEFT + CELL_WIDTH * seconds + 130
@@ -79,11 +81,10 @@ def as_svg(ledger: Ledger, marks: Sequence[Mark] = (), title: str = "") -> str:
         'font-family="sans-serif" font-size="11">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="8" y="16" font-size="13">{escape(title)}</text>',
-        f'<text x="8" y="32" fill="#666">acknowledged records a second; a full bar is {most:,}'
-        "</text>",
+        f'<text x="8" y="32" fill="#666">acknowledged a second; a full bar is {full:,} or more</text>',
     ]
     for index, (answers, row) in enumerate(zip(ledger.answers, counts, strict=True)):
-        parts += _row(index, answers, row, most)
+        parts += _row(index, answers, row, full)
     bottom = TOP + ROW_HEIGHT * len(counts)
     parts += [
         f'<text x="{LEFT + CELL_WIDTH * at}" y="{bottom + 14}" fill="#666">{at}</text>'
@@ -100,12 +101,18 @@ def as_svg(ledger: Ledger, marks: Sequence[Mark] = (), title: str = "") -> str:
     return "\n".join(parts)
 
 
-def _row(index: int, answers: Answers, row: list[int], most: int) -> list[str]:
+def _full_bar(counts: Sequence[Sequence[int]]) -> int:
+    """Return what fills a cell: half as much again as usual, however much comes after a stop."""
+    busy = sorted(count for row in counts for count in row if count)
+    return max(1, busy[len(busy) // 2] * 3 // 2) if busy else 1
+
+
+def _row(index: int, answers: Answers, row: list[int], full: int) -> list[str]:
     base = TOP + ROW_HEIGHT * (index + 1) - 2
     parts = [f'<text x="8" y="{base - 3}">{escape(str(answers.lane))}</text>']
     for second, count in enumerate(row):
         x = LEFT + CELL_WIDTH * second
-        bar = max(1, round((ROW_HEIGHT - 4) * count / most))
+        bar = max(1, round((ROW_HEIGHT - 4) * min(1.0, count / full)))
         color = STILL if count == 0 else "#2ca02c"
         parts.append(
             f'<rect x="{x}" y="{base - bar}" width="{CELL_WIDTH - 1}" height="{bar}" '
