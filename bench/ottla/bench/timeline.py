@@ -81,7 +81,7 @@ def as_svg(ledger: Ledger, marks: Sequence[Mark] = (), title: str = "") -> str:
         'font-family="sans-serif" font-size="11">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="8" y="16" font-size="13">{escape(title)}</text>',
-        f'<text x="8" y="32" fill="#666">acknowledged a second; a full bar is {full:,} or more</text>',
+        f'<text x="8" y="32" fill="#666">records a second; a full bar: {full:,} or more</text>',
     ]
     for index, (answers, row) in enumerate(zip(ledger.answers, counts, strict=True)):
         parts += _row(index, answers, row, full)
