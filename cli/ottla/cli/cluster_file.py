@@ -1,20 +1,30 @@
 """The files of a local cluster: who runs where, and each node's .properties.
 
-Ports and ids are picked once and kept, so that a cluster comes back where it was.
+Ids and ports are picked once and kept, so that a cluster comes back where it was.  Its identity
+(the cluster's id, each controller's directory id) is too; `cluster_format` gives it to directories.
 """
 
 import json
 import os
 import socket
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ottla.cli.common import CLUSTER_FILE, read_cluster_file
 from ottla.model.errors import ConfigError
+from ottla.node.clock_driver import RealRng
+from ottla.storage.meta_properties import uuid_to_text
 
 FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
 PORT_DEFAULT = 9092
+PORT_END = 1 << 16
+REPLICAS_DEFAULT = 3
+"""Replicas of a topic when nobody says how many, in a cluster that has as many brokers."""
+MIN_INSYNC_OF_THREE = 2
+"""Of three replicas one may be away and acks=all still goes on; with 1, a lone survivor would
+acknowledge what no other broker has."""
 
 
 @dataclass(slots=True)
@@ -25,6 +35,8 @@ class Node:
     address: str
     dir: str
     pid: int = 0
+    directory_id: str = ""
+    """A controller's only: with its id, what makes it the voter it is."""
 
     @property
     def port(self) -> int:
@@ -40,6 +52,10 @@ class Plan:
     host: str
     controllers: list[Node]
     brokers: list[Node]
+    cluster_id: str = ""
+    min_insync_replicas: int = 1
+    is_formatted: bool = False
+    """Once formatted, never again: a controller that lost its directory lost its vote."""
     settings: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -54,6 +70,9 @@ class Plan:
         content = {
             "bootstrap": self.bootstrap,
             "pid": os.getpid(),
+            "cluster_id": self.cluster_id,
+            "min_insync_replicas": self.min_insync_replicas,
+            "formatted": self.is_formatted,
             "controllers": [asdict(node) for node in self.controllers],
             "brokers": [asdict(node) for node in self.brokers],
         }
@@ -66,7 +85,8 @@ class Plan:
         count = len(self.brokers)
         shared = {
             "controller.quorum.voters": voters,
-            "default.replication.factor": str(min(3, count)),
+            "default.replication.factor": str(min(REPLICAS_DEFAULT, count)),
+            "min.insync.replicas": str(self.min_insync_replicas),
             **self.settings,
         }
         for node in self.controllers:
@@ -84,9 +104,9 @@ class Plan:
                 "node.id": str(node.id),
                 "listeners": f"PLAINTEXT://{node.address}",
                 "log.dirs": node.dir,
-                "offsets.topic.replication.factor": str(min(3, count)),
-                "transaction.state.log.replication.factor": str(min(3, count)),
-                "transaction.state.log.min.isr": str(min(2, count)),
+                "offsets.topic.replication.factor": str(min(REPLICAS_DEFAULT, count)),
+                "transaction.state.log.replication.factor": str(min(REPLICAS_DEFAULT, count)),
+                "transaction.state.log.min.isr": str(self.min_insync_replicas),
                 "group.initial.rebalance.delay.ms": "0",
                 **shared,
             }
@@ -99,29 +119,36 @@ def properties_of(role: str, node: Node) -> Path:
 
 
 def make_plan(
-    directory: Path, *, host: str, port: int | None, controllers: int, brokers: int
+    directory: Path, *, host: str, port: int | None, controllers: int | None, brokers: int | None
 ) -> Plan:
     """Plan a cluster in `directory`, or take up the one that is there.
 
     Without a `port` the first broker has the one it had, or the default; 0 means one that is free.
+    Without numbers there is one of each, or as many as there are.
     """
     existing = directory / CLUSTER_FILE
     if existing.exists():
-        return _taken_up(directory, existing, host, port)
+        plan = _taken_up(directory, existing, host, port)
+        _check_counts(plan, controllers, brokers)
+        return plan
+    controllers, brokers = controllers or 1, brokers or 1
     port = PORT_DEFAULT if port is None else port
     directory.mkdir(parents=True, exist_ok=True)
     root = directory.resolve()
-    broker_ports = [port + index if port else free_port(host) for index in range(brokers)]
+    free = free_ports(host, controllers + brokers)
+    broker_ports = range(port, port + brokers) if port else free[controllers:]
     for broker_port in broker_ports:
         check_port(host, broker_port)
+    rng = RealRng()
     return Plan(
         directory=directory,
         host=host,
         controllers=[
             Node(
                 id=FIRST_CONTROLLER_ID + index,
-                address=f"{host}:{free_port(host)}",
+                address=f"{host}:{free[index]}",
                 dir=str(root / f"controller-{FIRST_CONTROLLER_ID + index}"),
+                directory_id=uuid_to_text(rng.uuid()),
             )
             for index in range(controllers)
         ],
@@ -133,6 +160,8 @@ def make_plan(
             )
             for index in range(brokers)
         ],
+        cluster_id=uuid_to_text(rng.uuid()),
+        min_insync_replicas=MIN_INSYNC_OF_THREE if brokers >= REPLICAS_DEFAULT else 1,
     )
 
 
@@ -155,40 +184,88 @@ def is_node(pid: int) -> bool:
 
 def free_port(host: str) -> int:
     """Return a port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    return free_ports(host, 1)[0]
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Return ports nobody listens on now, no two the same."""
+    with ExitStack() as probes:
+        found = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in found:
+            probe.bind((host, 0))
+        return [int(probe.getsockname()[1]) for probe in found]
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise ConfigError if somebody listens on the port already."""
+    """Raise ConfigError if the port cannot be listened on, with the reason."""
+    reason = _why_not_free(host, port)
+    if reason is not None:
+        raise ConfigError(
+            "--port",
+            f"{host}:{port} cannot be listened on ({reason}); "
+            "choose another with --port, or 0 for any free one",
+        )
+
+
+def is_free(host: str, port: int) -> bool:
+    """Say whether the port can be listened on."""
+    return _why_not_free(host, port) is None
+
+
+def _why_not_free(host: str, port: int) -> str | None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise ConfigError(
-                "--port",
-                f"{host}:{port} cannot be listened on ({(error.strerror or '').lower()}); "
-                "choose another with --port, or 0 for any free one",
-            ) from None
+            return (error.strerror or str(error)).lower()
+        except OverflowError:
+            return f"the ports end below {PORT_END}"
+    return None
 
 
 def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> Plan:
     found = read_cluster_file(path)
-    nodes = {role: [Node(**node) for node in found[role]] for role in ("controllers", "brokers")}
-    for index, broker in enumerate(nodes["brokers"]):
-        if port and not is_node(broker.pid):
-            broker.address = f"{broker.address.rpartition(':')[0]}:{port + index}"
-    for node in [*nodes["controllers"], *nodes["brokers"]]:
+    controllers, brokers = (
+        [Node(**node) for node in found[role]] for role in ("controllers", "brokers")
+    )
+    for node in [*controllers, *brokers]:
         if is_node(node.pid):
             raise ConfigError(
                 "--dir",
                 f"{directory} is in use: process {node.pid} is its node {node.id}; "
                 f"stop it with 'ottla down --dir {directory}'",
             )
-        check_port(host, node.port)
-    return Plan(directory, host, nodes["controllers"], nodes["brokers"])
+    for index, broker in enumerate(brokers):
+        if port:
+            broker.address = f"{broker.address.rpartition(':')[0]}:{port + index}"
+        check_port(host, broker.port)
+    for controller in controllers:
+        # Only this cluster knows where its controllers listen: they may move.
+        if not is_free(host, controller.port):
+            controller.address = f"{host}:{free_port(host)}"
+    return Plan(
+        directory=directory,
+        host=host,
+        controllers=controllers,
+        brokers=brokers,
+        cluster_id=found.get("cluster_id", ""),
+        min_insync_replicas=found.get("min_insync_replicas", 1),
+        is_formatted=found.get("formatted", True),
+    )
+
+
+def _check_counts(plan: Plan, controllers: int | None, brokers: int | None) -> None:
+    for option, asked, there in (
+        ("--controllers", controllers, len(plan.controllers)),
+        ("--brokers", brokers, len(plan.brokers)),
+    ):
+        if asked not in (None, there):
+            raise ConfigError(
+                option,
+                f"is {asked}, but the cluster of {plan.directory} has {there}; "
+                "leave it out, or start another cluster with --dir",
+            )
 
 
 def _write_properties(path: Path, texts: dict[str, str]) -> None:

@@ -11,7 +11,15 @@ import time
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
-from ottla.cli.cluster_file import PORT_DEFAULT, Node, Plan, make_plan, properties_of
+from ottla.cli.cluster_file import (
+    PORT_DEFAULT,
+    PORT_END,
+    Node,
+    Plan,
+    make_plan,
+    properties_of,
+)
+from ottla.cli.cluster_format import format_plan
 from ottla.cli.common import DIRECTORY_DEFAULT, is_watched, note, table
 from ottla.model.errors import ConfigError
 
@@ -19,7 +27,6 @@ READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 REFUSED = 1
 UNHEALTHY = 2
-PORT_END = 1 << 16
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         plan.settings = dict(_assignment(text) for text in arguments.set)
         plan.write_properties()
+        format_plan(plan)
         return LocalCluster(plan).run()
     finally:
         if arguments.ephemeral:
