@@ -20,6 +20,7 @@ from ottla.metadata.image import (
     Endpoint,
     MetadataImage,
     PartitionState,
+    RecoveryState,
     Topic,
 )
 from ottla.metadata.persistent_map import PersistentMap
@@ -164,6 +165,7 @@ class World:
         leader: int = 1,
         config: TopicConfig | None = None,
         is_log_there: bool = True,
+        lag_ms_max: int = 30_000,
     ) -> Partition:
         """Make the cluster know a partition; this broker holds it if it is a replica."""
         state = partition_state(replicas=replicas, leader=leader)
@@ -178,7 +180,12 @@ class World:
             ),
         )
         partition = Partition(
-            topic, topic_id, index, local_id=LOCAL, is_eligible=lambda replica, epoch: True
+            topic,
+            topic_id,
+            index,
+            local_id=LOCAL,
+            is_eligible=lambda replica, epoch: True,
+            lag_ms_max=lag_ms_max,
         )
         if LOCAL not in replicas:
             return partition
@@ -237,6 +244,7 @@ def partition_state(
     leader: int = 1,
     leader_epoch: int = 3,
     partition_epoch: int = 0,
+    recovery_state: RecoveryState = RecoveryState.RECOVERED,
 ) -> PartitionState:
     return PartitionState(
         replicas=tuple(NodeId(replica) for replica in replicas),
@@ -245,6 +253,7 @@ def partition_state(
         leader=NodeId(leader),
         leader_epoch=Epoch(leader_epoch),
         partition_epoch=partition_epoch,
+        recovery_state=recovery_state,
     )
 
 

@@ -51,7 +51,8 @@ async def test_the_slowest_in_sync_replica_holds_the_high_watermark(world: World
     append(world, partition)
     end = append(world, partition)
     assert partition.high_watermark == 0
-    assert not fetched(world, partition, TWO, 2)
+    fetched(world, partition, TWO, 2)
+    assert partition.high_watermark == 0
     assert partition.acknowledgement(end, ACKS_ALL) is None
     assert fetched(world, partition, THREE, 1)
     assert partition.high_watermark == 1
@@ -85,8 +86,9 @@ async def test_while_the_isr_shrinks_the_old_members_still_count(world: World) -
     partition = await world.add("t", replicas=(1, 2))
     append(world, partition)
     world.clock.now_ms += 31_000
-    assert partition.wanted_isr(world.clock.now_ms, 30_000) == {1}
-    partition.begin_isr_change(frozenset({NodeId(1)}))
+    assert partition.wanted_isr(world.clock.now_ms, may_shrink=False) is None
+    assert partition.wanted_isr(world.clock.now_ms, may_shrink=True) == {1}
+    partition.begin_isr_change(frozenset({NodeId(1)}), 10)
     assert not partition.advance_high_watermark(world.clock.now_ms)
     partition.apply(
         world.state(replicas=(1, 2), isr=(1,), partition_epoch=1),
@@ -106,11 +108,14 @@ async def test_a_replica_that_caught_up_is_proposed_and_then_counts_before_the_a
     append(world, partition)
     assert partition.high_watermark == 1
     fetched(world, partition, TWO, 1)
-    assert partition.wanted_isr(world.clock.now_ms, 30_000) == {1, 2}
-    partition.begin_isr_change(frozenset({NodeId(1), TWO}))
+    assert partition.may_join(TWO)
+    assert partition.wanted_isr(world.clock.now_ms, may_shrink=False) == {1, 2}
+    change = partition.begin_isr_change(frozenset({NodeId(1), TWO}), 10)
+    assert not partition.may_join(TWO)
     append(world, partition)
     assert partition.high_watermark == 1
-    partition.abandon_isr_change()
+    world.clock.now_ms += 31_000
+    assert partition.abandon_isr_change(change, world.clock.now_ms)
     assert partition.isr == {1}
 
 
@@ -120,7 +125,7 @@ async def test_a_replica_that_keeps_up_one_fetch_behind_stays_in_sync(world: Wor
         append(world, partition)
         fetched(world, partition, TWO, end - 1)
         world.clock.now_ms += 1_000
-    assert partition.wanted_isr(world.clock.now_ms, 30_000) is None
+    assert partition.wanted_isr(world.clock.now_ms, may_shrink=True) is None
 
 
 async def test_leadership_is_refused_by_epoch_before_anything_else(world: World) -> None:

@@ -6,13 +6,15 @@ change of the in-sync set is under way, the *maximal* set (the old and the new m
 high watermark back, so whichever way the controller decides, nothing committed is lost.
 
 Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
-(with fewer in sync than `min.insync.replicas` the high watermark stands still, KIP-966).
+(with fewer in sync than `min.insync.replicas` the high watermark stands still, KIP-966),
+MaximalIsrCoversController (whoever the controller may elect in this epoch is waited for).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
-from ottla.metadata.image import PartitionState
+from ottla.broker.isr_changes import UNKNOWN_BROKER_EPOCH, IsrChange
+from ottla.metadata.image import PartitionState, RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset
 from ottla.model.settings.topic import TopicConfig
@@ -20,7 +22,6 @@ from ottla.storage.append_info import AppendInfo
 from ottla.storage.log import Log
 from ottla.wire.codec_types import Records
 
-UNKNOWN_BROKER_EPOCH = -1
 ACKS_ALL = -1
 
 
@@ -85,8 +86,10 @@ class Partition:
         "is_eligible",
         "is_flush_awaited",
         "is_leader",
+        "is_recovering",
         "is_removed",
         "isr",
+        "lag_ms_max",
         "leader_epoch",
         "leader_epoch_start_offset",
         "leader_id",
@@ -94,7 +97,7 @@ class Partition:
         "log",
         "min_isr_count",
         "partition_epoch",
-        "pending_isr",
+        "pending_change",
         "replicas",
         "storage_failure",
         "topic",
@@ -109,13 +112,18 @@ class Partition:
         *,
         local_id: NodeId,
         is_eligible: Callable[[NodeId, int], bool],
+        lag_ms_max: int = 30_000,
     ) -> None:
-        """`is_eligible(replica, broker_epoch)`: may it be in sync, neither fenced nor leaving."""
+        """`is_eligible(replica, broker_epoch)`: may it be in sync, neither fenced nor leaving.
+
+        `lag_ms_max` (`replica.lag.time.max.ms`): how long a follower may lag and stay in sync.
+        """
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.local_id = local_id
         self.is_eligible = is_eligible
+        self.lag_ms_max = lag_ms_max
         self.log: Log | None = None
         self.storage_failure: str | None = None
         """Why there is no log and will be none: its bytes lie, or its disk failed."""
@@ -130,7 +138,10 @@ class Partition:
         self.partition_epoch = -1
         self.replicas: tuple[NodeId, ...] = ()
         self.isr: frozenset[NodeId] = frozenset()
-        self.pending_isr: frozenset[NodeId] | None = None
+        self.pending_change: IsrChange | None = None
+        """What the controller has been asked for, until it is known what became of it."""
+        self.is_recovering = False
+        """Elected without all that was committed, and the controller not told yet to go on."""
         self.min_isr_count = 1
         self.is_flush_awaited = False
         self.followers: dict[NodeId, Follower] = {}
@@ -186,7 +197,7 @@ class Partition:
         if acks == ACKS_ALL:
             if log.high_watermark < end_offset:
                 return None if log.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
-            if len(self.isr) < self.min_isr_count:
+            if len(self.maximal_isr) < self.min_isr_count:
                 return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             return ErrorCode.NONE
         if self.is_flush_awaited and log.recovery_point < end_offset:
@@ -206,9 +217,13 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """The lowest log start among the replicas: what DeleteRecords has deleted everywhere."""
+        """The lowest log start among the living replicas: what DeleteRecords deleted everywhere."""
         assert self.log is not None
-        starts = [follower.log_start_offset for follower in self.followers.values()]
+        starts = [
+            follower.log_start_offset
+            for replica, follower in self.followers.items()
+            if self.is_eligible(replica, UNKNOWN_BROKER_EPOCH)
+        ]
         return min([self.log.log_start_offset, *starts])
 
     # ---- what the metadata image says ----
@@ -222,9 +237,15 @@ class Partition:
             self._begin_leading(now_ms)
 
     def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
-        """Follow what the controller decided; return whether the high watermark moved."""
+        """Follow what the controller decided; return whether the high watermark moved.
+
+        The answer to our own change may have told us of this state, or of a later one, already.
+        """
         if state.partition_epoch < self.partition_epoch:
             return False
+        if state.partition_epoch > self.partition_epoch:
+            # A change asked for from an older state is in this one, or will never be made.
+            self.pending_change = None
         is_new_epoch = state.leader_epoch > self.leader_epoch
         assert state.leader_epoch >= self.leader_epoch
         self.partition_epoch = state.partition_epoch
@@ -232,7 +253,7 @@ class Partition:
         self.leader_id = NodeId(state.leader)
         self.replicas = tuple(state.replicas)
         self.isr = frozenset(state.isr)
-        self.pending_isr = None
+        self.is_recovering = state.recovery_state is RecoveryState.RECOVERING
         self._apply_config(config)
         if self.leader_id != self.local_id or self.log is None:
             self.is_leader = False
@@ -253,6 +274,7 @@ class Partition:
         log, self.log = self.log, None
         self.is_leader = False
         self.is_removed = True
+        self.pending_change = None
         return log
 
     def _apply_config(self, config: TopicConfig) -> None:
@@ -281,9 +303,10 @@ class Partition:
     # ---- what is committed, and who is in sync ----
 
     @property
-    def maximal_isr(self) -> frozenset[NodeId]:
+    def maximal_isr(self) -> Collection[NodeId]:
         """Every replica that may be in sync once the change under way is decided either way."""
-        return self.isr if self.pending_isr is None else self.isr | self.pending_isr
+        change = self.pending_change
+        return self.isr if change is None else self.isr | change.isr
 
     def _note_maximal_isr(self) -> None:
         members = self.maximal_isr
@@ -300,21 +323,26 @@ class Partition:
         broker_epoch: int,
         now_ms: int,
     ) -> bool:
-        """Take in a follower's fetch; return whether the high watermark moved."""
+        """Take in a follower's fetch; return whether the high or the low watermark may have moved.
+
+        A fetch that an earlier life of the follower sent is refused: it may have lost since what
+        it had then (KIP-903).
+        """
         log = self.leader_log()
         follower = self.followers.get(replica)
-        if follower is None:
+        if follower is None or broker_epoch < follower.broker_epoch:
             raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         follower.broker_epoch = broker_epoch
+        has_deleted = log_start_offset > follower.log_start_offset
         follower.on_fetch(
             end_offset=end_offset,
             log_start_offset=log_start_offset,
             leader_end=log.end_offset,
             now_ms=now_ms,
         )
-        return self.advance_high_watermark(now_ms)
+        return self.advance_high_watermark(now_ms) or has_deleted
 
-    def advance_high_watermark(self, now_ms: int, lag_max_ms: int = 30_000) -> bool:
+    def advance_high_watermark(self, now_ms: int) -> bool:
         """Commit what every replica of the maximal ISR has; return whether that moved it.
 
         A caught-up replica that is about to join the ISR is waited for too: else the high
@@ -330,7 +358,7 @@ class Partition:
         if len(self._other_maximal_isr) < len(self.followers):
             for replica, follower in self.followers.items():
                 if (
-                    now_ms - follower.caught_up_ms <= lag_max_ms
+                    now_ms - follower.caught_up_ms <= self.lag_ms_max
                     and follower.end_offset >= log.high_watermark
                     and self.is_eligible(replica, follower.broker_epoch)
                 ):
@@ -340,41 +368,109 @@ class Partition:
         log.update_high_watermark(committed)
         return True
 
-    def wanted_isr(self, now_ms: int, lag_max_ms: int) -> frozenset[NodeId] | None:
-        """Return the in-sync set the controller should be asked for, None when it stands.
+    def may_join(self, replica: NodeId) -> bool:
+        """Say whether a replica that is not in sync should be now.
 
-        A replica joins when it has all that is committed and all of this epoch's start; it leaves
-        when it has not caught up for `lag_max_ms`.  One change at a time.
+        It must have all that is committed, and this epoch's start: what an earlier leader
+        committed lies below that, also where our own high watermark does not say so yet.
         """
+        if replica in self.isr or self.pending_change is not None:
+            return False
         log = self.log
-        if not self.is_leader or log is None or self.pending_isr is not None:
-            return None
-        joining: Iterable[NodeId] = (
-            replica
-            for replica, follower in self.followers.items()
-            if replica not in self.isr
+        follower = self.followers.get(replica)
+        return (
+            self.is_leader
+            and log is not None
+            and follower is not None
             and follower.end_offset >= max(log.high_watermark, self.leader_epoch_start_offset)
             and self.is_eligible(replica, follower.broker_epoch)
         )
-        leaving: Iterable[NodeId] = (
-            replica
-            for replica, follower in self.followers.items()
-            if replica in self.isr
+
+    def _is_lagging(self, replica: NodeId, now_ms: int) -> bool:
+        log = self.log
+        follower = self.followers.get(replica)
+        return (
+            log is not None
+            and follower is not None
             and follower.end_offset < log.end_offset
-            and now_ms - follower.caught_up_ms > lag_max_ms
+            and now_ms - follower.caught_up_ms > self.lag_ms_max
         )
-        wanted = (self.isr | frozenset(joining)) - frozenset(leaving)
-        return None if wanted == self.isr else wanted
 
-    def begin_isr_change(self, isr: frozenset[NodeId]) -> None:
-        """Note that the controller has been asked for `isr`."""
+    def wanted_isr(self, now_ms: int, *, may_shrink: bool) -> frozenset[NodeId] | None:
+        """Return the in-sync set the controller should be asked for, None when it stands.
+
+        One change at a time.  Lag is looked for only where `may_shrink`: whoever asks has made
+        sure that the clock did not run while this process stood still.
+        """
+        if not self.is_leader or self.pending_change is not None:
+            return None
+        wanted = self.isr.union(replica for replica in self.followers if self.may_join(replica))
+        if may_shrink:
+            wanted -= {replica for replica in self.isr if self._is_lagging(replica, now_ms)}
+        return None if wanted == self.isr and not self.is_recovering else wanted
+
+    def begin_isr_change(self, isr: frozenset[NodeId], broker_epoch: int) -> IsrChange:
+        """Note that the controller is asked for `isr`; return the change to send.
+
+        `broker_epoch` is this broker's own.  Until its outcome is known, both sets count.
+        """
         assert self.is_leader
-        assert self.pending_isr is None
+        assert self.pending_change is None
         assert self.local_id in isr
-        self.pending_isr = isr
+        members = [
+            (replica, self.followers[replica].broker_epoch)
+            for replica in sorted(isr)
+            if replica != self.local_id
+        ]
+        change = IsrChange(
+            topic_id=self.topic_id,
+            index=self.index,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            members=((self.local_id, broker_epoch), *members),
+        )
+        self.pending_change = change
         self._note_maximal_isr()
+        return change
 
-    def abandon_isr_change(self) -> None:
-        """The controller refused the change under way; what was in sync still is."""
-        self.pending_isr = None
+    def complete_isr_change(
+        self,
+        change: IsrChange,
+        isr: Iterable[int],
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        now_ms: int,
+    ) -> bool:
+        """Take in the state in which the controller left us; return whether that commits more.
+
+        It is in force at once, before the metadata brings it (KIP-497).  An answer that metadata
+        has overtaken, or that speaks of another leader's epoch, changes nothing.
+        """
+        if self.pending_change is not change or leader_epoch != self.leader_epoch:
+            return False
+        if partition_epoch < self.partition_epoch:
+            return False
+        self.pending_change = None
+        self.isr = frozenset(NodeId(member) for member in isr)
+        self.partition_epoch = partition_epoch
+        self.is_recovering = False
         self._note_maximal_isr()
+        return self.advance_high_watermark(now_ms)
+
+    def abandon_isr_change(self, change: IsrChange, now_ms: int) -> bool:
+        """The controller has not made the change and never will; return whether that commits more.
+
+        Only for an answer that is certain of it: else the controller's ISR could be larger than
+        the one that holds our high watermark back.
+        """
+        if self.pending_change is not change:
+            return False
+        self.pending_change = None
+        self._note_maximal_isr()
+        return self.advance_high_watermark(now_ms)
+
+    def forgive_lag(self, elapsed_ms: int, now_ms: int) -> None:
+        """Let time in which this process stood still count against no follower."""
+        for follower in self.followers.values():
+            follower.caught_up_ms = min(now_ms, follower.caught_up_ms + elapsed_ms)
