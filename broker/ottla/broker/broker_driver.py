@@ -447,6 +447,7 @@ class Broker:
             if partition.damage is not None:
                 yield f"{at} has damaged records: {partition.damage}"
         yield from self._fetchers.problems()
+        yield from self.member.problems
 
     def _metrics(self) -> dict[str, float]:
         """Return plain numbers about this broker, for DescribeNode."""

@@ -67,14 +67,17 @@ class FetchSession:
         if response.session_id == NO_SESSION:
             # The broker has no room for a session: everything is asked anew each time.
             self.reset()
+            self._session_id = NO_SESSION
             return
         self._session_id = response.session_id
         self._epoch = 1 if self._epoch == INT32_MAX else self._epoch + 1
 
     def reset(self) -> None:
-        """Open a session anew with the next request: an answer was lost, or refused."""
+        """Open a session anew with the next request: an answer was lost, or refused.
+
+        That request still names the old one, so that the broker lets it go.
+        """
         self._epoch = INITIAL_EPOCH
-        self._session_id = NO_SESSION
         self._changed.clear()
         self._forgotten.clear()
 
