@@ -28,12 +28,12 @@ from ottla.broker.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.flush_driver import Flusher
+from ottla.broker.isr_driver import IsrKeeper
 from ottla.broker.lifecycle import BrokerState, Lifecycle
 from ottla.broker.lifecycle_driver import LifecycleDriver
 from ottla.broker.listener import Listener
 from ottla.broker.loop_pause_driver import LoopPauseMeter
 from ottla.broker.metadata_cache import ImageWatch, MetadataCache
-from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
@@ -280,6 +280,14 @@ class Broker:
         self._flusher = Flusher(self.purgatory, clock)
         self.table = PartitionTable(EMPTY)
         self._sessions = FetchSessionCache(config.fetch_session_count_max, rng)
+        self._isr = IsrKeeper(
+            self.table,
+            self.controller,
+            self.purgatory,
+            clock,
+            config,
+            broker_epoch=lambda: lifecycle.broker_epoch,
+        )
         self._fetchers = ReplicaFetchers(
             config, table=self.table, clock=clock, broker_epoch=lambda: lifecycle.broker_epoch
         )
@@ -291,7 +299,7 @@ class Broker:
             clock=clock,
             fetchers=self._fetchers,
             on_flush_due=self._flusher.request,
-            on_isr_due=self._note_isr,
+            on_isr_due=self._isr.note,
             on_placed=self._assignments.report,
         )
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
@@ -317,6 +325,7 @@ class Broker:
             nursery.start_soon(self._flusher.run)
             nursery.start_soon(self._assignments.run)
             nursery.start_soon(self._fetchers.run)
+            nursery.start_soon(self._isr.run)
             await self._start(nursery)
 
     async def _start(self, nursery: trio.Nursery) -> None:
@@ -415,12 +424,9 @@ class Broker:
             sessions=self._sessions,
             fetch_bytes_max=self.config.fetch_bytes_max,
             on_flush_due=self._flusher.request,
-            on_isr_due=self._note_isr,
+            on_isr_due=self._isr.note,
             allocate_producer_ids=self._allocate_producer_ids,
         )
-
-    def _note_isr(self, partition: Partition) -> None:
-        pass
 
     def _recovery(self) -> list[DirectoryRecovery]:
         return [

@@ -33,6 +33,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import NodeId
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import (
     FetchableTopicResponse,
@@ -187,7 +188,7 @@ class WaitingFetch(WaitingEntry):
         """Take in where a follower's log begins and ends; say whether somebody waits for that."""
         limits = self._limits
         has_moved = note_follower(partition, target, limits, self._context.arrived_ms)
-        if limits.replica_id not in partition.isr:
+        if partition.may_join(NodeId(limits.replica_id)):
             self._api.on_isr_due(partition)
         return has_moved
 

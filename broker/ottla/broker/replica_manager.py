@@ -201,6 +201,7 @@ class ReplicaManager:
                 found.partition,
                 local_id=self._local_id,
                 is_eligible=self._is_eligible,
+                lag_ms_max=self._config.replica_lag_time_ms_max,
             )
             self.table.add(partition)
         partition.apply(
