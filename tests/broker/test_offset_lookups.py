@@ -1,25 +1,18 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and InitProducerId."""
+"""ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
 
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
-from ottla.broker.delete_records import DeleteRecordsApi
 from ottla.broker.leader_epochs import LeaderEpochsApi
 from ottla.broker.list_offsets import ListOffsetsApi
 from ottla.broker.partition import Partition
 from ottla.broker.producer_ids import Block, ProducerIdsApi
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import Offset, ProducerId
-from ottla.model.settings.topic import TopicConfig
+from ottla.model.ids import ProducerId
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.codec import decode, encode
-from ottla.wire.messages.delete_records_request import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -164,38 +157,6 @@ async def test_epochs_tell_where_they_ended(world: World) -> None:
         (-1, -1),
         (1, 0),
     ]
-
-
-async def delete(world: World, offset: int) -> tuple[ErrorCode, int]:
-    request = DeleteRecordsRequest(
-        topics=[
-            DeleteRecordsTopic(
-                name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
-            )
-        ],
-        timeout_ms=1_000,
-    )
-    response = await DeleteRecordsApi(table=world.table).handle(world.call(21, 2).context, request)
-    result = response.topics[0].partitions[0]
-    return ErrorCode(result.error_code), result.low_watermark
-
-
-async def test_records_are_deleted_up_to_an_offset_or_to_the_high_watermark(
-    world: World,
-) -> None:
-    partition = await world.add("t")
-    append(world, partition, T0)
-    append(world, partition, T0)
-    assert await delete(world, 1) == (ErrorCode.NONE, 1)
-    assert await delete(world, 3) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    assert await delete(world, -1) == (ErrorCode.NONE, 2)
-    assert partition.log is not None
-    assert partition.log.log_start_offset == Offset(2)
-
-
-async def test_records_of_a_compacted_topic_are_not_deleted(world: World) -> None:
-    await world.add("t", config=TopicConfig(cleanup_policy=("compact",)))
-    assert await delete(world, -1) == (ErrorCode.POLICY_VIOLATION, -1)
 
 
 class Blocks:

@@ -52,6 +52,7 @@ def register_data_apis(
     dispatcher.register(PRODUCE, produce.handle)
     dispatcher.register(FETCH, fetch.handle)
     dispatcher.register(LIST_OFFSETS, ListOffsetsApi(table=table).handle)
-    dispatcher.register(DELETE_RECORDS, DeleteRecordsApi(table=table).handle)
+    deletion = DeleteRecordsApi(table=table, purgatory=purgatory)
+    dispatcher.register(DELETE_RECORDS, deletion.handle)
     dispatcher.register(OFFSET_FOR_LEADER_EPOCH, LeaderEpochsApi(table=table).handle)
     dispatcher.register(INIT_PRODUCER_ID, ProducerIdsApi(allocate=allocate_producer_ids).handle)

@@ -1,11 +1,15 @@
 """DeleteRecords: raises the start of a log; whole segments below it go by and by (KIP-107).
 
-Pure but for the log it awaits.  A partition with followers is answered with what they have deleted
-by now: they follow with their next fetch.
+Pure but for the log it awaits.  The answer means "deleted everywhere": it waits in the purgatory
+until every living replica has raised its start too, which followers say with their fetches.  A
+replica whose broker is fenced or leaving is not waited for; it follows when it is back.
 """
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
+from ottla.broker.purgatory import Purgatory, WaitingEntry
+from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.wire.messages.delete_records_request import DeleteRecordsRequest
@@ -18,36 +22,100 @@ from ottla.wire.messages.delete_records_response import (
 HIGH_WATERMARK = -1
 """Asked for as an offset: delete all that is committed."""
 
+NO_LOW_WATERMARK = -1
+
+
+class WaitingPartition:
+    """A partition whose records are deleted here and not yet known to be everywhere."""
+
+    __slots__ = ("before", "partition", "result")
+
+    def __init__(
+        self, partition: Partition, before: Offset, result: DeleteRecordsPartitionResult
+    ) -> None:
+        self.partition = partition
+        self.before = before
+        self.result = result
+
+    def is_settled(self) -> bool:
+        """Say whether its outcome is known; the result then carries it."""
+        if not self.partition.is_leader:
+            _refuse(self.result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return True
+        self.result.low_watermark = self.partition.low_watermark
+        return self.result.low_watermark >= self.before
+
+
+class WaitingDeletion(WaitingEntry):
+    """A request whose records are deleted here and not yet everywhere."""
+
+    __slots__ = ("_open", "_response", "_slot")
+
+    def __init__(
+        self,
+        slot: ResponseSlot,
+        response: DeleteRecordsResponse,
+        open_partitions: list[WaitingPartition],
+    ) -> None:
+        super().__init__()
+        self._slot = slot
+        self._response = response
+        self._open = open_partitions
+
+    def try_complete(self) -> bool:
+        """Answer once every partition's outcome is known."""
+        self._open = [waiting for waiting in self._open if not waiting.is_settled()]
+        if self._open:
+            return False
+        self._slot.complete(self._response)
+        return True
+
+    def on_expire(self) -> None:
+        """Answer REQUEST_TIMED_OUT for what is still open."""
+        for waiting in self._open:
+            if not waiting.is_settled():
+                _refuse(waiting.result, ErrorCode.REQUEST_TIMED_OUT)
+        self._slot.complete(self._response)
+
 
 class DeleteRecordsApi:
     """Serves DeleteRecords 0-2."""
 
-    def __init__(self, *, table: PartitionTable) -> None:
+    def __init__(self, *, table: PartitionTable, purgatory: Purgatory) -> None:
         self._table = table
+        self._purgatory = purgatory
 
-    async def handle(
-        self, context: RequestContext, request: DeleteRecordsRequest
-    ) -> DeleteRecordsResponse:
-        """Delete partition by partition."""
+    async def handle(self, context: RequestContext, request: DeleteRecordsRequest) -> None:
+        """Delete partition by partition; answer when all replicas have, or the time is up."""
         response = DeleteRecordsResponse()
+        deleted: list[WaitingPartition] = []
         for topic in request.topics:
             results = []
             for asked in topic.partitions:
                 result = DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index, low_watermark=-1
+                    partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK
                 )
                 results.append(result)
                 try:
-                    result.low_watermark = await self._delete(
-                        topic.name, asked.partition_index, Offset(asked.offset)
-                    )
+                    partition = self._table.find(topic.name, asked.partition_index)
+                    before = await self._delete(partition, Offset(asked.offset))
                 except RefusedError as error:
-                    result.error_code = error.code
+                    _refuse(result, error.code)
+                else:
+                    deleted.append(WaitingPartition(partition, before, result))
             response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-        return response
+        slot = context.slot
+        entry = WaitingDeletion(slot, response, deleted)
+        if not entry.try_complete() and not slot.is_abandoned:
+            self._purgatory.watch(
+                {waiting.partition.high_watermark_key for waiting in deleted},
+                entry,
+                context.arrived_ms + max(0, request.timeout_ms),
+            )
+            slot.on_abandoned = lambda: self._purgatory.cancel(entry)
 
-    async def _delete(self, topic: str, index: int, asked: Offset) -> Offset:
-        partition = self._table.find(topic, index)
+    async def _delete(self, partition: Partition, asked: Offset) -> Offset:
+        """Delete on this replica; return the offset below which nothing is left."""
         log = partition.leader_log()
         if "delete" not in partition.config.cleanup_policy:
             raise RefusedError(
@@ -57,6 +125,11 @@ class DeleteRecordsApi:
         if not 0 <= before <= log.high_watermark:
             raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
         await log.delete_records_before(before)
-        # The partition may have been taken away while the log wrote its new start.
-        partition.leader_log()
-        return partition.low_watermark
+        # A follower whose fetch waits is told of the new start by its answer.
+        self._purgatory.wake(partition.end_offset_key)
+        return before
+
+
+def _refuse(result: DeleteRecordsPartitionResult, code: ErrorCode) -> None:
+    result.error_code = code
+    result.low_watermark = NO_LOW_WATERMARK
