@@ -4,6 +4,7 @@ A node is named by its role and id, as `ottla up` names it: "controller 101", "b
 alone names the first node of it, which is the only one in the clusters of most tests.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -14,29 +15,30 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import Any, TypeVar
-from uuid import uuid4
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 import trio
 
+from ottla.bench.ledger import Ledger, read_ledger
+from ottla.bench.timeline import Mark, as_svg, as_text, longest_gap
 from ottla.cli.cluster_file import Node, Plan, make_plan, properties_of
+from ottla.cli.cluster_format import format_plan
 from ottla.cli.status import status_of
 from ottla.client.cluster import Cluster, open_cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
-from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_bootstrap
-from ottla.node.identity import CONTROLLER_LISTENER, format_directories
-from ottla.raft.voters import Endpoint, Voter, VoterSet
-from ottla.storage.disk import RealDisk
-from ottla.storage.meta_properties import uuid_to_text
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
+COMMAND_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.1
 LAST_WORDS = 3_000
+LOAD_RATE = 20_000
+LOAD_END_S = 300.0
+"""How long the last answers and the reading of everything may take."""
 
 T = TypeVar("T")
 
@@ -174,6 +176,18 @@ class Processes:
         """Return what `ottla status --format json` prints."""
         return self._asked(status_of)
 
+    def ottla(self, *words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Run an `ottla` command against the cluster; it must end with the code, unless None."""
+        done = subprocess.run(
+            [sys.executable, "-m", "ottla.cli", *words, "--bootstrap", self.bootstrap],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        assert code is None or done.returncode == code, f"{words}: {done}"
+        return done
+
     def active_controller(self) -> str:
         """Return the name of the controller that leads the quorum."""
 
@@ -189,6 +203,15 @@ class Processes:
         async def ask(cluster: Cluster) -> dict[int, int]:
             (found,) = (await cluster.metadata([topic])).topics
             return {row.partition_index: row.leader_id for row in found.partitions}
+
+        return self._asked(ask)
+
+    def replicas(self, topic: str) -> dict[int, list[int]]:
+        """Return the brokers that each partition of a topic is kept on."""
+
+        async def ask(cluster: Cluster) -> dict[int, list[int]]:
+            (found,) = (await cluster.metadata([topic])).topics
+            return {row.partition_index: list(row.replica_nodes) for row in found.partitions}
 
         return self._asked(ask)
 
@@ -240,35 +263,8 @@ def make_processes(
     plan = make_plan(directory, host="127.0.0.1", port=0, controllers=controllers, brokers=brokers)
     plan.settings = {key.replace("_", "."): value for key, value in settings.items()}
     plan.write_properties()
-    if controllers > 1:
-        trio.run(_format, plan)
+    format_plan(plan)
     return Processes(plan)
-
-
-async def _format(plan: Plan) -> None:
-    """Give the controllers their identities, and one another's."""
-    voters = VoterSet(
-        tuple(
-            Voter(
-                id=NodeId(node.id),
-                directory_id=uuid4(),
-                endpoints=(Endpoint(CONTROLLER_LISTENER, plan.host, node.port),),
-            )
-            for node in plan.controllers
-        )
-    )
-    cluster_id = uuid_to_text(uuid4())
-    async with RealDisk() as disk:
-        for node, voter in zip(plan.controllers, voters, strict=True):
-            await format_directories(
-                disk,
-                {node.dir: voter.directory_id},
-                cluster_id=cluster_id,
-                node_id=voter.id,
-                metadata_log_dir=node.dir,
-                initial_voters=voters,
-                wall_ms=int(time.time() * 1_000),
-            )
 
 
 @pytest.fixture(scope="module")
@@ -300,3 +296,86 @@ def plan_cluster(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
     yield plan
     for processes in made:
         processes.stop_all()
+
+
+class Run(NamedTuple):
+    """What became of a load: every answer, what was done meanwhile, and what was found wrong."""
+
+    ledger: Ledger
+    marks: list[Mark]
+    report: dict[str, Any]
+
+    @property
+    def is_clean(self) -> bool:
+        """Say whether every acknowledged record is there exactly once, in order."""
+        report = self.report
+        wrong = ("lost", "doubled", "out_of_order", "unasked")
+        assert report["acknowledged"] == self.ledger.acknowledged > 0
+        return not any(report[kind] for kind in wrong)
+
+    def gaps(self, began: str, ended: str | None = None) -> dict[tuple[str, int], float]:
+        """Return each partition's longest gap, in seconds, that touches the time between marks."""
+        at_s = {mark.text: mark.at_s for mark in self.marks}
+        until_s = float("inf") if ended is None else at_s[ended]
+        return {
+            (row.lane.topic, row.lane.partition): longest_gap(row, at_s[began], until_s).seconds
+            for row in self.ledger.answers
+        }
+
+
+class Load:
+    """`ottla bench steady` in a process of its own, and what was done to the cluster meanwhile."""
+
+    def __init__(self, processes: Processes, *topics: str, rate: int = LOAD_RATE) -> None:
+        self.marks: list[Mark] = []
+        self._directory = processes.plan.directory
+        self._path = self._directory / "ledger"
+        self._path.unlink(missing_ok=True)
+        self._output = self._directory / "load.json"
+        command = [sys.executable, "-m", "ottla.cli", "bench", "steady", "--format=json"]
+        command += ["--bootstrap", processes.bootstrap, "--topic", ",".join(topics)]
+        command += [f"--rate={rate}", "--record-bytes=100", "--linger-ms=20"]
+        command += ["--ledger", str(self._path)]
+        with self._output.open("wb") as output:
+            self._child = subprocess.Popen(command, stdout=output)
+        while not (self._path.exists() and self._path.stat().st_size > rate):
+            assert self._child.poll() is None
+            time.sleep(ASK_AGAIN_S)
+
+    def mark(self, text: str) -> None:
+        """Note that something is done to the cluster now."""
+        self.marks.append(Mark(time.time(), text))
+
+    def stop(self) -> Run:
+        """End the load, have everything read back, draw what clients saw."""
+        self.mark("the load ends")
+        self._child.send_signal(signal.SIGINT)
+        code = self._child.wait(LOAD_END_S)
+        assert code in (0, 2), f"the load ended with {code}"
+        run = Run(read_ledger(self._path), self.marks, json.loads(self._output.read_text()))
+        print(as_text(run.ledger, run.marks))
+        print(run.report)
+        title = f"{run.ledger.acknowledged:,} records acknowledged"
+        (self._directory / "load.svg").write_text(as_svg(run.ledger, run.marks, title))
+        return run
+
+    def give_up(self) -> None:
+        """End a load that nobody waits for any more; show what it saw so far."""
+        if self._child.poll() is None:
+            self._child.kill()
+            self._child.wait()
+            print(as_text(read_ledger(self._path), self.marks))
+
+
+@pytest.fixture
+def start_load() -> Iterator[Callable[..., Load]]:
+    """A function that starts a steady load: (processes, *topics, rate=)."""
+    loads: list[Load] = []
+
+    def start(processes: Processes, *topics: str, **wanted: int) -> Load:
+        loads.append(Load(processes, *topics, **wanted))
+        return loads[-1]
+
+    yield start
+    for load in loads:
+        load.give_up()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.bench.audit import audit, read_back
+from ottla.bench.clusters import MEASUREMENTS
 from ottla.bench.ledger import read_ledger
 from ottla.bench.load import Load, consume, end_to_end, make_topic, produce
 from ottla.bench.processes import usage_of
@@ -23,13 +24,14 @@ from ottla.model.settings.endpoints import parse_bootstrap
 
 HEALTHY = 0
 UNHEALTHY = 2
+LOADS = {"produce": produce, "consume": consume, "e2e": end_to_end}
 COUNTS = {"produce": 1_000_000, "consume": 1_000_000, "e2e": 1_000, "requests": 100_000}
 UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla bench'."""
-    parser.add_argument("what", choices=("produce", "consume", "e2e", "requests", "steady"))
+    parser.add_argument("what", choices=(*LOADS, "requests", "steady", *MEASUREMENTS))
     parser.add_argument("--bootstrap-server", "--bootstrap", default="localhost:9092")
     parser.add_argument("--topic", default="ottla-bench", help="for steady: several with commas")
     parser.add_argument("--partitions", type=int, default=1)
@@ -47,6 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in-flight", type=int, default=1, help="for requests: a connection's")
     parser.add_argument("--rate", type=int, default=20_000, help="for steady: records a second")
     parser.add_argument("--seconds", type=float, help="for steady: default until Ctrl-C")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help=f"for {', '.join(MEASUREMENTS)}: how often"
+    )
     parser.add_argument("--ledger", type=Path, help="for steady: keep every answer in this file")
     parser.add_argument("--svg", type=Path, help="for steady: draw what clients saw")
     parser.add_argument(
@@ -56,7 +61,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure once and print the figures."""
+    """Measure and print the figures."""
+    if arguments.what in MEASUREMENTS:
+        return _measure_clusters(arguments)
     count = arguments.count or COUNTS.get(arguments.what, 0)
     load = Load(
         bootstrap=arguments.bootstrap_server,
@@ -97,8 +104,18 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
             in_flight=arguments.in_flight,
             progress=progress,
         )
-    body = {"produce": produce, "consume": consume, "e2e": end_to_end}[arguments.what]
-    return body(load, progress)
+    return LOADS[arguments.what](load, progress)
+
+
+def _measure_clusters(arguments: argparse.Namespace) -> int:
+    """Start three controllers and three brokers for each round, and measure them."""
+    with _progress(arguments.what, arguments.rounds) as progress:
+        figures = MEASUREMENTS[arguments.what](arguments.rounds, progress)
+    if arguments.format == "json":
+        print(json.dumps(figures))
+    else:
+        _print_figures(figures)
+    return HEALTHY
 
 
 def _steady(arguments: argparse.Namespace, load: Load) -> int:

@@ -1,0 +1,209 @@
+"""Measurements that need a cluster of their own: three controllers and three brokers, made to fail.
+
+Each returns its figures by name; medians over some rounds, and every round's value beside them.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from ottla.bench.load import Load, Progress, library, make_topic, produce
+from ottla.bench.local_cluster import LocalCluster, open_local_cluster
+from ottla.bench.processes import usage_of
+from ottla.bench.requests import run_requests
+from ottla.bench.result import Result
+from ottla.model.settings.endpoints import parse_bootstrap
+
+Figures = dict[str, Any]
+
+TOPIC = "ottla-bench"
+WAYS = (("1", 1), ("all", 1), ("1", 3), ("all", 3))
+"""What is compared: (acks, replicas)."""
+
+SINGLES = 500
+SETTLE_S = 2.0
+BEATS_EVERY_MS = 100
+LOADED_S = 20.0
+CONNECTIONS = 16
+
+
+def start(rounds: int, progress: Progress) -> Figures:
+    """Measure `ottla up` to ready, and the memory of all six while nothing happens."""
+    seconds: list[float] = []
+    for index in range(rounds):
+        with open_local_cluster() as cluster:
+            seconds.append(cluster.ready_s)
+            if index == 0:
+                time.sleep(SETTLE_S)
+                idle = cluster.rss_mb()
+        progress(index + 1)
+    return _spread("ready_s", seconds) | {"rss_mb_idle": idle, "rss_mb_idle_sum": _sum(idle)}
+
+
+def failover(rounds: int, progress: Progress) -> Figures:
+    """Measure how long clients see no leader after kill -9, of a broker and of a controller."""
+    brokers: list[float] = []
+    controllers: list[float] = []
+    for index in range(rounds):
+        with open_local_cluster() as cluster:
+            _make_topic(cluster, replicas=3)
+            controllers.append(_controller_failover(cluster))
+            brokers.append(_broker_failover(cluster))
+        progress(index + 1)
+    return _spread("new_leader_s", brokers) | _spread("new_active_controller_s", controllers)
+
+
+def _broker_failover(cluster: LocalCluster) -> float:
+    leader = cluster.leader(TOPIC)
+    cluster.wait_in_sync(TOPIC)
+    started = time.perf_counter()
+    cluster.kill(f"broker {leader}")
+    cluster.leader(TOPIC, other_than=leader)
+    return time.perf_counter() - started
+
+
+def _controller_failover(cluster: LocalCluster) -> float:
+    active = cluster.active_controller()
+    started = time.perf_counter()
+    cluster.kill(f"controller {active}")
+    cluster.active_controller(other_than=active)
+    return time.perf_counter() - started
+
+
+def replication(rounds: int, progress: Progress) -> Figures:
+    """Compare acks=1 with acks=all, one replica with three: throughput, and one record's latency.
+
+    The ways take turns within each round, on one cluster, so that a noisy machine is unfair to all.
+    """
+    many: dict[str, list[Result]] = {}
+    single: dict[str, list[Result]] = {}
+    with open_local_cluster() as cluster:
+        idle = cluster.rss_mb()
+        for index in range(rounds):
+            for acks, replicas in WAYS:
+                load = _load_of(cluster, acks, replicas)
+                make_topic(load)
+                cluster.wait_in_sync(load.topic)
+                name = f"acks_{acks}_rf_{replicas}"
+                single.setdefault(name, []).append(_one_at_a_time(load))
+                many.setdefault(name, []).append(produce(load, lambda done: None))
+            progress(index + 1)
+        loaded = cluster.rss_mb()
+    found: Figures = {}
+    for name in many:
+        found |= _medians(name, many[name], single[name])
+    return found | {"rss_mb_idle": idle, "rss_mb_after_load": loaded}
+
+
+def heartbeat(rounds: int, progress: Progress) -> Figures:
+    """Measure how late heartbeats are while small requests keep one broker's loop busy."""
+    calm: list[float] = []
+    busy: list[float] = []
+    share: list[float] = []
+    for index in range(rounds):
+        with open_local_cluster(broker_heartbeat_interval_ms=str(BEATS_EVERY_MS)) as cluster:
+            _make_topic(cluster, replicas=1)
+            leader = cluster.leader(TOPIC)
+            time.sleep(LOADED_S / 2)
+            calm.append(cluster.metrics(leader)["heartbeat.delay.p99.ms"])
+            share.append(_load_one(cluster, leader))
+            busy.append(cluster.metrics(leader)["heartbeat.delay.p99.ms"])
+        progress(index + 1)
+    return (
+        _spread("heartbeat_p99_ms_calm", calm)
+        | _spread("heartbeat_p99_ms_busy", busy)
+        | _spread("cpu_share_busy", share)
+    )
+
+
+def _load_one(cluster: LocalCluster, leader: int) -> float:
+    """Keep one broker busy with small produce requests; return its share of a core meanwhile."""
+    addresses = parse_bootstrap(cluster.bootstrap)
+    names = [name for name in cluster.pids if name.startswith("broker")]
+    name = f"broker {leader}"
+    pid = cluster.pids[name]
+    before, started = usage_of([pid]), time.perf_counter()
+    while time.perf_counter() - started < LOADED_S:
+        run_requests(
+            addresses[names.index(name)],
+            kind="produce",
+            topic=TOPIC,
+            count=10_000,
+            connections=CONNECTIONS,
+            in_flight=1,
+            progress=lambda done: None,
+        )
+    used = usage_of([pid]).since(before)
+    return (used.user_s + used.system_s) / (time.perf_counter() - started)
+
+
+def _one_at_a_time(load: Load) -> Result:
+    """Send single records, each after the one before was acknowledged."""
+    producer = library("confluent_kafka").Producer(
+        {"bootstrap.servers": load.bootstrap, "acks": load.acks, "linger.ms": 0}
+    )
+    payload = bytes(load.record_bytes)
+    latencies: list[float] = []
+    started = time.perf_counter()
+    for index in range(SINGLES):
+        sent = time.perf_counter()
+        producer.produce(load.topic, payload, partition=index % load.partitions)
+        producer.flush(30)
+        latencies.append((time.perf_counter() - sent) * 1e3)
+    seconds = time.perf_counter() - started
+    # The first ones open connections and learn who leads.
+    return Result(
+        "single", SINGLES, SINGLES * load.record_bytes, seconds, latencies[SINGLES // 10 :]
+    )
+
+
+def _load_of(cluster: LocalCluster, acks: str, replicas: int) -> Load:
+    return Load(
+        bootstrap=cluster.bootstrap,
+        topic=f"{TOPIC}-{replicas}",
+        count=200_000,
+        record_bytes=100,
+        batch_bytes=131_072,
+        acks=acks,
+        partitions=12,
+        replication_factor=replicas,
+    )
+
+
+def _make_topic(cluster: LocalCluster, *, replicas: int) -> None:
+    load = replace(_load_of(cluster, "all", replicas), topic=TOPIC, partitions=1)
+    make_topic(load)
+    cluster.wait_in_sync(TOPIC)
+
+
+def _medians(name: str, many: list[Result], single: list[Result]) -> Figures:
+    quantiles = {
+        quantile: round(median(result.figures()[f"latency_{quantile}_ms"] for result in single), 3)
+        for quantile in ("p50", "p99")
+    }
+    return {
+        f"{name}_per_second": round(median(result.count / result.seconds for result in many)),
+        **{f"{name}_latency_{quantile}_ms": value for quantile, value in quantiles.items()},
+    }
+
+
+def _spread(name: str, values: list[float]) -> Figures:
+    return {
+        f"{name}_median": round(median(values), 3),
+        f"{name}_all": [round(value, 3) for value in values],
+    }
+
+
+def _sum(rss_mb: dict[str, float]) -> float:
+    return round(sum(rss_mb.values()), 1)
+
+
+MEASUREMENTS: dict[str, Callable[[int, Progress], Figures]] = {
+    "start": start,
+    "failover": failover,
+    "replication": replication,
+    "heartbeat": heartbeat,
+}
+"""By the name they have on the command line."""

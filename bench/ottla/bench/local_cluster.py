@@ -1,0 +1,152 @@
+"""A local cluster for one measurement: `ottla up` in a process of its own, asked and hurt by us."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from ottla.bench.processes import usage_of
+from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.connection import ConnectionLostError
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import METADATA_TOPIC, NodeId
+from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.wire.messages.describe_node_request import DescribeNodeRequest
+from ottla.wire.messages.describe_node_response import DescribeNodeResponse
+from ottla.wire.messages.describe_quorum_request import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
+from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse
+
+READY_WORDS = b"is ready"
+STOP_TIMEOUT_S = 60.0
+ASK_AGAIN_S = 0.005
+ANSWER_TIMEOUT_S = 1.0
+PATIENCE_S = 60.0
+MB = 1_000_000
+
+T = TypeVar("T")
+
+
+class LocalCluster:
+    """What `ottla up` started, by the names it prints: "controller 101", "broker 2"."""
+
+    def __init__(self, directory: Path, ready_s: float) -> None:
+        found = json.loads((directory / "cluster.json").read_text())
+        self.ready_s = ready_s
+        self.bootstrap: str = found["bootstrap"]
+        self.pids: dict[str, int] = {
+            f"{role} {node['id']}": node["pid"]
+            for role in ("controller", "broker")
+            for node in found[f"{role}s"]
+        }
+
+    def kill(self, name: str) -> None:
+        """End a node by SIGKILL."""
+        os.kill(self.pids.pop(name), signal.SIGKILL)
+
+    def rss_mb(self) -> dict[str, float]:
+        """Return the resident memory of every node."""
+        return {name: round(usage_of([pid]).rss_bytes / MB, 1) for name, pid in self.pids.items()}
+
+    def wait_for(self, ask: Callable[[Cluster], Awaitable[T | None]]) -> T:
+        """Ask again and again, every few milliseconds, until there is an answer."""
+
+        async def body() -> T:
+            with trio.fail_after(PATIENCE_S):
+                async with open_cluster(parse_bootstrap(self.bootstrap)) as cluster:
+                    while True:
+                        found = None
+                        with trio.move_on_after(ANSWER_TIMEOUT_S):
+                            # Not yet, or not from this one.
+                            with suppress(ConnectionLostError, RefusedError):
+                                found = await ask(cluster)
+                        if found is not None:
+                            return found
+                        await trio.sleep(ASK_AGAIN_S)
+
+        return trio.run(body)
+
+    def leader(self, topic: str, *, other_than: int = -1) -> int:
+        """Return who leads the topic's first partition, once it is somebody else."""
+
+        async def ask(cluster: Cluster) -> int | None:
+            (found,) = (await cluster.metadata([topic])).topics
+            leader = found.partitions[0].leader_id if found.partitions else -1
+            return leader if leader not in (-1, other_than) else None
+
+        return self.wait_for(ask)
+
+    def active_controller(self, *, other_than: int = -1) -> int:
+        """Return who leads the quorum, once it is somebody else."""
+        asked = DescribeQuorumRequest(
+            topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData()])]
+        )
+
+        async def ask(cluster: Cluster) -> int | None:
+            answer = await cluster.request(asked, DescribeQuorumResponse)
+            if answer.error_code != ErrorCode.NONE:
+                return None
+            leader = answer.topics[0].partitions[0].leader_id
+            return leader if leader not in (-1, other_than) else None
+
+        return self.wait_for(ask)
+
+    def wait_in_sync(self, topic: str) -> None:
+        """Return once every replica of a topic is in sync."""
+
+        async def ask(cluster: Cluster) -> bool | None:
+            (found,) = (await cluster.metadata([topic])).topics
+            rows = found.partitions
+            is_whole = rows and all(len(row.isr_nodes) == len(row.replica_nodes) for row in rows)
+            return True if is_whole else None
+
+        self.wait_for(ask)
+
+    def metrics(self, broker_id: int) -> dict[str, float]:
+        """Return what a broker counts."""
+
+        async def ask(cluster: Cluster) -> dict[str, float]:
+            await cluster.metadata([])
+            node = NodeId(broker_id)
+            answer = await cluster.request(DescribeNodeRequest(), DescribeNodeResponse, node=node)
+            return {metric.name: metric.value for metric in answer.metrics}
+
+        return self.wait_for(ask)
+
+
+@contextmanager
+def open_local_cluster(
+    *, controllers: int = 3, brokers: int = 3, **settings: str
+) -> Iterator[LocalCluster]:
+    """Start a cluster in a temporary directory; end it, and its data, afterwards."""
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        command = [sys.executable, "-m", "ottla.cli", "up", "--dir", directory, "--port", "0"]
+        command += ["--controllers", str(controllers), "--brokers", str(brokers)]
+        for key, value in settings.items():
+            command += ["--set", f"{key.replace('_', '.')}={value}"]
+        started = time.perf_counter()
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            assert child.stdout is not None
+            if READY_WORDS not in child.stdout.readline():
+                raise RefusedError(
+                    ErrorCode.INVALID_REQUEST, "the cluster did not start; try 'ottla up'"
+                )
+            yield LocalCluster(Path(directory), time.perf_counter() - started)
+        finally:
+            child.terminate()
+            child.wait(STOP_TIMEOUT_S)
