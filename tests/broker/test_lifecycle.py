@@ -99,3 +99,81 @@ def test_states_do_not_go_back(state: BrokerState) -> None:
     lifecycle = running()
     with pytest.raises(AssertionError):
         lifecycle.become(state)
+
+
+def granted(lifecycle: Lifecycle) -> None:
+    lifecycle.on_heartbeat_answer(is_fenced=True, should_shut_down=True)
+
+
+def drained() -> Lifecycle:
+    lifecycle = running()
+    lifecycle.drain()
+    granted(lifecycle)
+    return lifecycle
+
+
+def test_a_draining_broker_asks_as_before_a_stop_until_that_is_granted() -> None:
+    lifecycle = running()
+    lifecycle.drain()
+    lifecycle.on_heartbeat_answer(is_fenced=False, should_shut_down=False)
+
+    said = lifecycle.heartbeat(Offset(50))
+    assert said.wants_shut_down
+    assert not said.wants_fence
+
+    granted(lifecycle)
+    assert lifecycle.state is BrokerState.DRAINED
+
+
+def test_a_drained_broker_wants_to_stay_fenced_but_not_to_stop() -> None:
+    said = drained().heartbeat(Offset(50))
+
+    assert said.wants_fence
+    assert not said.wants_shut_down
+
+
+def test_no_number_of_lost_heartbeats_drains_a_broker() -> None:
+    lifecycle = running()
+    lifecycle.drain()
+    for _ in range(SHUTDOWN_FAILURES_MAX + 1):
+        lifecycle.on_heartbeat_refused(RefusedError(ErrorCode.NETWORK_EXCEPTION), BROKER)
+
+    assert lifecycle.state is BrokerState.DRAINING
+
+
+def test_to_drain_twice_is_to_drain_once() -> None:
+    lifecycle = drained()
+    lifecycle.drain()
+    assert lifecycle.state is BrokerState.DRAINED
+
+
+def test_an_undone_drain_asks_to_be_unfenced() -> None:
+    lifecycle = drained()
+    lifecycle.undo_drain()
+
+    said = lifecycle.heartbeat(Offset(50))
+    assert not said.wants_fence
+    assert not said.wants_shut_down
+
+
+def test_a_drain_is_not_undone_halfway() -> None:
+    lifecycle = running()
+    lifecycle.drain()
+    with pytest.raises(RefusedError, match="when it is DRAINED"):
+        lifecycle.undo_drain()
+
+
+def test_a_broker_that_is_starting_cannot_be_drained() -> None:
+    with pytest.raises(RefusedError, match="it is RECOVERY and cannot be drained"):
+        registered().drain()
+
+
+@pytest.mark.parametrize("state", [BrokerState.DRAINING, BrokerState.DRAINED])
+def test_a_broker_that_drains_may_stop(state: BrokerState) -> None:
+    lifecycle = drained() if state is BrokerState.DRAINED else running()
+    if state is BrokerState.DRAINING:
+        lifecycle.drain()
+    lifecycle.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+    assert lifecycle.heartbeat(Offset(50)).wants_shut_down
+    granted(lifecycle)
+    assert lifecycle.is_leave_granted

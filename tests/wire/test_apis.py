@@ -6,6 +6,7 @@ from ottla.wire.apis import (
     API,
     API_VERSIONS,
     DESCRIBE_NODE,
+    DRAIN_BROKER,
     Listener,
     request_class,
     response_class,
@@ -67,6 +68,7 @@ def test_every_other_minimum_is_advertised_as_it_is() -> None:
 
 
 def test_our_own_apis_are_never_advertised() -> None:
-    assert API[DESCRIBE_NODE].on_broker
-    assert len(API[DESCRIBE_NODE].advertised) == 0
-    assert API[DESCRIBE_NODE].serves(0)
+    for key in (DESCRIBE_NODE, DRAIN_BROKER):
+        assert API[key].on_broker
+        assert len(API[key].advertised) == 0
+        assert API[key].serves(0)

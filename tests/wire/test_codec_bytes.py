@@ -40,6 +40,8 @@ from ottla.wire.messages.describe_node_response import (
     NodeMetric,
     RecoveringLogDir,
 )
+from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
+from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -118,12 +120,15 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
                 )
             ],
             metrics=[NodeMetric(name="m", value=1.0)],
+            problems=["t"],
         ),
         0,
         "00000000 0000 00 00000001 0b 7265636f766572696e67"
         " 02  032f64 00000003 00000004 0000000000000100 0000000000000010 00"
-        " 02  026d 3ff0000000000000 00  00",
+        " 02  026d 3ff0000000000000 00  02  0274  00",
     ),
+    (DrainBrokerRequest(undo=True), 0, "01 00"),
+    (DrainBrokerResponse(error_code=8, error_message="no"), 0, "00000000 0008 036e6f 00"),
     (
         StreamsGroupDescribeRequest(
             group_ids=["g"],

@@ -3,7 +3,8 @@
 Pure: it says what to tell the controller next and judges its answers; `lifecycle_driver` does the
 telling.  A broker registers fenced.  It asks to be unfenced once its logs are recovered and its
 first image is applied, and serves when the answer says so.  Asked to stop, it first lets the
-controller move its leaderships away (Kafka's controlled shutdown).
+controller move its leaderships away (Kafka's controlled shutdown).  Asked to drain, it does the
+same and stays: fenced, still following, until that is undone or it stops.
 
 Invariant OneIncarnation: an answer that names another registration of our id ends this process.
 """
@@ -28,6 +29,10 @@ class BrokerState(IntEnum):
     PENDING_CONTROLLED_SHUTDOWN = 6
     """The controller moves our leaderships away."""
     SHUTTING_DOWN = 7
+    DRAINING = 100
+    """As before a stop, but we stay.  This and the next are not Kafka's: their numbers are far."""
+    DRAINED = 101
+    """Fenced by our own wish: we lead nothing and follow what we hold."""
 
 
 LEGAL = {
@@ -35,12 +40,26 @@ LEGAL = {
     BrokerState.STARTING: {BrokerState.RECOVERY, BrokerState.SHUTTING_DOWN},
     BrokerState.RECOVERY: {BrokerState.RUNNING, BrokerState.SHUTTING_DOWN},
     BrokerState.RUNNING: {
+        BrokerState.DRAINING,
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        BrokerState.SHUTTING_DOWN,
+    },
+    BrokerState.DRAINING: {
+        BrokerState.DRAINED,
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        BrokerState.SHUTTING_DOWN,
+    },
+    BrokerState.DRAINED: {
+        BrokerState.RUNNING,
         BrokerState.PENDING_CONTROLLED_SHUTDOWN,
         BrokerState.SHUTTING_DOWN,
     },
     BrokerState.PENDING_CONTROLLED_SHUTDOWN: {BrokerState.SHUTTING_DOWN},
     BrokerState.SHUTTING_DOWN: set(),
 }
+
+LEAVABLE = (BrokerState.RUNNING, BrokerState.DRAINING, BrokerState.DRAINED)
+"""From these a stop says goodbye, so that the next incarnation need not wait for our session."""
 
 FATAL_TO_REGISTRATION = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "this broker's directories belong to another cluster",
@@ -81,6 +100,34 @@ class Lifecycle:
         assert state in LEGAL[self.state], f"{self.state.name} cannot become {state.name}"
         self.state = state
 
+    @property
+    def is_leaving(self) -> bool:
+        """Say whether the controller is to move our leaderships away."""
+        return self.state in (BrokerState.DRAINING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+
+    # ---- drain
+
+    def drain(self) -> None:
+        """Ask to be freed of all leaderships; nothing changes where that was asked before."""
+        if self.state in (BrokerState.DRAINING, BrokerState.DRAINED):
+            return
+        if self.state is not BrokerState.RUNNING:
+            raise RefusedError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"it is {self.state.name} and cannot be drained; wait until it is RUNNING",
+            )
+        self.become(BrokerState.DRAINING)
+
+    def undo_drain(self) -> None:
+        """Ask to be unfenced again; refuse while the controller still moves leaderships."""
+        if self.state is BrokerState.DRAINING:
+            raise RefusedError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                "its leaderships are still being moved; undo the drain when it is DRAINED",
+            )
+        if self.state is BrokerState.DRAINED:
+            self.become(BrokerState.RUNNING)
+
     # ---- registration
 
     def on_registered(self, broker_epoch: int) -> None:
@@ -120,9 +167,10 @@ class Lifecycle:
             wants_fence=self.state
             not in (
                 BrokerState.RUNNING,
+                BrokerState.DRAINING,
                 BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             ),
-            wants_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            wants_shut_down=self.is_leaving,
             offline_directories=self.offline_directories,
         )
 
@@ -132,6 +180,8 @@ class Lifecycle:
         self.is_fenced = is_fenced
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self.is_leave_granted = self.is_leave_granted or should_shut_down
+        elif self.state is BrokerState.DRAINING and should_shut_down:
+            self.become(BrokerState.DRAINED)
 
     def on_heartbeat_refused(self, error: RefusedError, broker_id: int) -> str:
         """Return what to log; raise when this incarnation has lost its place."""

@@ -1,17 +1,18 @@
 """Tells the controller what `lifecycle` decides: one registration, then heartbeats until the end.
 
 A heartbeat leaves at once when there is something to say (ready to serve, a failed directory, a
-wish to stop), and every `broker.heartbeat.interval.ms` otherwise.
+wish to stop or to drain), and every `broker.heartbeat.interval.ms` otherwise.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from uuid import UUID
 
 import trio
 
-from ottla.broker.lifecycle import BrokerState, Lifecycle
-from ottla.model.errors import RefusedError
+from ottla.broker.lifecycle import LEAVABLE, BrokerState, Lifecycle
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.settings.broker import BrokerConfig
 from ottla.proto import controller_pb2 as pb
@@ -26,6 +27,9 @@ SHUTDOWN_HEARTBEAT_TIMEOUT_MS = 1_000
 SHUTDOWN_POLL_MS = 50
 CONTROLLED_SHUTDOWN_MS_MAX = 30_000
 """How long leaderships may take to move; then the broker stops and they fail over instead."""
+
+DELAYS_KEPT = 1_000
+"""Heartbeats whose delays the metrics tell; at Kafka's interval the last half hour."""
 
 
 class LifecycleDriver:
@@ -45,6 +49,9 @@ class LifecycleDriver:
         self._metadata_offset = metadata_offset
         self._is_due = trio.Event()
         self._has_changed = trio.Event()
+        self._asked_at = 0.0
+        self._beats = 0
+        self._delays_ms: deque[float] = deque(maxlen=DELAYS_KEPT)
 
     async def register(self, request: pb.RegisterRequest) -> int:
         """Register; return the broker epoch.  RefusedError when it cannot be done in time."""
@@ -72,15 +79,32 @@ class LifecycleDriver:
 
     async def run(self) -> None:
         """Send heartbeats until cancelled; RefusedError when this incarnation must end."""
+        due_at = trio.current_time()
         while True:
             self._is_due = trio.Event()
             await self._beat()
-            with trio.move_on_after(self._pause_seconds()):
+            self._beats += 1
+            self._delays_ms.append((trio.current_time() - due_at) * 1000)
+            due_at = trio.current_time() + self._pause_seconds()
+            with trio.move_on_at(due_at) as pause:
                 await self._is_due.wait()
+            if not pause.cancelled_caught:
+                due_at = self._asked_at
 
     def beat_now(self) -> None:
         """Send the next heartbeat without waiting for its time."""
-        self._is_due.set()
+        if not self._is_due.is_set():
+            self._asked_at = trio.current_time()
+            self._is_due.set()
+
+    def metrics(self) -> dict[str, float]:
+        """Return how long heartbeats took, from when each was due to its answer."""
+        delays = sorted(self._delays_ms) or [0.0]
+        return {
+            "heartbeats": self._beats,
+            "heartbeat.delay.p99.ms": delays[(len(delays) - 1) * 99 // 100],
+            "heartbeat.delay.longest.ms": delays[-1],
+        }
 
     async def wait_unfenced(self) -> None:
         """Ask to be unfenced, and return when the controller has agreed."""
@@ -91,7 +115,7 @@ class LifecycleDriver:
 
     async def leave(self) -> None:
         """Let the controller move our leaderships; return when we may stop, or waited enough."""
-        if self.lifecycle.state is not BrokerState.RUNNING:
+        if self.lifecycle.state not in LEAVABLE:
             return
         self.lifecycle.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
         self.beat_now()
@@ -100,6 +124,31 @@ class LifecycleDriver:
                 await self._has_changed.wait()
         if scope.cancelled_caught:
             logger.warning("the controller did not let this broker go in time; it stops anyway")
+
+    async def drain(self) -> None:
+        """Let the controller move our leaderships, and return when it has fenced us."""
+        self.lifecycle.drain()
+        self.beat_now()
+        await self._wait_until(
+            lambda: self.lifecycle.state is not BrokerState.DRAINING,
+            "the controller has not moved all leaderships yet; the drain goes on",
+        )
+
+    async def undo_drain(self) -> None:
+        """Come back from a drain, and return when the controller has unfenced us."""
+        self.lifecycle.undo_drain()
+        self.beat_now()
+        await self._wait_until(
+            lambda: not self.lifecycle.is_fenced,
+            "the controller has not unfenced the broker yet; the broker goes on asking",
+        )
+
+    async def _wait_until(self, is_reached: Callable[[], bool], otherwise: str) -> None:
+        with trio.move_on_after(CONTROLLED_SHUTDOWN_MS_MAX / 1000):
+            while not is_reached():
+                await self._has_changed.wait()
+            return
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, otherwise)
 
     def report_offline_directories(self, directories: tuple[UUID, ...]) -> None:
         """Tell the controller at once which directories have failed."""
@@ -135,7 +184,7 @@ class LifecycleDriver:
 
     def _pause_seconds(self) -> float:
         lifecycle = self.lifecycle
-        is_waiting = lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN or (
+        is_waiting = lifecycle.is_leaving or (
             # Not caught up with our own registration yet: that is a matter of milliseconds.
             lifecycle.state is BrokerState.RUNNING and lifecycle.is_fenced
         )

@@ -19,6 +19,7 @@ API_VERSIONS = 18
 GET_TELEMETRY_SUBSCRIPTIONS = 71
 PUSH_TELEMETRY = 72
 DESCRIBE_NODE = 20000
+DRAIN_BROKER = 20001
 
 OWN_KEYS_FROM = 20000
 """Our own admin APIs begin here."""
@@ -186,6 +187,7 @@ _ROWS = (
     Api(92, "DeleteShareGroupOffsets", 0, 0, 0, BROKER),
     Api(93, "StreamsGroupTopologyDescriptionUpdate", 0, 0, 0, BROKER, unstable_from=0),
     Api(DESCRIBE_NODE, "DescribeNode", 0, 0, 0, BROKER),
+    Api(DRAIN_BROKER, "DrainBroker", 0, 0, 0, BROKER),
 )
 
 API = {row.key: row for row in _ROWS}
