@@ -227,6 +227,26 @@ def test_a_refusal_that_names_a_newer_leader_is_followed() -> None:
     assert solo.persisted == ElectionState(epoch=Epoch(6), leader_id=NodeId(2))
 
 
+@pytest.mark.parametrize(
+    ("error", "leader_id"),
+    [(ErrorCode.INCONSISTENT_CLUSTER_ID, 3), (ErrorCode.NOT_LEADER_OR_FOLLOWER, 77)],
+    ids=["of another cluster", "that is no voter"],
+)
+def test_a_hint_of_a_leader_that_can_not_be_ours_is_not_followed(
+    error: ErrorCode, leader_id: int
+) -> None:
+    solo = Solo(1, election=ElectionState(epoch=Epoch(1), leader_id=NodeId(2)))
+    solo.tick()
+
+    solo.respond(
+        solo.sent[0],
+        FetchResponse(error=error, leader_id=NodeId(leader_id), leader_epoch=Epoch(9)),
+    )
+
+    assert solo.core.leader_id in (None, 2)
+    assert (solo.core.epoch == 1) is (error is ErrorCode.INCONSISTENT_CLUSTER_ID)
+
+
 def test_an_observer_without_a_leader_learns_it_from_any_voter() -> None:
     solo = Solo(9)
     solo.tick()
