@@ -43,3 +43,34 @@ def test_nobody_heard_of_is_nobody_to_wait_for() -> None:
     assert sessions.next_expiry_ms(image()) is None
     assert sessions.lowest_active_offset(image()) is None
     assert sessions.expired(image(), 0) == (broker(),)
+
+
+def test_time_in_which_the_controller_stood_still_is_given_back() -> None:
+    sessions = BrokerSessions(9_000)
+    sessions.touch(ONE, 5, Offset(100), 0)
+    sessions.look(1_000)
+
+    stall_ms = sessions.look(61_000)
+
+    assert stall_ms == 60_000
+    assert sessions.next_expiry_ms(image()) == 69_000
+
+
+def test_a_session_never_reaches_into_the_future() -> None:
+    sessions = BrokerSessions(9_000)
+    sessions.look(1_000)
+    sessions.touch(ONE, 5, Offset(100), 61_000)
+
+    sessions.look(61_000)
+
+    assert sessions.next_expiry_ms(image()) == 70_000
+
+
+def test_a_controller_that_looks_often_enough_gives_nothing_back() -> None:
+    sessions = BrokerSessions(9_000)
+    sessions.touch(ONE, 5, Offset(100), 0)
+
+    stalls = [sessions.look(now_ms) for now_ms in range(0, 9_001, sessions.look_interval_ms * 2)]
+
+    assert set(stalls) == {0}
+    assert sessions.next_expiry_ms(image()) == 9_000

@@ -16,7 +16,9 @@ producer_ids.py       blocks of producer ids
 update_features.py    finalised features changed
 describe_quorum.py    DescribeQuorum's reply
 rehearsal.py          a controller without quorum, clock or network, for tests
-controller_driver.py  the queue, the speculative image, commits and timers
+quorum_seam.py        what the controller needs of its member of the quorum
+controller_driver.py  the queue, the speculative image, appends and commits
+upkeep_driver.py      what it does unasked: fence, elect, give leaderships back, no-op records
 controller_service.py the gRPC service
 main_driver.py        one controller process
 """

@@ -92,12 +92,12 @@ def heartbeat(
     now_ms: int,
 ) -> Decision[pb.HeartbeatResponse]:
     """Keep a broker's session and move it to the state it wants, if it may."""
+    steady = steady_heartbeat(image, sessions, request, now_ms=now_ms)
+    if steady is not None:
+        return Decision((), steady)
     broker = registered(image, request.broker_id, request.broker_epoch)
-    metadata_offset = Offset(request.current_metadata_offset)
-    session = sessions.touch(broker.id, broker.epoch, metadata_offset, now_ms)
-    offline = tuple(
-        found for found in map(request_uuid, request.offline_log_dirs) if found in broker.log_dirs
-    )
+    session = sessions.of(broker)
+    offline = _newly_offline(broker, request)
     records = list(_directories_go_offline(image, config, broker, offline))
     image = fold.apply_all(image, records)
     broker = image.brokers[broker.id]
@@ -113,13 +113,48 @@ def heartbeat(
     elif state is BrokerState.SHUTDOWN_NOW:
         # It said goodbye: its next incarnation need not wait for this session to end.
         sessions.forget(broker.id)
-    return Decision(
-        tuple(records),
-        pb.HeartbeatResponse(
-            is_caught_up=metadata_offset >= broker.epoch,
-            is_fenced=state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
-            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
-        ),
+    return Decision(tuple(records), _heartbeat_reply(broker, request, state))
+
+
+def steady_heartbeat(
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    request: pb.HeartbeatRequest,
+    *,
+    now_ms: int,
+) -> pb.HeartbeatResponse | None:
+    """Keep a broker's session; return the reply if the heartbeat changes nothing else.
+
+    Such a reply rests on the broker's registration alone, and needs no majority to agree: it
+    promises nothing.  A controller that has lost its majority without knowing gives it too, until
+    its quorum lets go of it (1.5 fetch timeouts, far less than a session); brokers go on serving
+    meanwhile, as they must.
+    """
+    broker = registered(image, request.broker_id, request.broker_epoch)
+    metadata_offset = Offset(request.current_metadata_offset)
+    session = sessions.touch(broker.id, broker.epoch, metadata_offset, now_ms)
+    if broker.in_controlled_shutdown or request.want_shut_down or _newly_offline(broker, request):
+        return None
+    state = next_state(image, sessions, broker, request, shutdown_offset=None)
+    if broker.is_fenced != (state is BrokerState.FENCED):
+        return None
+    session.shutdown_offset = None
+    return _heartbeat_reply(broker, request, state)
+
+
+def _newly_offline(broker: BrokerRegistration, request: pb.HeartbeatRequest) -> tuple[UUID, ...]:
+    return tuple(
+        found for found in map(request_uuid, request.offline_log_dirs) if found in broker.log_dirs
+    )
+
+
+def _heartbeat_reply(
+    broker: BrokerRegistration, request: pb.HeartbeatRequest, state: BrokerState
+) -> pb.HeartbeatResponse:
+    return pb.HeartbeatResponse(
+        is_caught_up=request.current_metadata_offset >= broker.epoch,
+        is_fenced=state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+        should_shut_down=state is BrokerState.SHUTDOWN_NOW,
     )
 
 

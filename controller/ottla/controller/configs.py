@@ -73,7 +73,9 @@ def incremental_alter_configs(
         )
     if request.validate_only:
         records = []
-    return Decision(tuple(records), IncrementalAlterConfigsResponse(responses=responses))
+    return Decision(
+        tuple(records), IncrementalAlterConfigsResponse(responses=responses), is_atomic=True
+    )
 
 
 def alter_configs(
@@ -100,7 +102,7 @@ def alter_configs(
         )
     if request.validate_only:
         records = []
-    return Decision(tuple(records), AlterConfigsResponse(responses=responses))
+    return Decision(tuple(records), AlterConfigsResponse(responses=responses), is_atomic=True)
 
 
 Outcome = tuple[list[Record], ErrorCode, str | None]

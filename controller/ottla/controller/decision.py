@@ -1,6 +1,6 @@
 """What a decision is: records to append and the reply to give once they are committed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -13,16 +13,31 @@ from ottla.model.settings.controller import ControllerConfig
 
 R = TypeVar("R")
 
+APPEND_RECORDS_MAX = 10_000
+"""Records of one append (KRaft's bound).  Higher stalls the loop, and with it heartbeats, for
+longer at a time; lower writes and flushes more batches for one event."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[R]):
-    """Records in the order they must be folded, one atomic batch, and the reply.
+    """Records in the order they must be folded, and the reply.
 
     No records means that the reply may be given at once.
     """
 
     records: tuple[Record, ...]
     reply: R
+    is_atomic: bool = False
+    """Whether the records count only together.  Where they do not, each prefix of them leaves a
+    cluster that works, and a controller that dies between two appends leaves nothing behind that
+    the next one does not put right."""
+
+    def appends(self, records_max: int = APPEND_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
+        """Yield the records as the log takes them."""
+        if self.is_atomic:
+            records_max = max(1, len(self.records))
+        for start in range(0, len(self.records), records_max):
+            yield self.records[start : start + records_max]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +62,8 @@ class QuorumStatus:
     high_watermark: Offset
     voters: tuple[ReplicaStatus, ...]
     observers: tuple[ReplicaStatus, ...]
+    problems: tuple[str, ...] = ()
+    """What keeps voters apart for good, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

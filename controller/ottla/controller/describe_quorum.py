@@ -3,6 +3,9 @@
 from ottla.controller.decision import QuorumStatus, ReplicaStatus
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID
+from ottla.raft.progress import QuorumDescription
+from ottla.raft.progress import ReplicaStatus as RaftReplicaStatus
+from ottla.raft.voters import VoterSet
 from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.wire.messages.describe_quorum_response import (
     DescribeQuorumResponse,
@@ -15,6 +18,44 @@ from ottla.wire.messages.describe_quorum_response import (
 
 DIRECTORIES_FROM = 2
 """The version from which the reply tells directory ids and endpoints (KIP-853)."""
+
+UNKNOWN_INSTANT_MS = -1
+
+
+def quorum_status(
+    description: QuorumDescription,
+    voters: VoterSet,
+    *,
+    problems: tuple[str, ...],
+    now_ms: int,
+    wall_ms: int,
+) -> QuorumStatus:
+    """Return what the leader knows, its monotonic instants told by the wall clock's present."""
+
+    def wall(monotonic_ms: int) -> int:
+        if monotonic_ms == UNKNOWN_INSTANT_MS:
+            return UNKNOWN_INSTANT_MS
+        return wall_ms - (now_ms - monotonic_ms)
+
+    def replica(status: RaftReplicaStatus) -> ReplicaStatus:
+        endpoints = voters.endpoints_of(status.key.id)
+        return ReplicaStatus(
+            id=status.key.id,
+            directory_id=status.key.directory_id,
+            end_offset=status.end_offset,
+            last_fetch_ms=wall(status.last_fetch_ms),
+            last_caught_up_ms=wall(status.last_caught_up_ms),
+            endpoints=tuple((name, host, port) for name, host, port in endpoints),
+        )
+
+    return QuorumStatus(
+        leader_id=description.leader_id,
+        leader_epoch=description.leader_epoch,
+        high_watermark=description.high_watermark,
+        voters=tuple(map(replica, description.voters)),
+        observers=tuple(map(replica, description.observers)),
+        problems=problems,
+    )
 
 
 def describe_quorum(
@@ -49,7 +90,8 @@ def _partition(status: QuorumStatus, topic: str, index: int, version: int) -> Pa
         )
     return PartitionData(
         partition_index=0,
-        error_message=None,
+        # Kafka's error code NONE with a message: `ottla quorum status` shows it.
+        error_message=" ".join(status.problems) or None,
         leader_id=status.leader_id,
         leader_epoch=status.leader_epoch,
         high_watermark=status.high_watermark,

@@ -6,6 +6,7 @@ import trio
 
 from ottla.controller.controller_driver import Controller
 from ottla.controller.controller_service import controller_handlers
+from ottla.controller.upkeep_driver import Upkeep
 from ottla.model.settings.controller import ControllerConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import prepare_controller_directory, quorum_identity
@@ -75,7 +76,7 @@ async def _serve(
         trio.open_nursery() as nursery,
     ):
         controller = Controller(member, config, identity, clock, rng)
-        nursery.start_soon(controller.run)
+        nursery.start_soon(Upkeep(controller, config).run)
         handlers = [
             *quorum_handlers(member.answer),
             *controller_handlers(controller),

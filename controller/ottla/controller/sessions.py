@@ -2,7 +2,8 @@
 
 Owns nothing durable: it is empty on a standby, refilled from the image when a controller becomes
 active (every unfenced broker gets one full session then), and forgotten with the leadership.
-Instants are of the monotonic clock.
+Instants are of the monotonic clock, and only time that this controller was awake counts: while it
+was stopped, or busy with one long decision, no broker could make itself heard.
 """
 
 from dataclasses import dataclass
@@ -23,16 +24,38 @@ class Session:
     """While it shuts down: the offset all other brokers must have seen first."""
 
 
+LOOKS_PER_SESSION = 20
+"""How often a controller looks at the clock within a session.  Fewer miss longer stalls; more cost
+wake-ups."""
+
+
 class BrokerSessions:
     """The sessions of all brokers that were heard of."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         assert session_timeout_ms > 0
         self.session_timeout_ms = session_timeout_ms
+        self.look_interval_ms = max(1, session_timeout_ms // LOOKS_PER_SESSION)
+        """How often at least `look` must be called."""
         self._sessions: dict[NodeId, Session] = {}
+        self._looked_ms: int | None = None
+
+    def look(self, now_ms: int) -> int:
+        """Note that the controller is awake, and return how long it was not, if it was not.
+
+        That time is given back to every session.
+        """
+        looked_ms, self._looked_ms = self._looked_ms, now_ms
+        stall_ms = 0 if looked_ms is None else now_ms - looked_ms
+        if stall_ms <= 2 * self.look_interval_ms:
+            return 0
+        for session in self._sessions.values():
+            session.contact_ms = min(session.contact_ms + stall_ms, now_ms)
+        return stall_ms
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
         """Begin anew on becoming the active controller."""
+        self._looked_ms = now_ms
         self._sessions = {
             broker.id: Session(broker.epoch, now_ms)
             for broker in image.brokers.values()
@@ -48,6 +71,12 @@ class BrokerSessions:
             session = self._sessions[broker] = Session(broker_epoch, now_ms)
         session.contact_ms = max(session.contact_ms, now_ms)
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
+        return session
+
+    def of(self, broker: BrokerRegistration) -> Session:
+        """Return the session of a broker that was heard of just now."""
+        session = self._sessions[broker.id]
+        assert session.broker_epoch == broker.epoch
         return session
 
     def forget(self, broker: NodeId) -> None:

@@ -80,7 +80,7 @@ def create_topics(
         results.append(result)
     if request.validate_only:
         records = []
-    return Decision(tuple(records), CreateTopicsResponse(topics=results))
+    return Decision(tuple(records), CreateTopicsResponse(topics=results), is_atomic=True)
 
 
 def check_topic_name(name: str) -> None:
@@ -137,7 +137,7 @@ def delete_topics(
             continue
         records.append(remove_topic_record(topic.id))
         results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
-    return Decision(tuple(records), DeleteTopicsResponse(responses=results))
+    return Decision(tuple(records), DeleteTopicsResponse(responses=results), is_atomic=True)
 
 
 def create_partitions(
@@ -162,7 +162,7 @@ def create_partitions(
         )
     if request.validate_only:
         records = []
-    return Decision(tuple(records), CreatePartitionsResponse(results=results))
+    return Decision(tuple(records), CreatePartitionsResponse(results=results), is_atomic=True)
 
 
 def _create(

@@ -43,6 +43,7 @@ def update_features(
     return Decision(
         tuple(records),
         UpdateFeaturesResponse(error_message=None, results=results if version < 2 else []),
+        is_atomic=True,
     )
 
 

@@ -63,12 +63,24 @@ class ControllerConfig:
     delete_topic_enable: bool = setting(
         True, key="delete.topic.enable", doc="Whether topics can be deleted."
     )
+    auto_leader_rebalance_enable: bool = setting(
+        True,
+        key="auto.leader.rebalance.enable",
+        doc="Whether leadership is given back to preferred replicas from time to time.",
+    )
     leader_imbalance_check_interval_seconds: int = setting(
         300,
         key="leader.imbalance.check.interval.seconds",
         kind=Kind.LONG,
         at_least=1,
         doc="How often leadership is given back to preferred replicas.",
+    )
+    unclean_leader_election_interval_ms: int = setting(
+        300_000,
+        key="unclean.leader.election.interval.ms",
+        kind=Kind.LONG,
+        at_least=1,
+        doc="How often leaderless partitions are looked through for one that anybody may lead now.",
     )
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,109 @@
+"""What the active controller does unasked: fence who is silent, elect, give leaderships back.
+
+Each task sleeps, looks whether there is anything to do, and decides it like any request.  On a node
+that is not the active controller they find nothing to do.
+"""
+
+import logging
+
+import trio
+
+from ottla.controller import brokers, elections
+from ottla.controller.controller_driver import Controller
+from ottla.controller.decision import Decision
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import no_op_record
+from ottla.model.ids import NO_OFFSET, Offset
+from ottla.model.settings.controller import ControllerConfig
+
+_LOGGER = logging.getLogger(__name__)
+
+REST_BETWEEN_RUNS_MS = 10
+"""Between two full runs of elections, so that requests get their turn."""
+
+
+class Upkeep:
+    """The tasks of one controller."""
+
+    def __init__(self, controller: Controller, config: ControllerConfig) -> None:
+        self._controller = controller
+        self._config = config
+
+    async def run(self) -> None:
+        """Be the controller whenever the quorum elects this node, and do all that it must."""
+        self._controller.take_part()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._begin_each_turn)
+            nursery.start_soon(self._look_at_the_clock)
+            nursery.start_soon(self._fence_silent_brokers)
+            nursery.start_soon(self._elect_where_nobody_leads)
+            if self._config.auto_leader_rebalance_enable:
+                nursery.start_soon(self._give_leaderships_back)
+            if self._config.quorum.idle_interval_ms_max:
+                nursery.start_soon(self._move_the_log_when_idle)
+
+    async def _begin_each_turn(self) -> None:
+        """Have a new cluster's first records written, and what was left half done put right."""
+        while True:
+            turn = self._controller.turn
+            if self._controller.epoch is not None:
+                await self._controller.attempt(self._elect)
+            await turn.wait()
+
+    async def _look_at_the_clock(self) -> None:
+        """Notice when this process stood still: sessions are longer by that."""
+        while True:
+            self._controller.session_time_ms()
+            await trio.sleep(self._controller.sessions.look_interval_ms / 1000)
+
+    async def _fence_silent_brokers(self) -> None:
+        """Sleep until the next session could end: none can begin and end meanwhile."""
+        controller, sessions = self._controller, self._controller.sessions
+        while True:
+            now_ms = controller.session_time_ms()
+            is_due = controller.epoch is not None and sessions.expired(controller.image, now_ms)
+            if is_due and await controller.attempt(self._fence):
+                continue
+            latest_ms = now_ms + sessions.session_timeout_ms
+            expiry_ms = sessions.next_expiry_ms(controller.image)
+            wake_ms = latest_ms if expiry_ms is None else min(expiry_ms, latest_ms)
+            await trio.sleep(max(1, wake_ms - now_ms) / 1000)
+
+    def _fence(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
+        now_ms = self._controller.session_time_ms()
+        decision = brokers.fence_expired(image, self._config, self._controller.sessions, now_ms)
+        if decision.reply:
+            _LOGGER.info("fencing brokers %s: their sessions ended", decision.reply)
+        return Decision(decision.records, True)
+
+    async def _elect_where_nobody_leads(self) -> None:
+        while True:
+            await trio.sleep(self._config.unclean_leader_election_interval_ms / 1000)
+            await self._controller.attempt(self._elect)
+
+    def _elect(self, image: MetadataImage, _next_offset: Offset) -> Decision[None]:
+        return Decision(elections.elect_where_nobody_leads(image, self._config), None)
+
+    async def _give_leaderships_back(self) -> None:
+        while True:
+            await trio.sleep(self._config.leader_imbalance_check_interval_seconds)
+            while await self._controller.attempt(self._rebalance):
+                await trio.sleep(REST_BETWEEN_RUNS_MS / 1000)
+
+    def _rebalance(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
+        """Give back what one run may, and say whether there may be more."""
+        records = elections.rebalance(image, self._config)
+        return Decision(records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
+
+    async def _move_the_log_when_idle(self) -> None:
+        """Write a record when nothing else was, so that observers see the log move."""
+        controller, seen = self._controller, NO_OFFSET
+        while True:
+            await trio.sleep(self._config.quorum.idle_interval_ms_max / 1000)
+            if controller.epoch is not None and controller.last_appended == seen:
+                await controller.attempt(_no_op)
+            seen = controller.last_appended
+
+
+def _no_op(_image: MetadataImage, _next_offset: Offset) -> Decision[None]:
+    return Decision((no_op_record(),), None)

@@ -1,0 +1,402 @@
+"""The controller and its upkeep over a quorum played by hand, in virtual time."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from uuid import UUID
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from ottla.controller import elections
+from ottla.controller.controller_driver import Controller
+from ottla.controller.decision import Decision
+from ottla.controller.rehearsal import CountingRng, registration
+from ottla.controller.upkeep_driver import Upkeep
+from ottla.metadata import fold
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.records import (
+    Record,
+    broker_change_record,
+    config_record,
+    no_op_record,
+    partition_change_record,
+)
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.proto import controller_pb2 as pb
+from ottla.raft.progress import QuorumDescription
+from ottla.raft.voters import QuorumIdentity, Voter, VoterSet
+from ottla.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+
+EPOCH = Epoch(1)
+START = Offset(0)
+SESSION_S = 9
+
+
+@dataclass
+class VirtualClock:
+    """Trio's time as the clock of a controller; `stall_ms` makes it stand still and then jump."""
+
+    stall_ms: int = 0
+
+    def monotonic_ms(self) -> int:
+        return int(trio.current_time() * 1000) + self.stall_ms
+
+    def wall_ms(self) -> int:
+        return self.monotonic_ms()
+
+
+@dataclass
+class PlayedQuorum:
+    """A log in memory that commits what is appended at once, unless it has lost its majority."""
+
+    batches: list[tuple[Record, ...]] = field(default_factory=list)
+    has_majority: bool = True
+    append_takes_s: float = 0
+    committed: MetadataImage = EMPTY
+    high_watermark: Offset = START
+    end_offset: Offset = START
+    problems: tuple[str, ...] = ()
+    epoch: Epoch | None = None
+    listener: Callable[[Epoch | None], None] = lambda epoch: None
+    moved: trio.Event = field(default_factory=trio.Event)
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.committed
+
+    @property
+    def applied_end_offset(self) -> Offset:
+        return self.high_watermark
+
+    def on_leadership(self, listener: Callable[[Epoch | None], None]) -> None:
+        self.listener = listener
+
+    def elect(self, epoch: Epoch | None) -> None:
+        self.epoch = epoch
+        self.listener(epoch)
+        self._move()
+
+    async def append(self, records: Sequence[Record], epoch: Epoch) -> Offset:
+        await trio.sleep(self.append_takes_s)
+        if epoch != self.epoch:
+            raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.batches.append(tuple(records))
+        self.end_offset = Offset(self.end_offset + len(records))
+        if self.has_majority:
+            self.commit()
+        return Offset(self.end_offset - 1)
+
+    def commit(self) -> None:
+        self.committed = fold.apply_all(
+            EMPTY, [record for batch in self.batches for record in batch]
+        )
+        self.high_watermark = self.end_offset
+        self._move()
+
+    async def wait_committed(self, offset: Offset, epoch: Epoch) -> None:
+        while self.epoch == epoch:
+            if self.high_watermark > offset:
+                return
+            await self.moved.wait()
+        raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def describe(self) -> QuorumDescription | None:
+        return None
+
+    def _move(self) -> None:
+        moved, self.moved = self.moved, trio.Event()
+        moved.set()
+
+
+@dataclass
+class Played:
+    """A controller at work, and what it works with."""
+
+    controller: Controller
+    quorum: PlayedQuorum
+    clock: VirtualClock
+    epochs: dict[int, int] = field(default_factory=dict)
+
+    async def register(self, *ids: int) -> None:
+        """Register brokers and unfence them."""
+        for broker in ids:
+            request = registration(broker)
+            request.cluster_id = "played"
+            self.epochs[broker] = (await self.controller.register(request)).broker_epoch
+            await self.beat(broker)
+
+    async def beat(
+        self, broker: int, *, want_fence: bool = False, want_shut_down: bool = False
+    ) -> pb.HeartbeatResponse:
+        return await self.controller.heartbeat(
+            pb.HeartbeatRequest(
+                broker_id=broker,
+                broker_epoch=self.epochs[broker],
+                current_metadata_offset=self.quorum.end_offset,
+                want_fence=want_fence,
+                want_shut_down=want_shut_down,
+            )
+        )
+
+    async def keep_beating(self, *ids: int) -> None:
+        while True:
+            for broker in ids:
+                await self.beat(broker)
+            await trio.sleep(2)
+
+    async def create(self, name: str, *replicas: int) -> None:
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        if replicas:
+            assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
+            topic = CreatableTopic(
+                name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
+            )
+        await self.controller.forwarded(19, 7, CreateTopicsRequest(topics=[topic]))
+
+    def is_fenced(self, broker: int) -> bool:
+        return self.quorum.committed.brokers[NodeId(broker)].is_fenced
+
+
+def identity() -> QuorumIdentity:
+    voter = Voter(id=NodeId(101), directory_id=UUID(int=0x101))
+    return QuorumIdentity(
+        node_id=voter.id,
+        directory_id=voter.directory_id,
+        cluster_id="played",
+        voters=VoterSet((voter,)),
+    )
+
+
+@asynccontextmanager
+async def playing(*, idle_interval_ms: int = 0) -> AsyncIterator[Played]:
+    """A controller that is active, in a cluster without brokers."""
+    config = ControllerConfig(quorum=QuorumConfig(idle_interval_ms_max=idle_interval_ms))
+    quorum, clock = PlayedQuorum(), VirtualClock()
+    controller = Controller(quorum, config, identity(), clock, CountingRng())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Upkeep(controller, config).run)
+        await wait_all_tasks_blocked()
+        quorum.elect(EPOCH)
+        await controller.wait_active()
+        yield Played(controller, quorum, clock)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_silent_broker_is_fenced_when_its_session_ends(autojump_clock: MockClock) -> None:
+    async with playing() as played, trio.open_nursery() as nursery:
+        await played.register(1, 2)
+        nursery.start_soon(played.keep_beating, 2)
+
+        await trio.sleep(SESSION_S - 0.1)
+        before = played.is_fenced(1)
+        await trio.sleep(0.2)
+
+        assert (before, played.is_fenced(1), played.is_fenced(2)) == (False, True, False)
+        nursery.cancel_scope.cancel()
+
+
+async def test_nobody_is_fenced_because_the_controller_stood_still(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played, trio.open_nursery() as nursery:
+        await played.register(1, 2)
+        nursery.start_soon(played.keep_beating, 2)
+        await trio.sleep(5)
+
+        played.clock.stall_ms += 60_000
+        await trio.sleep(3)
+        at_first = played.is_fenced(1)
+        await trio.sleep(2)
+
+        assert (at_first, played.is_fenced(1), played.is_fenced(2)) == (False, True, False)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_long_decision_ends_no_session_of_a_broker_that_was_heard(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played, trio.open_nursery() as nursery:
+        await played.register(1)
+        played.quorum.append_takes_s = 15
+        nursery.start_soon(played.create, "long")
+        await trio.sleep(8)
+
+        nursery.start_soon(partial(played.beat, 1, want_shut_down=True))
+        await trio.sleep(4)
+
+        now_ms = played.clock.monotonic_ms()
+        assert played.controller.sessions.expired(played.controller.image, now_ms) == ()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_heartbeat_that_changes_nothing_writes_nothing_and_waits_for_nobody(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played, trio.open_nursery() as nursery:
+        await played.register(1)
+        played.quorum.has_majority = False
+        nursery.start_soon(played.create, "pending")
+        await wait_all_tasks_blocked()
+        batch_count = len(played.quorum.batches)
+
+        with trio.fail_after(0.001):
+            answer = await played.beat(1)
+
+        assert not answer.is_fenced
+        assert len(played.quorum.batches) == batch_count
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_heartbeat_is_not_answered_out_of_what_no_majority_holds(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played:
+        await played.register(1)
+        await played.beat(1, want_fence=True)
+        played.quorum.has_majority = False
+        answers = []
+        for _ in ("unfences", "finds it unfenced, if that is ever committed"):
+            with trio.move_on_after(1):
+                answers.append(await played.beat(1))
+        assert answers == []
+
+        played.quorum.commit()
+        assert not (await played.beat(1)).is_fenced
+
+
+async def test_who_waits_when_leadership_ends_is_told_so(autojump_clock: MockClock) -> None:
+    async with playing() as played, trio.open_nursery() as nursery:
+        await played.register(1)
+        played.quorum.has_majority = False
+
+        async def lose() -> None:
+            await trio.sleep(3)
+            played.quorum.elect(None)
+
+        nursery.start_soon(lose)
+        with pytest.raises(RefusedError) as caught:
+            await played.create("never")
+
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+
+async def test_a_new_active_controller_gives_every_broker_a_full_session(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played:
+        await played.register(1)
+        await trio.sleep(SESSION_S - 1)
+        played.quorum.elect(None)
+        await trio.sleep(100)
+
+        played.quorum.elect(Epoch(2))
+        await trio.sleep(SESSION_S - 0.1)
+        before = played.is_fenced(1)
+        await trio.sleep(0.2)
+
+        assert (before, played.is_fenced(1)) == (False, True)
+
+
+def many(count: int, *, is_atomic: bool) -> Decision[None]:
+    return Decision((no_op_record(),) * count, None, is_atomic=is_atomic)
+
+
+async def test_a_decision_of_many_records_is_appended_in_parts(autojump_clock: MockClock) -> None:
+    async with playing() as played:
+        del played.quorum.batches[1:]
+
+        await played.controller.decide(lambda image, _: many(25_000, is_atomic=False))
+        await played.controller.decide(lambda image, _: many(25_000, is_atomic=True))
+
+        sizes = [len(batch) for batch in played.quorum.batches[1:]]
+        assert sizes == [10_000, 10_000, 5_000, 25_000]
+
+
+async def test_an_asker_that_goes_away_leaves_no_decision_half_written(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played:
+        played.quorum.append_takes_s = 1
+        with trio.move_on_after(1.5):
+            await played.controller.decide(lambda image, _: many(25_000, is_atomic=False))
+
+        assert [len(batch) for batch in played.quorum.batches[1:]] == [10_000, 10_000, 5_000]
+        assert played.controller.last_appended == played.quorum.end_offset - 1
+
+
+async def test_what_a_dead_controller_left_half_done_the_next_one_puts_right(
+    autojump_clock: MockClock,
+) -> None:
+    """It wrote that a broker is back, and not yet that it leads what it alone holds."""
+    async with playing() as played:
+        await played.register(1)
+        await played.create("a")
+        await trio.sleep(SESSION_S + 1)
+        broker = played.quorum.committed.brokers[NodeId(1)]
+        down = played.quorum.committed.topic("a")
+        unfenced = broker_change_record(broker, is_fenced=False)
+        await played.quorum.append([unfenced], EPOCH)
+
+        played.quorum.elect(None)
+        played.quorum.elect(Epoch(2))
+        await wait_all_tasks_blocked()
+
+        up = played.quorum.committed.topic("a")
+        assert down is not None
+        assert up is not None
+        assert (down.partitions[0].leader, up.partitions[0].leader) == (-1, 1)
+
+
+async def test_leaderships_go_back_run_after_run_until_none_is_left(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elections, "PREFERRED_ELECTIONS_MAX", 1)
+    async with playing() as played, trio.open_nursery() as nursery:
+        await played.register(1, 2)
+        nursery.start_soon(played.keep_beating, 1, 2)
+        for name in ("a", "b", "c"):
+            await played.create(name, 1, 2)
+            await lead(played, name, 2)
+
+        await trio.sleep(301)
+
+        for name in ("a", "b", "c"):
+            topic = played.quorum.committed.topic(name)
+            assert topic is not None
+            assert topic.partitions[0].leader == 1
+        nursery.cancel_scope.cancel()
+
+
+async def lead(played: Played, name: str, leader: int) -> None:
+    """Make another replica the leader."""
+    topic = played.controller.image.topic(name)
+    assert topic is not None
+    record = partition_change_record(topic.id, 0, leader=NodeId(leader))
+    await played.controller.decide(lambda image, _: Decision((record,), None))
+
+
+async def test_an_idle_log_moves_and_a_busy_one_is_left_alone(autojump_clock: MockClock) -> None:
+    async with playing(idle_interval_ms=500) as played:
+        busy = config_record(4, "", "k", "v")
+        for _ in range(20):
+            await played.controller.decide(lambda image, _: Decision((busy,), None))
+            await trio.sleep(0.4)
+        after_work = played.quorum.batches.count((no_op_record(),))
+        await trio.sleep(10)
+        after_rest = played.quorum.batches.count((no_op_record(),))
+        played.quorum.elect(None)
+        await trio.sleep(10)
+
+        assert after_work <= 1
+        assert 18 <= after_rest - after_work <= 20
+        assert played.quorum.batches.count((no_op_record(),)) == after_rest
