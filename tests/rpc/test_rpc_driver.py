@@ -1,6 +1,7 @@
 """gRPC under trio, over real loopback sockets."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 import trio
@@ -137,10 +138,40 @@ async def test_a_dead_peer_is_found_again_once_it_is_back() -> None:
         refusal = await refusal_of_call(channel.call(ECHO, StringValue(), deadline_ms=1_000))
         async with open_rpc_runtime() as second:
             await serve(second, echo, port)
-            with trio.fail_after(5):
+            # gRPC's own back-off, 120 s unless told otherwise, must not outlast a restart.
+            with trio.fail_after(1):
                 answer = await call_until_answered(channel.call)
     assert refusal.code is ErrorCode.NETWORK_EXCEPTION
     assert answer.value == "back"
+
+
+@pytest.mark.parametrize("says", [None, b"", b"\0\0\0\x0aotterotter"])
+async def test_what_is_no_controller_is_refused_in_time_and_said_to_be_none(
+    says: bytes | None,
+) -> None:
+    """A broker's listener hangs up on gRPC's first bytes; a black hole says nothing at all."""
+    async with open_rpc_runtime() as runtime, trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+
+        async def speak(stream: trio.SocketStream) -> None:
+            await stream.receive_some()
+            if says is None:
+                await trio.sleep_forever()
+            with suppress(trio.BrokenResourceError):
+                await stream.send_all(says or b"")
+            await stream.aclose()
+
+        nursery.start_soon(trio.serve_listeners, speak, listeners)
+        port = listeners[0].socket.getsockname()[1]
+        channel = await runtime.channel(f"127.0.0.1:{port}")
+        with trio.fail_after(5):
+            refusal = await refusal_of_call(channel.call(ECHO, StringValue(), deadline_ms=500))
+        nursery.cancel_scope.cancel()
+    if says is None:
+        assert refusal.code is ErrorCode.REQUEST_TIMED_OUT
+    else:
+        assert refusal.code is ErrorCode.NETWORK_EXCEPTION
+        assert "is it a broker's address?" in refusal.message
 
 
 async def test_a_taken_port_is_a_bad_setting() -> None:

@@ -1,5 +1,6 @@
 """How a node whose directories are not formatted yet learns which cluster it joins."""
 
+import logging
 from collections.abc import Sequence
 
 import trio
@@ -17,6 +18,14 @@ ATTEMPT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS = 50
 """Lower finds a controller that is just starting sooner; higher spares one that is not there."""
 
+PATIENCE_MS = 5_000
+"""How long nobody answers before the log says so: longer than a cluster takes to start."""
+
+REPEAT_MS = 60_000
+"""How often it says so again."""
+
+_LOGGER = logging.getLogger(__name__)
+
 
 def cluster_id_handler(cluster_id: str) -> MethodHandler[Empty, StringValue]:
     """Return a controller's side."""
@@ -28,13 +37,23 @@ def cluster_id_handler(cluster_id: str) -> MethodHandler[Empty, StringValue]:
 
 
 async def cluster_id_of_quorum(runtime: RpcRuntime, voters: Sequence[VoterAddress]) -> str:
-    """Ask the voters in turn until one tells; waits as long as it takes."""
+    """Ask the voters in turn until one tells; waits as long as it takes, and says so."""
+    complain_at = trio.current_time() + PATIENCE_MS / 1000
     while True:
+        refusals = []
         for voter in voters:
-            channel = await runtime.channel(join_address(voter.host, voter.port))
+            address = join_address(voter.host, voter.port)
+            channel = await runtime.channel(address)
             try:
                 found = await channel.call(CLUSTER_ID, Empty(), deadline_ms=ATTEMPT_TIMEOUT_MS)
-            except RefusedError:
+            except RefusedError as refusal:
+                refusals.append(f"{address} ({refusal.message})")
                 continue
             return found.value
+        if trio.current_time() >= complain_at:
+            complain_at = trio.current_time() + REPEAT_MS / 1000
+            _LOGGER.warning(
+                "no controller answers: %s; check controller.quorum.voters, or start one",
+                ", ".join(refusals),
+            )
         await trio.sleep(RETRY_BACKOFF_MS / 1000)

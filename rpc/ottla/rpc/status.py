@@ -28,7 +28,15 @@ def refusal_of(status: str, details: str | None, error_code: str | None) -> Refu
         if number in KNOWN_CODES:
             return RefusedError(ErrorCode(number), details)
     code = CODE_OF_STATUS.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return RefusedError(code, f"{status}: {details}")
+    text = f"{status}: {details}"
+    if details and NEVER_CONNECTED in details and any(sign in details for sign in NOT_GRPC):
+        text += "; what listens there is no controller (is it a broker's address?)"
+    return RefusedError(code, text)
+
+
+NEVER_CONNECTED = "failed to connect"
+NOT_GRPC = ("Socket closed", "HTTP/2", "SETTINGS frame")
+"""How gRPC's library says that a connection was made and something else spoke on it."""
 
 
 KNOWN_CODES = frozenset(int(code) for code in ErrorCode)
