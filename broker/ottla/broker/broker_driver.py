@@ -26,6 +26,7 @@ from ottla.broker.connection import ConnectionLimits
 from ottla.broker.data_apis import DATA_API_KEYS, register_data_apis
 from ottla.broker.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.dispatch import Dispatcher
+from ottla.broker.drain_api import DrainApi
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.flush_driver import Flusher
 from ottla.broker.isr_driver import IsrKeeper
@@ -63,6 +64,7 @@ from ottla.storage.disk import RealDisk
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.meta_properties import MetaProperties
+from ottla.wire.apis import DRAIN_BROKER
 
 logger = logging.getLogger("ottla.broker")
 
@@ -401,7 +403,11 @@ class Broker:
                 state=lambda: lifecycle.state.name,
                 recovery=self._recovery,
                 problems=self._problems,
-                metric_sources=(lambda: self.server.metrics, self._metrics),
+                metric_sources=(
+                    lambda: self.server.metrics,
+                    self.lifecycle.metrics,
+                    self._metrics,
+                ),
             ),
             coming=CLUSTER_API_KEYS | DATA_API_KEYS,
         )
@@ -416,6 +422,7 @@ class Broker:
             purgatory=self.purgatory,
             controller=self.controller,
         )
+        self.dispatcher.register(DRAIN_BROKER, DrainApi(self.lifecycle).handle)
         register_data_apis(
             self.dispatcher,
             table=self.table,

@@ -10,6 +10,7 @@ Invariants: FollowsInOrder (what is appended begins where our log ends, in the e
 for), OneBadPartitionHoldsUpNoOther.
 """
 
+import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.storage.log import Log
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, ReplicaState
 from ottla.wire.messages.fetch_response import EpochEndOffset, PartitionData
+
+logger = logging.getLogger("ottla.broker.replicas")
 
 BACKOFF_MS_FIRST = 20
 """The first wait after a refusal: most end within milliseconds, when both sides have the same
@@ -94,6 +97,11 @@ class Followed:
         """Why it does not follow, where waiting alone does not heal that."""
 
     @property
+    def name(self) -> str:
+        """How people know the partition."""
+        return f"{self.partition.topic}-{self.partition.index}"
+
+    @property
     def log(self) -> Log:
         """The replica's log; a partition is followed only while it has one."""
         log = self.partition.log
@@ -140,11 +148,7 @@ class FollowerFetch:
         """Yield a sentence for each partition that is set aside."""
         for followed in self._set_aside.values():
             if followed.problem is not None:
-                partition = followed.partition
-                yield (
-                    f"{partition.topic}-{partition.index} does not follow broker "
-                    f"{self.leader_id}: {followed.problem}"
-                )
+                yield f"{followed.name} does not follow broker {self.leader_id}: {followed.problem}"
 
     # ---- asking
 
@@ -211,6 +215,8 @@ class FollowerFetch:
             raise RefusedError(ErrorCode(row_of(data.error_code).code))
         if data.diverging_epoch.epoch >= 0:
             return Truncate(truncation_of(log, data.diverging_epoch))
+        if followed.problem is not None:
+            logger.warning("%s follows broker %s again", followed.name, self.leader_id)
         followed.backoff_ms, followed.problem = 0, None
         records = data.records
         end_offset = log.end_offset
@@ -239,6 +245,10 @@ class FollowerFetch:
         is_passing = isinstance(error, RefusedError) and error.code in PASSING
         longest_ms = self._config.replica_fetch_backoff_ms if is_passing else SET_ASIDE_MS_MAX
         if not is_passing:
+            if followed.problem != str(error):
+                logger.warning(
+                    "%s does not follow broker %s: %s", followed.name, self.leader_id, error
+                )
             followed.problem = str(error)
         followed.backoff_ms = min(max(BACKOFF_MS_FIRST, 2 * followed.backoff_ms), longest_ms)
         followed.retry_at_ms = now_ms + followed.backoff_ms
