@@ -562,3 +562,20 @@ async def test_the_longest_pause_of_the_loop_is_measured() -> None:
     assert meter.take_longest_ms() >= 29
     assert meter.take_longest_ms() == 0
     assert meter.longest_ever_ms >= 29
+
+
+async def test_a_client_that_comes_too_early_is_sent_away_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dispatcher = Dispatcher()
+    dispatcher.coming = frozenset({HEARTBEAT})
+    with caplog.at_level(logging.INFO):
+        async with serving(dispatcher) as server:
+            early = await connect(server)
+            await early.send_all(heartbeat(1))
+            assert await is_closed(early)
+            unknown = await connect(server)
+            await unknown.send_all(fetch(1))
+            assert await is_closed(unknown)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "Fetch is not served" in line

@@ -54,10 +54,10 @@ def register_early_apis(
     `coming` names the APIs that will be registered later: ApiVersions lists them from the start,
     since a client keeps the first answer of a connection.
     """
-    listed_later = frozenset(coming)
+    dispatcher.coming = frozenset(coming)
     versions = ApiVersionsApi(
         metadata=metadata,
-        served=lambda: dispatcher.api_keys | listed_later,
+        served=lambda: dispatcher.api_keys | dispatcher.coming,
         cluster_id=cluster_id,
         node_id=config.node_id,
     )

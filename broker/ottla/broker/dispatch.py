@@ -83,11 +83,15 @@ class Route(NamedTuple):
     highest: int
 
 
+class NotServedYetError(ProtocolError):
+    """A client came before this broker was ready; its connection is closed and it comes again."""
+
+
 class Dispatcher:
     """The table of handlers.
 
     Handlers may be registered late (the listener opens before recovery): an API without one is
-    unknown, and its connection is closed.  `on_unsupported_api_versions` answers an ApiVersions
+    unknown, or still `coming`, and its connection is closed.  `on_unsupported_api_versions` answers an ApiVersions
     request of a version we do not know, which is the one request that may be of such.
     """
 
@@ -95,6 +99,8 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
         self._request_types: dict[int, type[Message]] = {}
         self.on_unsupported_api_versions: Handler | None = None
+        self.coming: frozenset[int] = frozenset()
+        """The APIs that will be registered when this broker is ready."""
         for api_key, handler in (handlers or {}).items():
             self.register(api_key, handler)
 
@@ -117,6 +123,8 @@ class Dispatcher:
         api_key = header.api_key
         route = self._routes.get(api_key)
         if route is None:
+            if api_key in self.coming:
+                raise NotServedYetError(f"{API[api_key].name} is not served yet")
             raise ProtocolError(f"{API[api_key].name} is not served")
         version = header.api_version
         if not route.lowest <= version <= route.highest:

@@ -23,7 +23,7 @@ import trio
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.channel_driver import Channel, ReadBuffer
 from ottla.broker.connection import Connection, ConnectionLimits, Pending
-from ottla.broker.dispatch import Dispatcher, Peer
+from ottla.broker.dispatch import Dispatcher, NotServedYetError, Peer
 from ottla.broker.listener import Listener
 from ottla.broker.log_limiter import LogLimiter
 from ottla.broker.request_memory import RequestMemory
@@ -438,15 +438,19 @@ class SocketServer:
         self._watch_doors(True)
 
     def _on_bad_input(self, channel: Channel, error: ProtocolError, now_ms: int) -> None:
-        """Close a connection whose peer does not speak Kafka, after what it was told already."""
-        self.closed_for_bad_input_count += 1
-        peer = channel.connection.peer
-        self._log(
-            self._bad_input_lines,
-            now_ms,
-            f"closed connection {peer.connection_id} of {peer.peer_host}:{peer.peer_port} "
-            f"on {peer.listener_name}: {error.where}",
-        )
+        """Close a connection whose peer does not speak Kafka, after what it was told already.
+
+        One that came too early did nothing wrong: nobody needs to read of it.
+        """
+        if not isinstance(error, NotServedYetError):
+            self.closed_for_bad_input_count += 1
+            peer = channel.connection.peer
+            self._log(
+                self._bad_input_lines,
+                now_ms,
+                f"closed connection {peer.connection_id} of {peer.peer_host}:{peer.peer_port} "
+                f"on {peer.listener_name}: {error.where}",
+            )
         with suppress(OSError, CorruptDataError):
             channel.flush(now_ms)
         self._close(channel)
