@@ -1,42 +1,28 @@
 """`ottla up`: a local cluster of real processes, which live as long as this command does."""
 
 import argparse
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
-from selectors import EVENT_READ, DefaultSelector
 
-from ottla.cli.cluster_file import (
-    PORT_DEFAULT,
-    PORT_END,
-    Node,
-    Plan,
-    make_plan,
-    properties_of,
-)
+from ottla.cli.cluster_file import PORT_DEFAULT, PORT_END, Plan, make_plan
 from ottla.cli.cluster_format import format_plan
-from ottla.cli.common import DIRECTORY_DEFAULT, is_watched, note, table
+from ottla.cli.common import DIRECTORY_DEFAULT, note, table
+from ottla.cli.local_cluster import LocalCluster
 from ottla.model.errors import ConfigError
-
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
-REFUSED = 1
-UNHEALTHY = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla up'."""
-    parser.add_argument(
-        "--controllers", type=int, choices=(1,), default=1, metavar="1", help="how many: one"
-    )
-    parser.add_argument(
-        "--brokers", type=int, choices=(1,), default=1, metavar="1", help="how many: one"
-    )
+    for role in ("controllers", "brokers"):
+        parser.add_argument(
+            f"--{role}",
+            type=_count,
+            metavar="N",
+            help="how many (default: as many as --dir has, else 1)",
+        )
     parser.add_argument("--host", default="localhost", help="address to listen on")
     parser.add_argument(
         "--port",
@@ -59,6 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a Kafka setting for every node",
     )
+    parser.add_argument(
+        "--restart", action="store_true", help="start a node that dies again, and say so"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,148 +64,55 @@ def run(arguments: argparse.Namespace) -> int:
         plan.settings = dict(_assignment(text) for text in arguments.set)
         plan.write_properties()
         format_plan(plan)
-        return LocalCluster(plan).run()
+        return _serve(LocalCluster(plan, restarts=arguments.restart), plan)
     finally:
         if arguments.ephemeral:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-class LocalCluster:
-    """The processes of one plan; owns them."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
-
-    def run(self) -> int:
-        """Start all nodes, wait until they end or we are told to stop; return the exit code."""
-        signal.signal(signal.SIGTERM, _raise_interrupt)
-        started = time.monotonic()
-        try:
-            self._start_all()
-            code = self._wait_ready(started)
-            if code != 0:
-                return code
-            self._tell(time.monotonic() - started)
-            return self._watch()
-        except KeyboardInterrupt:
-            note("stopping …")
-            return 0
-        finally:
-            self._stop_all()
-
-    def _start_all(self) -> None:
-        self._readable = DefaultSelector()
-        for role, nodes in (
-            ("controller", self._plan.controllers),
-            ("broker", self._plan.brokers),
-        ):
-            for node in nodes:
-                reader, writer = os.pipe()
-                child = self._start(role, node, writer)
-                os.close(writer)
-                node.pid = child.pid
-                self._children[f"{role} {node.id}"] = child
-                self._readable.register(reader, EVENT_READ, f"{role} {node.id}")
-        self._plan.write()
-
-    def _start(self, role: str, node: Node, writer: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "ottla.cli", role, str(properties_of(role, node))]
-        environment = {
-            **os.environ,
-            "OTTLA_READY_FD": str(writer),
-            "OTTLA_PARENT_PID": str(os.getpid()),
-        }
-        # A session of their own: an interrupt from the terminal reaches us alone, and we stop
-        # brokers before controllers.
-        return subprocess.Popen(
-            command, pass_fds=(writer,), env=environment, start_new_session=True
-        )
-
-    def _wait_ready(self, started: float) -> int:
-        """Wait until all serve; return 0, or why they do not: 1 refused, 2 unhealthy."""
-        waiting = set(self._children)
-        while waiting:
-            if is_watched():
-                waited = time.monotonic() - started
-                print(
-                    f"\r\033[Kstarting {', '.join(sorted(waiting))} … {waited:.1f} s",
-                    end="",
-                    file=sys.stderr,
-                    flush=True,
-                )
-            for key, _ in self._readable.select(timeout=0.1):
-                is_ready = os.read(key.fd, 1) == b"+"
-                self._readable.unregister(key.fd)
-                os.close(key.fd)
-                if not is_ready:
-                    self._clear_line()
-                    note(f"ottla up: {key.data} ended before it was ready; its reason is above")
-                    return REFUSED if self._children[key.data].wait() == REFUSED else UNHEALTHY
-                waiting.discard(key.data)
-            if time.monotonic() - started > READY_TIMEOUT_S:
-                self._clear_line()
-                note(f"ottla up: {', '.join(sorted(waiting))} not ready in {READY_TIMEOUT_S:g} s")
-                return UNHEALTHY
-        self._clear_line()
-        return 0
-
-    def _clear_line(self) -> None:
-        if is_watched():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-    def _tell(self, seconds: float) -> None:
-        plan = self._plan
-        rows = [("controller", n.id, n.address, n.pid, n.dir) for n in plan.controllers]
-        rows += [("broker", n.id, n.address, n.pid, n.dir) for n in plan.brokers]
-        where = f"--bootstrap {plan.bootstrap}"
-        print(f"Ottla is ready ({seconds:.1f} s).\n")
-        print(table(("NODE", "ID", "ADDRESS", "PID", "DIRECTORY"), rows))
-        print(
-            "\nNext:\n"
-            f"  ottla topic create greetings --partitions 3 {where}\n"
-            f"  echo hello | ottla produce greetings {where}\n"
-            f"  ottla consume greetings -e {where}\n"
-            f"  ottla status {where}\n\n"
-            f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  Ctrl-C stops it all.",
-            flush=True,
-        )
-
-    def _watch(self) -> int:
-        """Wait until every node has ended; name each that ended on its own."""
-        while self._children:
-            try:
-                pid, status = os.waitpid(-1, 0)
-            except ChildProcessError:
-                return UNHEALTHY
-            for name, child in list(self._children.items()):
-                if child.pid == pid:
-                    child.returncode = os.waitstatus_to_exitcode(status)
-                    del self._children[name]
-                    self._report(name, child.returncode)
-        return 0
-
-    def _report(self, name: str, code: int) -> None:
+def _serve(cluster: LocalCluster, plan: Plan) -> int:
+    """Run the cluster until it ends or we are told to stop; return the exit code."""
+    signal.signal(signal.SIGTERM, _raise_interrupt)
+    began_at = time.monotonic()
+    try:
+        code = cluster.start()
         if code == 0:
-            note(f"{name} was told to stop, and did")
-            return
-        role, _, identity = name.partition(" ")
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-        path = Path(self._plan.directory).resolve() / f"{role}-{identity}.properties"
-        note(f"{name} {how}; start it again with: ottla {role} {path}")
+            print(_report(plan, time.monotonic() - began_at), flush=True)
+            code = cluster.watch()
+    except KeyboardInterrupt:
+        note("stopping …")
+        code = 0
+    finally:
+        began_at = time.monotonic()
+        cluster.stop()
+    note(f"stopped in {time.monotonic() - began_at:.1f} s")
+    return code
 
-    def _stop_all(self) -> None:
-        # Brokers first: their controlled shutdown needs a controller.
-        for role in ("broker", "controller"):
-            children = [c for name, c in self._children.items() if name.startswith(role)]
-            for child in children:
-                child.terminate()
-            for child in children:
-                try:
-                    child.wait(STOP_TIMEOUT_S)
-                except subprocess.TimeoutExpired:
-                    child.kill()
-                    child.wait()
+
+def _report(plan: Plan, seconds: float) -> str:
+    rows = [("controller", n.id, n.address, n.pid, n.dir) for n in plan.controllers]
+    rows += [("broker", n.id, n.address, n.pid, n.dir) for n in plan.brokers]
+    # The directory names all brokers, and in fewer words.
+    is_one = len(plan.brokers) == 1
+    where = f"--bootstrap {plan.bootstrap}" if is_one else f"--dir {plan.directory}"
+    return (
+        f"Ottla is ready ({seconds:.1f} s).\n\n"
+        + table(("NODE", "ID", "ADDRESS", "PID", "DIRECTORY"), rows)
+        + "\n\nNext:\n"
+        f"  ottla topic create greetings --partitions 3 {where}\n"
+        f"  echo hello | ottla produce greetings {where}\n"
+        f"  ottla consume greetings -e {where}\n"
+        f"  ottla status {where}\n"
+        f"  ottla quorum status {where}\n\n"
+        f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  Ctrl-C stops it all."
+    )
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{count} is too few; there must be at least one")
+    return count
 
 
 def _port(text: str) -> int:

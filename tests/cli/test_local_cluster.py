@@ -1,0 +1,117 @@
+"""`ottla up` as an operator has it: real processes, what it prints, and how it ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.main import run
+
+pytestmark = pytest.mark.cluster
+
+PATIENCE_S = 60.0
+STOP_S = 5.0
+
+
+class Up:
+    """One `ottla up` and all it printed."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory = directory
+        self.path = directory.with_suffix(".log")
+        command = [sys.executable, "-m", "ottla.cli", "up", "--dir", str(directory), *options]
+        with self.path.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def said(self, words: str) -> re.Match[str]:
+        """Wait until it printed what matches."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := re.search(words, self.path.read_text())) is None:
+            is_waiting = self.process.poll() is None and time.monotonic() < deadline
+            assert is_waiting, self.path.read_text()
+            time.sleep(0.02)
+        return found
+
+    def pid(self, role: str, index: int = 0) -> int:
+        found = json.loads((self.directory / "cluster.json").read_text())
+        return int(found[f"{role}s"][index]["pid"])
+
+    def stop(self) -> float:
+        """Stop it; return the seconds."""
+        began_at = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE_S) == 0
+        return time.monotonic() - began_at
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    made: list[Up] = []
+
+    def start(*options: str) -> Up:
+        made.append(Up(tmp_path / "data", *options))
+        made[-1].said("is ready")
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.process.terminate()
+        one.process.wait(PATIENCE_S)
+
+
+def test_three_and_three_stop_within_five_seconds_and_come_back(up: Callable[..., Up]) -> None:
+    first = up("--controllers=3", "--brokers=3", "--port=0")
+    where = ["--dir", str(first.directory)]
+    assert run(["topic", "create", "kept", "--partitions=6", "--replication-factor=1", *where]) == 0
+    addresses = (first.directory / "broker-3.properties").read_text()
+
+    assert first.stop() < STOP_S
+
+    first.path.unlink()
+    second = up()
+    assert (second.directory / "broker-3.properties").read_text() == addresses
+    assert run(["topic", "describe", "kept", *where]) == 0
+    assert second.stop() < STOP_S
+
+
+def test_a_node_that_dies_is_named_with_how_to_start_it_again(up: Callable[..., Up]) -> None:
+    one = up("--port=0")
+
+    os.kill(one.pid("broker"), signal.SIGKILL)
+
+    path = one.directory / "broker-1.properties"
+    one.said(f"broker 1 was ended by signal 9; start it again with: ottla broker {path}")
+
+
+def test_a_node_that_dies_is_started_again_when_that_was_asked(up: Callable[..., Up]) -> None:
+    one = up("--port=0", "--restart", "--set", "broker.session.timeout.ms=3000")
+    first = one.pid("broker")
+
+    os.kill(first, signal.SIGKILL)
+
+    one.said("broker 1 was ended by signal 9; it is started again in 1 s")
+    one.said("broker 1 serves again")
+    assert one.pid("broker") != first
+
+
+def test_what_keeps_a_node_from_starting_is_said(
+    tmp_path: Path,
+) -> None:
+    options = [f"--dir={tmp_path}", "--port=0", "--controllers=2", "--brokers=2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla.cli", "up", *options, "--set=log.retention.ms=soon"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "log.retention.ms: is 'soon'" in done.stderr
+    assert "ended before it was ready; its reason is above" in done.stderr
