@@ -571,11 +571,9 @@ async def test_a_client_that_comes_too_early_is_sent_away_without_a_word(
     dispatcher.coming = frozenset({HEARTBEAT})
     with caplog.at_level(logging.INFO):
         async with serving(dispatcher) as server:
-            early = await connect(server)
-            await early.send_all(heartbeat(1))
-            assert await is_closed(early)
-            unknown = await connect(server)
-            await unknown.send_all(fetch(1))
-            assert await is_closed(unknown)
+            for request in (heartbeat(1), fetch(1)):
+                async with await connect(server) as client:
+                    await client.send_all(request)
+                    assert await is_closed(client)
     (line,) = [record.getMessage() for record in caplog.records]
     assert "Fetch is not served" in line

@@ -91,8 +91,8 @@ class Dispatcher:
     """The table of handlers.
 
     Handlers may be registered late (the listener opens before recovery): an API without one is
-    unknown, or still `coming`, and its connection is closed.  `on_unsupported_api_versions` answers an ApiVersions
-    request of a version we do not know, which is the one request that may be of such.
+    unknown, or still `coming`, and its connection is closed.  `on_unsupported_api_versions` takes
+    an ApiVersions request of a version we do not know: the one request that may be of such.
     """
 
     def __init__(self, handlers: Mapping[int, Handler] | None = None) -> None:
