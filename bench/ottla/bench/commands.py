@@ -53,6 +53,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=5, help=f"for {', '.join(MEASUREMENTS)}: how often"
     )
     parser.add_argument("--ledger", type=Path, help="for steady: keep every answer in this file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="for steady: a librdkafka setting",
+    )
     parser.add_argument("--svg", type=Path, help="for steady: draw what clients saw")
     parser.add_argument(
         "--pid", type=int, action="append", default=[], help="a local broker process to measure"
@@ -132,6 +139,7 @@ def _steady(arguments: argparse.Namespace, load: Load) -> int:
         linger_ms=load.linger_ms,
         acks=load.acks,
         codec=load.codec,
+        settings=dict(_assignment(text) for text in arguments.set),
     )
     with tempfile.TemporaryDirectory() as directory:
         path = arguments.ledger or Path(directory) / "ledger"
@@ -189,6 +197,13 @@ def _progress(what: str, count: int) -> Iterator[Callable[[int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=count)
         yield lambda done: bar.update(task, completed=done)
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError("--set", f"is {text!r}; it must be KEY=VALUE")
+    return key, value
 
 
 def _size(text: str) -> int:

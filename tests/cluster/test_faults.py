@@ -1,0 +1,193 @@
+"""Faults in a row under load: what was acknowledged is there once, and little else ever waits.
+
+`OTTLA_FAULTS=full pytest tests/cluster/test_faults.py -s` keeps Kafka's default timeouts and takes
+some minutes; otherwise a session is short.  Each test draws what clients saw; the pictures are in
+its temporary directory (`--basetemp`).
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.bench.timeline import Mark
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+IS_FULL = os.environ.get("OTTLA_FAULTS") == "full"
+SESSION_S = 9.0 if IS_FULL else 3.0
+PAUSE_S = 15.0 if IS_FULL else 5.0
+CALM_S = 5.0 if IS_FULL else 2.0
+SHORT_SESSION = {"broker_session_timeout_ms": "3000", "broker_heartbeat_interval_ms": "500"}
+SETTINGS = {} if IS_FULL else SHORT_SESSION
+
+LOAD = "load"
+PAIRS = "pairs"
+PAIRED = [[1, 2], [2, 3], [3, 1]]
+"""Each broker's end leaves one of these partitions untouched."""
+
+STOP_S = 1.0
+"""A partition that acknowledges nothing for longer has stopped."""
+
+Lane = tuple[str, int]
+
+
+class Fault(NamedTuple):
+    """What was done, whom it touched, and how long those may have waited, in seconds."""
+
+    mark: Mark
+    touches: Callable[[Lane], bool]
+    wait_s: float
+
+
+def nobody(lane: Lane) -> bool:
+    return False
+
+
+def everybody(lane: Lane) -> bool:
+    return True
+
+
+def create_topics(cluster: Any) -> None:
+    """Twelve partitions on all three brokers, and three that leave one of them out."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    new = [
+        NewTopic(LOAD, 12, replication_factor=3, config={"min.insync.replicas": "2"}),
+        NewTopic(PAIRS, 3, replica_assignment=PAIRED, config={"min.insync.replicas": "1"}),
+    ]
+    for future in admin.create_topics(new).values():
+        future.result(timeout=30)
+    cluster.wait_healthy()
+
+
+def kept_on(cluster: Any, name: str) -> Callable[[Lane], bool]:
+    """Return whether a partition has a replica on a broker."""
+    replicas = {topic: cluster.replicas(topic) for topic in (LOAD, PAIRS)}
+    id_ = cluster.node(name).id
+    return lambda lane: id_ in replicas[lane[0]][lane[1]]
+
+
+def kill_the_leader_of_most(cluster: Any, load: Any) -> Fault:
+    victim = cluster.leader_of_most(LOAD)
+    touches = kept_on(cluster, victim)
+    mark = load.mark(f"kill -9 {victim}, leader of most")
+    cluster.kill(victim)
+    time.sleep(SESSION_S + CALM_S)
+    cluster.start(victim)
+    return Fault(mark, touches, SESSION_S + STOP_S)
+
+
+def kill_the_active_controller(cluster: Any, load: Any) -> Fault:
+    victim = cluster.active_controller()
+    mark = load.mark(f"kill -9 {victim}, the active one")
+    cluster.kill(victim)
+    assert cluster.active_controller() != victim
+    time.sleep(CALM_S)
+    cluster.start(victim)
+    return Fault(mark, nobody, STOP_S)
+
+
+def pause_a_broker(cluster: Any, load: Any) -> Fault:
+    victim = cluster.leader_of_most(LOAD)
+    touches = kept_on(cluster, victim)
+    mark = load.mark(f"SIGSTOP {victim}")
+    cluster.pause(victim)
+    time.sleep(PAUSE_S)
+    load.mark("SIGCONT")
+    cluster.resume(victim)
+    return Fault(mark, touches, SESSION_S + STOP_S)
+
+
+def kill_two_controllers(cluster: Any, load: Any) -> Fault:
+    active = cluster.active_controller()
+    other = next(name for name in cluster.named("controller") if name != active)
+    mark = load.mark(f"kill -9 {active} and {other}")
+    cluster.kill(active, other)
+    time.sleep(SESSION_S + CALM_S)
+    cluster.start(active, other)
+    return Fault(mark, nobody, STOP_S)
+
+
+def stop_all_and_start_again(cluster: Any, load: Any) -> Fault:
+    mark = load.mark("stop all")
+    cluster.stop_all()
+    load.mark("start all")
+    cluster.start()
+    return Fault(mark, everybody, float("inf"))
+
+
+FAULTS = (
+    kill_the_leader_of_most,
+    kill_the_active_controller,
+    pause_a_broker,
+    kill_two_controllers,
+    stop_all_and_start_again,
+)
+
+
+def test_faults_in_a_row_lose_nothing_and_stop_only_what_they_touch(
+    plan_cluster: Any, start_load: Any
+) -> None:
+    cluster = plan_cluster(controllers=3, brokers=3, **SETTINGS)
+    cluster.start()
+    create_topics(cluster)
+    load = start_load(cluster, LOAD, PAIRS)
+    done: list[Fault] = []
+    for fault in FAULTS:
+        time.sleep(CALM_S)
+        done.append(fault(cluster, load))
+        cluster.wait_healthy()
+        load.mark("healthy")
+    time.sleep(CALM_S)
+    run = load.stop()
+
+    assert run.is_clean
+    assert run.report["failed"] == 0
+    ends = [fault.mark.at_s - STOP_S / 2 for fault in done[1:]] + [run.ledger.ended_s]
+    too_long = [
+        f"{fault.mark.text}: {lane} stopped for {gap:.2f} s"
+        for fault, ended_s in zip(done, ends, strict=True)
+        for lane, gap in run.gaps(fault.mark.at_s, ended_s).items()
+        if gap > (fault.wait_s if fault.touches(lane) else STOP_S)
+    ]
+    assert too_long == []
+
+
+def test_a_rolling_restart_of_all_six_fails_no_send(plan_cluster: Any, start_load: Any) -> None:
+    cluster = plan_cluster(controllers=3, brokers=3, **SETTINGS)
+    cluster.start()
+    create_topics(cluster)
+    load = start_load(cluster, LOAD, PAIRS)
+    for name in cluster.names:
+        time.sleep(CALM_S / 2)
+        load.mark(f"restart {name}")
+        assert cluster.end(name) == 0
+        cluster.start(name)
+        cluster.wait_healthy()
+    run = load.stop()
+    assert run.is_clean
+    assert run.report["failures"] == {}
+    assert run.report["unanswered"] == 0
+    assert run.report["acknowledged"] == run.report["sent"]
+
+
+def test_all_brokers_killed_at_once_come_back_with_all_that_was_acknowledged(
+    plan_cluster: Any, start_load: Any
+) -> None:
+    cluster = plan_cluster(controllers=3, brokers=3, **SETTINGS)
+    cluster.start()
+    create_topics(cluster)
+    load = start_load(cluster, LOAD, PAIRS)
+    time.sleep(CALM_S)
+    load.mark("kill -9 all brokers")
+    cluster.kill(*cluster.named("broker"))
+    cluster.start(*cluster.named("broker"))
+    cluster.wait_healthy()
+    time.sleep(CALM_S)
+    run = load.stop()
+    assert run.is_clean
+    assert run.report["failed"] == 0
+    assert all(run.ledger.ended_s - row.at_s[-1] < STOP_S for row in run.ledger.answers)
