@@ -176,3 +176,63 @@ async def test_where_every_append_is_flushed_only_the_flushed_counts(world: Worl
     await partition.log.flush()
     assert partition.advance_high_watermark(world.clock.now_ms)
     assert partition.acknowledgement(end, ACKS_ALL) is ErrorCode.NONE
+
+
+async def test_a_fetch_from_an_earlier_life_of_the_follower_is_refused(world: World) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    append(world, partition)
+    for broker_epoch, end_offset in ((10, 0), (11, 0)):
+        partition.on_follower_fetch(
+            TWO,
+            end_offset=Offset(end_offset),
+            log_start_offset=Offset(0),
+            broker_epoch=broker_epoch,
+            now_ms=1_000,
+        )
+    with pytest.raises(RefusedError) as refused:
+        fetched(world, partition, TWO, 1)
+    assert code_of(refused) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.high_watermark == 0
+
+
+async def test_a_follower_joins_only_with_the_whole_start_of_the_epoch(world: World) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    append(world, partition)
+    partition.apply(
+        world.state(replicas=(1, 2), isr=(1,), leader_epoch=4, partition_epoch=1),
+        TopicConfig(min_insync_replicas=2),
+        1_000,
+    )
+    assert partition.high_watermark == 0
+    fetched(world, partition, TWO, 0)
+    assert not partition.may_join(TWO)
+    fetched(world, partition, TWO, 1)
+    assert partition.may_join(TWO)
+
+
+async def test_what_was_committed_is_acknowledged_while_the_isr_may_be_enough(
+    world: World,
+) -> None:
+    partition = await world.add("t", replicas=(1, 2), config=TopicConfig(min_insync_replicas=2))
+    end = append(world, partition)
+    fetched(world, partition, TWO, 1)
+    assert partition.acknowledgement(end, ACKS_ALL) is ErrorCode.NONE
+    partition.apply(
+        world.state(replicas=(1, 2), isr=(1,), partition_epoch=1), partition.config, 1_000
+    )
+    assert partition.acknowledgement(end, ACKS_ALL) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    partition.begin_isr_change(frozenset({NodeId(1), TWO}), 10)
+    assert partition.acknowledgement(end, ACKS_ALL) is ErrorCode.NONE
+
+
+async def test_with_flushes_demanded_a_record_is_committed_when_leader_and_follower_flushed(
+    world: World,
+) -> None:
+    partition = await world.add("t", replicas=(1, 2), config=TopicConfig(flush_messages=1))
+    end = append(world, partition)
+    fetched(world, partition, TWO, end)  # a follower fetches from where it has flushed
+    assert partition.high_watermark == 0
+    assert partition.log is not None
+    await partition.log.flush()
+    assert partition.advance_high_watermark(world.clock.now_ms)
+    assert partition.high_watermark == end
