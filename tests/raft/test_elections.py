@@ -160,6 +160,19 @@ def test_a_voter_that_turned_us_down_and_then_stands_with_less_is_asked_again() 
     assert votes_sent(solo)[0].pre_vote
 
 
+def test_a_no_that_was_overtaken_by_its_senders_own_candidacy_is_out_of_date() -> None:
+    solo = Solo(1, election=ElectionState(epoch=Epoch(2), leader_id=NodeId(3)), entry_epochs=(2, 2))
+    solo.tick()
+    solo.tick(2 * solo.config.fetch_timeout_ms)
+    to_2 = next(message for message in solo.sent if message.to == 2)
+    solo.ask(solo.vote_request(2, epoch=2, end_offset=1, last_epoch=2, pre_vote=True))
+
+    solo.respond(to_2, VoteResponse(leader_epoch=Epoch(2), leader_id=NodeId(3)))
+    solo.tick(solo.config.retry_backoff_ms)
+
+    assert 2 in [message.to for message in solo.sent], "it is asked again"
+
+
 def test_a_prospective_that_loses_without_a_leader_waits_its_timeout_again() -> None:
     solo = Solo(1)
     solo.tick()
@@ -183,6 +196,20 @@ def test_a_candidate_that_loses_pauses_and_asks_for_pre_votes_again_in_its_epoch
     assert solo.core.epoch == 1
     assert solo.now_ms - 2 * solo.config.election_timeout_ms > 0
     assert all(request.pre_vote for request in votes_sent(solo))
+
+
+def test_a_vote_split_beside_a_dead_voter_is_tried_again_after_a_pause() -> None:
+    """Waiting for the dead leader's vote would cost the whole election timeout."""
+    solo = Solo(1)
+    solo.become_candidate()
+    rival, dead = solo.sent
+    solo.respond(rival, VoteResponse(leader_epoch=solo.core.epoch))
+    solo.fail(dead)
+    assert solo.role() is Role.CANDIDATE
+
+    solo.tick(solo.config.election_backoff_ms_max)
+
+    assert solo.role() is Role.PROSPECTIVE
 
 
 def test_a_candidate_that_hears_nothing_tries_again_after_its_election_timeout() -> None:

@@ -188,14 +188,14 @@ class TestRequests:
         requests = Requests(20)
         now_ms = 0
         pauses = []
-        for _ in range(BACKOFF_DOUBLINGS_MAX + 2):
+        for _ in range(BACKOFF_DOUBLINGS_MAX + 3):
             requests.back_off(NodeId(2), now_ms)
             until_ms = requests.busy_until_ms(NodeId(2), now_ms)
             assert until_ms is not None
             pauses.append(until_ms - now_ms)
             now_ms = until_ms
 
-        assert pauses == [20, 40, 80, 160, 320, 320]
+        assert pauses == [20, 40, 80, 160, 160, 160]
         requests.succeeded(NodeId(2))
         requests.back_off(NodeId(2), now_ms)
         assert requests.busy_until_ms(NodeId(2), now_ms) == now_ms + 20

@@ -50,9 +50,11 @@ class Ballot:
         assert voter_id not in self._granted or is_granted, "a vote cannot be taken back"
         (self._granted if is_granted else self._rejected).add(voter_id)
 
-    def forget_rejection(self, voter_id: NodeId) -> None:
-        """Let a voter be asked again that said no; only where a vote does not bind."""
+    def forget_rejection(self, voter_id: NodeId) -> bool:
+        """Let a voter be asked again if it said no; only where a vote does not bind."""
+        is_rejected = voter_id in self._rejected
         self._rejected.discard(voter_id)
+        return is_rejected
 
 
 class _Election:
@@ -102,7 +104,7 @@ class Prospective(_Election):
     `leader_id` is the leader it has not heard from, to whom it returns if the others have.
     """
 
-    __slots__ = ("leader_id",)
+    __slots__ = ("_rivals", "leader_id")
 
     role = Role.PROSPECTIVE
     grants_pre_votes = True
@@ -111,13 +113,24 @@ class Prospective(_Election):
     def __init__(self, replica: Replica, now_ms: int, leader_id: NodeId | None) -> None:
         super().__init__(replica, now_ms)
         self.leader_id = leader_id
+        self._rivals: set[NodeId] = set()
+        """Voters whose log is behind ours, but which stand themselves."""
 
     def hear_of_rival(self, voter_id: NodeId) -> None:
         """Ask a voter again whose log is behind ours, but which stands itself.
 
         It has lost its leader since it turned us down, and nobody else may win.
         """
+        self._rivals.add(voter_id)
         self.ballot.forget_rejection(voter_id)
+
+    def on_response(
+        self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
+    ) -> None:
+        """Count a pre-vote; what a rival said before it stood is out of date."""
+        super().on_response(replica, outgoing, response, now_ms)
+        if outgoing.to in self._rivals and self.ballot.forget_rejection(outgoing.to):
+            replica.requests.back_off(outgoing.to, now_ms)
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Go on to the election, or give up in favour of the leader others still hear."""
@@ -150,7 +163,8 @@ class Candidate(_Election):
         """Win, or try again: after the timeout, or after a random pause when votes were split."""
         if self.ballot.is_won and replica.may_campaign:
             return Role.LEADER
-        if self.ballot.is_lost and self.backoff_end_ms is None:
+        is_split = self.ballot.is_lost or self._has_heard_all(replica)
+        if is_split and self.backoff_end_ms is None:
             pause_ms = 1 + replica.rng.below(replica.config.election_backoff_ms_max)
             self.backoff_end_ms = min(now_ms + pause_ms, self.election_deadline_ms)
         end_ms = self.election_deadline_ms if self.backoff_end_ms is None else self.backoff_end_ms
@@ -159,3 +173,10 @@ class Candidate(_Election):
         replica.wake_at(end_ms)
         self.ask_for_votes(replica, now_ms)
         return None
+
+    def _has_heard_all(self, replica: Replica) -> bool:
+        """Say whether every voter has spoken or is out of reach: waiting brings no more votes."""
+        return all(
+            self.ballot.has_answered(voter.id) or replica.requests.is_failing(voter.id)
+            for voter in replica.identity.peers
+        )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ottla.model.ids import NodeId
 from ottla.raft.effects import Outgoing
 
-BACKOFF_DOUBLINGS_MAX = 4
-"""20 ms grow to 320 ms: fewer hammer a dead voter, more find it late when it is back."""
+BACKOFF_DOUBLINGS_MAX = 3
+"""20 ms grow to 160 ms: fewer hammer a dead voter, more find it, or a new leader, late."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from ottla.rpc.quorum_codec import error_code_of
 from ottla.rpc.rpc_driver import RpcRuntime, join_address
 
 RETRY_BACKOFF_MS_FIRST = 10
-RETRY_BACKOFF_MS_MAX = 200
+RETRY_BACKOFF_MS_MAX = 100
 """Lower finds a new leader sooner; higher spares a quorum that is electing one."""
 
 ATTEMPT_TIMEOUT_MS = 5_000
