@@ -490,6 +490,14 @@ async def test_with_no_advertised_address_a_client_is_told_the_one_it_reached() 
     assert [(b.host, b.port) for b in answer.brokers] == [("10.0.0.1", 9092), ("broker2", 9092)]
 
 
+async def test_a_listener_with_a_host_is_told_as_all_brokers_tell_it() -> None:
+    """Else one broker would go by two names, and a client hold two connections to it."""
+    listeners = (ConfiguredEndpoint("PLAINTEXT", "broker1", 9092),)
+    client = Client(BrokerConfig(node_id=NodeId(1), listeners=listeners))
+    answer = await client.ask(MetadataRequest(topics=[]), 9)
+    assert [(b.host, b.port) for b in answer.brokers] == [("broker1", 9092), ("broker2", 9092)]
+
+
 @pytest.mark.parametrize("version", [8, 9, 10, 12])
 async def test_authorized_operations_are_told_when_asked_for(version: int) -> None:
     request = MetadataRequest(

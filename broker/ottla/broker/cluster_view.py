@@ -55,8 +55,9 @@ class ClusterView:
         self.image = image
         self._config = config
         self._peer = peer
-        self._is_advertised = any(
-            endpoint.name == peer.listener_name for endpoint in config.advertised_listeners
+        self._is_address_known = any(
+            endpoint.name == peer.listener_name and endpoint.host
+            for endpoint in (*config.advertised_listeners, *config.listeners)
         )
 
     def brokers(self, *, with_fenced: bool = False) -> Iterator[BrokerAddress]:
@@ -102,7 +103,7 @@ class ClusterView:
         if endpoint is None:
             return None
         host, port = endpoint.host or self._peer.local_host, endpoint.port
-        if broker.id == self._config.node_id and not self._is_advertised:
-            # Nothing was configured: the address the client came in by is sure to work for it.
+        if broker.id == self._config.node_id and not self._is_address_known:
+            # It listens on every interface: the address the client came in by works for it.
             host, port = self._peer.local_host, self._peer.local_port
         return BrokerAddress(broker.id, host, port, broker.rack, broker.is_fenced)
