@@ -1,5 +1,6 @@
 """What single records do to an image, and which records a log may not hold."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -105,6 +106,12 @@ def test_clearing_elr_touches_only_partitions_that_have_one() -> None:
     partitions = cleared.topics[TOPIC].partitions
     assert (partitions[0].elr, partitions[0].partition_epoch) == ((), 1)
     assert partitions[1].partition_epoch == 0
+
+
+def test_clearing_elr_spares_a_partition_that_only_its_eligible_replicas_can_save() -> None:
+    nobody_in_sync = replace(STATE, isr=(), elr=(TWO, THREE), last_known_elr=(TWO,), leader=NO_NODE)
+
+    assert after(one_topic(nobody_in_sync), records.clear_elr_record("orders")) == nobody_in_sync
 
 
 def test_a_changed_broker_keeps_what_the_record_leaves_out() -> None:

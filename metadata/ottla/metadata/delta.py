@@ -136,10 +136,8 @@ class MetadataDelta:
         elif kind == "remove_topic":
             self._note_removal(fold.read_uuid(body.topic_id))
         elif kind == "clear_elr":
-            for topic in fold.topics_of_clear_elr(self.image, body):
-                for partition_id, state in topic.partitions.items():
-                    if state.elr or state.last_known_elr:
-                        self._note_partition(topic.id, partition_id)
+            for topic_id, partition_id in fold.partitions_to_clear(self.image, body):
+                self._note_partition(topic_id, partition_id)
         elif kind == "config":
             self._configs.add((body.resource_type, body.resource_name))
         elif kind == "client_quota":

@@ -170,24 +170,34 @@ CHANGED_NODES = {
 
 
 def _clear_elr(image: MetadataImage, record: pb.ClearElr) -> MetadataImage:
-    for topic in topics_of_clear_elr(image, record):
-        for partition_id, state in topic.partitions.items():
-            if state.elr or state.last_known_elr:
-                cleared = replace(
-                    state, elr=(), last_known_elr=(), partition_epoch=state.partition_epoch + 1
-                )
-                image = _with_partition(image, image.topics[topic.id], partition_id, cleared)
+    for partition in partitions_to_clear(image, record):
+        topic = image.topics[partition.topic_id]
+        state = topic.partitions[partition.partition]
+        cleared = replace(
+            state, elr=(), last_known_elr=(), partition_epoch=state.partition_epoch + 1
+        )
+        image = _with_partition(image, topic, partition.partition, cleared)
     return image
 
 
-def topics_of_clear_elr(image: MetadataImage, record: pb.ClearElr) -> tuple[Topic, ...]:
-    """Return the topics such a record is about."""
-    if not record.topic_name:
-        return tuple(image.topics.values())
-    topic = image.topic(record.topic_name)
-    if topic is None:
-        raise CorruptDataError(f"metadata record: there is no topic {record.topic_name}")
-    return (topic,)
+def partitions_to_clear(image: MetadataImage, record: pb.ClearElr) -> tuple[TopicIdPartition, ...]:
+    """Return the partitions whose eligible replicas such a record forgets.
+
+    Those with nobody in sync keep them, other than in Kafka: nothing can be committed there under
+    the new min.insync.replicas before one of them leads, and without them nobody ever would.
+    """
+    topics: Iterable[Topic] = image.topics.values()
+    if record.topic_name:
+        topic = image.topic(record.topic_name)
+        if topic is None:
+            raise CorruptDataError(f"metadata record: there is no topic {record.topic_name}")
+        topics = (topic,)
+    return tuple(
+        TopicIdPartition(topic.id, partition_id)
+        for topic in topics
+        for partition_id, state in topic.partitions.items()
+        if state.isr and (state.elr or state.last_known_elr)
+    )
 
 
 def _set_config(image: MetadataImage, record: pb.Config) -> MetadataImage:
