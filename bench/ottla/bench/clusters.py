@@ -3,6 +3,7 @@
 Each returns its figures by name; medians over some rounds, and every round's value beside them.
 """
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ WAYS = (("1", 1), ("all", 1), ("1", 3), ("all", 3))
 
 SINGLES = 500
 SETTLE_S = 2.0
+HEARTBEAT_S = 2.0
 BEATS_EVERY_MS = 100
 LOADED_S = 20.0
 CONNECTIONS = 16
@@ -58,6 +60,8 @@ def failover(rounds: int, progress: Progress) -> Figures:
 def _broker_failover(cluster: LocalCluster) -> float:
     leader = cluster.leader(TOPIC)
     cluster.wait_in_sync(TOPIC)
+    # At any time between two heartbeats: the session counts from the last one.
+    time.sleep(random.uniform(0.0, HEARTBEAT_S))
     started = time.perf_counter()
     cluster.kill(f"broker {leader}")
     cluster.leader(TOPIC, other_than=leader)

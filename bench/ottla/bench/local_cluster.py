@@ -65,16 +65,17 @@ class LocalCluster:
 
         async def body() -> T:
             with trio.fail_after(PATIENCE_S):
-                async with open_cluster(parse_bootstrap(self.bootstrap)) as cluster:
-                    while True:
-                        found = None
-                        with trio.move_on_after(ANSWER_TIMEOUT_S):
-                            # Not yet, or not from this one.
-                            with suppress(ConnectionLostError, RefusedError):
-                                found = await ask(cluster)
-                        if found is not None:
-                            return found
-                        await trio.sleep(ASK_AGAIN_S)
+                while True:
+                    # Not yet, or not from this one; after silence the connections are new ones.
+                    with suppress(ConnectionLostError, RefusedError, trio.TooSlowError):
+                        async with open_cluster(parse_bootstrap(self.bootstrap)) as cluster:
+                            while True:
+                                with trio.fail_after(ANSWER_TIMEOUT_S):
+                                    found = await ask(cluster)
+                                if found is not None:
+                                    return found
+                                await trio.sleep(ASK_AGAIN_S)
+                    await trio.sleep(ASK_AGAIN_S)
 
         return trio.run(body)
 
