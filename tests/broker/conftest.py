@@ -169,16 +169,7 @@ class World:
     ) -> Partition:
         """Make the cluster know a partition; this broker holds it if it is a replica."""
         state = partition_state(replicas=replicas, leader=leader)
-        image = self.table.image
-        topic_id = image.topic_ids.get(topic) or UUID(int=500 + len(image.topics))
-        known = image.topics.get(topic_id) or Topic(topic, topic_id)
-        self.table.image = MetadataImage(
-            brokers=image.brokers,
-            topic_ids=image.topic_ids.set(topic, topic_id),
-            topics=image.topics.set(
-                topic_id, Topic(topic, topic_id, known.partitions.set(index, state))
-            ),
-        )
+        topic_id = self.know(topic, state, index)
         partition = Partition(
             topic,
             topic_id,
@@ -195,6 +186,20 @@ class World:
         if is_log_there:
             partition.attach(await self.open_log(partition, settings), self.clock.now_ms)
         return partition
+
+    def know(self, topic: str, state: PartitionState, index: int = 0) -> UUID:
+        """Put a partition's state into the metadata image; return the topic's id."""
+        image = self.table.image
+        topic_id = image.topic_ids.get(topic) or UUID(int=500 + len(image.topics))
+        known = image.topics.get(topic_id) or Topic(topic, topic_id)
+        self.table.image = MetadataImage(
+            brokers=image.brokers,
+            topic_ids=image.topic_ids.set(topic, topic_id),
+            topics=image.topics.set(
+                topic_id, Topic(topic, topic_id, known.partitions.set(index, state))
+            ),
+        )
+        return topic_id
 
     async def open_log(self, partition: Partition, config: TopicConfig) -> Log:
         return await open_log(

@@ -264,6 +264,19 @@ async def test_not_leader_names_the_leader_from_version_16(world: World) -> None
     assert call.response(FetchResponse).node_endpoints[0].host == "host2"
 
 
+async def test_a_leader_deposed_while_a_fetch_waits_names_the_next_one(world: World) -> None:
+    partition = await world.add("t", replicas=(1, 2, 3))
+    call = world.fetch(ask(world, ("t", 0, 0), wait_ms=500))
+    state = world.state(replicas=(1, 2, 3), leader=3, leader_epoch=4, partition_epoch=1)
+    world.know("t", state)
+    partition.apply(state, partition.config, world.clock.now_ms)
+    world.purgatory.wake(partition.high_watermark_key)
+    (part,) = parts(call)
+    assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (3, 4)
+    (endpoint,) = call.response(FetchResponse).node_endpoints
+    assert (endpoint.node_id, endpoint.host, endpoint.port) == (3, "host3", 9093)
+
+
 async def test_an_unknown_topic_does_not_end_the_wait_for_the_others(world: World) -> None:
     await world.add("t")
     call = world.fetch(ask(world, ("nobody", 0, 0), ("t", 0, 0), wait_ms=500))

@@ -246,6 +246,51 @@ async def test_from_version_10_the_answer_names_the_leader_and_its_address(world
     assert answer_of(call).current_leader.leader_epoch == 3
     (endpoint,) = call.response(ProduceResponse).node_endpoints
     assert (endpoint.node_id, endpoint.host, endpoint.port) == (2, "host2", 9092)
+    old = world.produce(request(world, "t", world.batch(b"a")), version=9)
+    assert answer_of(old).current_leader.leader_id == -1
+
+
+async def test_a_leader_deposed_while_acks_all_waits_names_the_next_one(world: World) -> None:
+    partition = await world.add("t", replicas=(1, 2, 3))
+    call = world.produce(request(world, "t", world.batch(b"a")))
+    state = world.state(replicas=(1, 2, 3), leader=3, leader_epoch=4, partition_epoch=1)
+    world.know("t", state)
+    partition.apply(state, partition.config, world.clock.now_ms)
+    world.purgatory.wake(partition.high_watermark_key)
+    answer = answer_of(call)
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (3, 4)
+    (endpoint,) = call.response(ProduceResponse).node_endpoints
+    assert (endpoint.node_id, endpoint.host, endpoint.port) == (3, "host3", 9093)
+
+
+async def test_each_leader_is_named_once_and_only_on_the_listener_of_the_client(
+    world: World,
+) -> None:
+    for topic, leader in (("t", 2), ("u", 2), ("v", 3), ("w", 4)):
+        await world.add(topic, replicas=(leader,), leader=leader)
+    ours = await world.add("x")
+    asked = request(world, "t", world.batch(b"a"))
+    for topic in ("u", "v", "w", "x"):
+        asked.topic_data += request(world, topic, world.batch(b"a")).topic_data
+    response = world.produce(asked).response(ProduceResponse)
+    leaders = [one.partition_responses[0].current_leader.leader_id for one in response.responses]
+    assert leaders == [2, 2, 3, 4, -1]
+    # Broker 4 is not known here: no address of it is made up.
+    assert [one.node_id for one in response.node_endpoints] == [2, 3]
+    assert ours.high_watermark == 1
+
+
+async def test_a_partition_named_twice_in_a_request_is_waited_for_once(world: World) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    asked = request(world, "t", world.batch(b"a"))
+    asked.topic_data += request(world, "t", world.batch(b"b")).topic_data
+    call = world.produce(asked)
+    partition.on_follower_fetch(
+        NodeId(2), end_offset=Offset(2), log_start_offset=Offset(0), broker_epoch=10, now_ms=1_000
+    )
+    world.purgatory.wake(partition.high_watermark_key)
+    assert call.is_completed
+    assert world.purgatory.waiting_count == 0
 
 
 async def test_a_repeated_batch_gets_the_offset_of_the_first_and_is_not_written_again(

@@ -17,7 +17,6 @@ from ottla.broker.leader_hints import HINTED, endpoints_of
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
-from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
@@ -77,17 +76,19 @@ class WaitingPartition:
 class WaitingProduce(WaitingEntry):
     """A produce whose batches are appended and not all acknowledged."""
 
-    __slots__ = ("_acks", "_open", "_response", "_slot")
+    __slots__ = ("_acks", "_api", "_context", "_open", "_response")
 
     def __init__(
         self,
-        slot: ResponseSlot,
+        api: "ProduceApi",
+        context: RequestContext,
         response: ProduceResponse,
         open_partitions: list[WaitingPartition],
         acks: int,
     ) -> None:
         super().__init__()
-        self._slot = slot
+        self._api = api
+        self._context = context
         self._response = response
         self._open = open_partitions
         self._acks = acks
@@ -97,7 +98,7 @@ class WaitingProduce(WaitingEntry):
         self._open = [waiting for waiting in self._open if not waiting.is_settled(self._acks)]
         if self._open:
             return False
-        self._slot.complete(self._response)
+        self._answer()
         return True
 
     def on_expire(self) -> None:
@@ -105,7 +106,11 @@ class WaitingProduce(WaitingEntry):
         for waiting in self._open:
             if not waiting.is_settled(self._acks):
                 refuse(waiting.answer, ErrorCode.REQUEST_TIMED_OUT)
-        self._slot.complete(self._response)
+        self._answer()
+
+    def _answer(self) -> None:
+        self._api.add_hints(self._context, self._response)
+        self._context.slot.complete(self._response)
 
 
 class ProduceApi:
@@ -148,7 +153,7 @@ class ProduceApi:
                     )
                 except RefusedError as error:
                     is_refused = True
-                    answers.append(self._refusal(context, topic, data, error))
+                    answers.append(_refusal(data.index, error))
                     continue
                 answer = _accepted(data.index, info)
                 answers.append(answer)
@@ -162,8 +167,6 @@ class ProduceApi:
                 )
             )
         response = ProduceResponse(responses=topics)
-        if is_refused:
-            self._add_endpoints(context, response)
         self._wake(touched)
         return self._answer(context, request, response, waiting, is_refused)
 
@@ -184,13 +187,15 @@ class ProduceApi:
                 slot.complete_silently()
             return None
         if not waiting:
+            if is_refused:
+                self.add_hints(context, response)
             return response
-        entry = WaitingProduce(slot, response, waiting, request.acks)
+        entry = WaitingProduce(self, context, response, waiting, request.acks)
         # An earlier wake may have moved what this one waits for.
         if entry.try_complete():
             return None
         self._purgatory.watch(
-            [item.partition.high_watermark_key for item in waiting],
+            {item.partition.high_watermark_key for item in waiting},
             entry,
             context.arrived_ms + max(0, request.timeout_ms),
         )
@@ -225,38 +230,24 @@ class ProduceApi:
             if log is not None and log.is_flush_due:
                 self._on_flush_due(partition)
 
-    def _refusal(
-        self,
-        context: RequestContext,
-        topic: TopicProduceData,
-        data: PartitionProduceData,
-        error: RefusedError,
-    ) -> PartitionProduceResponse:
-        answer = PartitionProduceResponse(
-            index=data.index, base_offset=-1, current_leader=NO_LEADER_HINT
-        )
-        refuse(answer, error.code, error.message)
-        for batch_index, message in getattr(error, "record_errors", ()):
-            answer.record_errors.append(
-                BatchIndexAndErrorMessage(
-                    batch_index=batch_index, batch_index_error_message=message
-                )
-            )
-        if context.header.api_version >= HINTS_FROM and error.code in HINTED:
-            leader_id, leader_epoch = self._table.current_leader(
-                topic.name, topic.topic_id, data.index
-            )
-            answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-        return answer
-
-    def _add_endpoints(self, context: RequestContext, response: ProduceResponse) -> None:
-        leaders = {
-            answer.current_leader.leader_id
-            for topic in response.responses
-            for answer in topic.partition_responses
-        } - {NO_LEADER_HINT.leader_id}
+    def add_hints(self, context: RequestContext, response: ProduceResponse) -> None:
+        """Say who leads what we do not lead, and where that is."""
+        if context.header.api_version < HINTS_FROM:
+            return
+        table = self._table
+        leaders = set()
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code in HINTED:
+                    leader_id, epoch = table.current_leader(
+                        topic.name, topic.topic_id, answer.index
+                    )
+                    answer.current_leader = LeaderIdAndEpoch(
+                        leader_id=leader_id, leader_epoch=epoch
+                    )
+                    leaders.add(leader_id)
         if leaders:
-            found = endpoints_of(self._table.image, leaders, context.peer.listener_name)
+            found = endpoints_of(table.image, leaders, context.peer.listener_name)
             response.node_endpoints = [
                 NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
                 for node_id, host, port, rack in found
@@ -312,6 +303,16 @@ def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | Non
     answer.base_offset = -1
     answer.log_append_time_ms = -1
     answer.log_start_offset = -1
+
+
+def _refusal(index: int, error: RefusedError) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(index=index, base_offset=-1, current_leader=NO_LEADER_HINT)
+    refuse(answer, error.code, error.message)
+    for batch_index, message in getattr(error, "record_errors", ()):
+        answer.record_errors.append(
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+        )
+    return answer
 
 
 def _accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
