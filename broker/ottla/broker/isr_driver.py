@@ -137,6 +137,7 @@ class IsrKeeper:
 
     async def _send_changes(self) -> None:
         retry_ms = RETRY_MS_FIRST
+        said = ""
         while True:
             await self._is_due.wait()
             self._is_due = trio.Event()
@@ -149,10 +150,13 @@ class IsrKeeper:
                     deadline_ms=REQUEST_TIMEOUT_MS,
                 )
             except RefusedError as error:
-                logger.warning("%d ISR changes are not answered yet: %s", len(changes), error)
                 is_answered = False
+                if str(error) != said:
+                    said = str(error)
+                    logger.warning("ISR changes are not answered, repeated until then: %s", said)
             else:
                 is_answered = self._take(changes, response)
+                said = ""
             if is_answered:
                 retry_ms = RETRY_MS_FIRST
             else:
