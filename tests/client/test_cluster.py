@@ -1,12 +1,14 @@
 """What a client makes of the cluster's answers about a topic."""
 
 from collections.abc import Iterable
+from typing import cast
 
 import pytest
 import trio
 import trio.testing
 
 from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection, ConnectionLostError
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.metadata_response import (
     MetadataResponse,
@@ -77,3 +79,38 @@ def test_a_topic_that_is_not_there_is_unknown_at_once_for_a_reader() -> None:
     cluster = ClusterThatSays(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     assert ask(cluster, may_create=False) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+
+
+class HangingCluster(Cluster):
+    """Brokers of which the first takes the connection and never answers."""
+
+    async def _at(self, address: tuple[str, int]) -> Connection:
+        if address == ("hangs", 1):
+            await trio.sleep_forever()
+        if address == ("gone", 1):
+            raise ConnectionLostError("cannot connect to gone:1")
+        assert address == ("answers", 1)
+        return ANSWERS
+
+
+ANSWERS = cast(Connection, object())
+
+
+@pytest.mark.parametrize("first", ["hangs", "gone"])
+def test_a_broker_that_hangs_or_is_gone_does_not_keep_from_the_next(first: str) -> None:
+    async def body() -> tuple[Connection, float]:
+        found = await HangingCluster([(first, 1), ("answers", 1)])._any()
+        return found, trio.current_time()
+
+    found, waited_s = trio.run(body, clock=trio.testing.MockClock(autojump_threshold=0))
+
+    assert found is ANSWERS
+    assert waited_s < 1
+
+
+def test_where_nobody_answers_the_last_reason_is_told() -> None:
+    async def body() -> None:
+        await HangingCluster([("gone", 1)])._any()
+
+    with pytest.raises(ConnectionLostError, match="cannot connect to gone:1"):
+        trio.run(body)

@@ -93,7 +93,8 @@ class Lifecycle:
         self.is_fenced = True
         self.is_leave_granted = False
         self.offline_directories: tuple[UUID, ...] = ()
-        self._failures_in_a_row = 0
+        self.failures_in_a_row = 0
+        """Heartbeats that nobody answered since the last that somebody did."""
 
     def become(self, state: BrokerState) -> None:
         """Go on to another state."""
@@ -176,7 +177,7 @@ class Lifecycle:
 
     def on_heartbeat_answer(self, *, is_fenced: bool, should_shut_down: bool) -> None:
         """Take the controller's answer."""
-        self._failures_in_a_row = 0
+        self.failures_in_a_row = 0
         self.is_fenced = is_fenced
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self.is_leave_granted = self.is_leave_granted or should_shut_down
@@ -190,10 +191,10 @@ class Lifecycle:
                 error.code,
                 f"another process has registered as broker {broker_id}; this one must end",
             )
-        self._failures_in_a_row += 1
+        self.failures_in_a_row += 1
         if (
             self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
-            and self._failures_in_a_row >= SHUTDOWN_FAILURES_MAX
+            and self.failures_in_a_row >= SHUTDOWN_FAILURES_MAX
         ):
             self.is_leave_granted = True
         return f"heartbeat: {error}"

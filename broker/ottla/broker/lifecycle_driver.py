@@ -14,7 +14,9 @@ import trio
 from ottla.broker.lifecycle import LEAVABLE, BrokerState, Lifecycle
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
+from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.clock_driver import RealClock
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 
@@ -27,6 +29,9 @@ SHUTDOWN_HEARTBEAT_TIMEOUT_MS = 1_000
 SHUTDOWN_POLL_MS = 50
 CONTROLLED_SHUTDOWN_MS_MAX = 30_000
 """How long leaderships may take to move; then the broker stops and they fail over instead."""
+
+FAILURES_BETWEEN_WARNINGS = 30
+"""The first is told at once, then one a minute at Kafka's interval."""
 
 DELAYS_KEPT = 1_000
 """Heartbeats whose delays the metrics tell; at Kafka's interval the last half hour."""
@@ -42,11 +47,13 @@ class LifecycleDriver:
         controller: ControllerClient,
         *,
         metadata_offset: Callable[[], Offset],
+        clock: Clock | None = None,
     ) -> None:
         self.lifecycle = lifecycle
         self._config = config
         self._controller = controller
         self._metadata_offset = metadata_offset
+        self._clock = clock or RealClock()
         self._is_due = trio.Event()
         self._has_changed = trio.Event()
         self._asked_at = 0.0
@@ -98,9 +105,14 @@ class LifecycleDriver:
             self._is_due.set()
 
     def metrics(self) -> dict[str, float]:
-        """Return how long heartbeats took, from when each was due to its answer."""
+        """Return how long heartbeats took, from when each was due to its answer; and who we are.
+
+        The wall clock is told so that somebody may compare it with the others'.
+        """
         delays = sorted(self._delays_ms) or [0.0]
         return {
+            "broker.epoch": self.lifecycle.broker_epoch,
+            "clock.wall.ms": self._clock.wall_ms(),
             "heartbeats": self._beats,
             "heartbeat.delay.p99.ms": delays[(len(delays) - 1) * 99 // 100],
             "heartbeat.delay.longest.ms": delays[-1],
@@ -174,8 +186,12 @@ class LifecycleDriver:
         try:
             answer = await self._controller.heartbeat(request, deadline_ms=deadline_ms)
         except RefusedError as error:
-            logger.warning("%s", lifecycle.on_heartbeat_refused(error, self._config.node_id))
+            text = lifecycle.on_heartbeat_refused(error, self._config.node_id)
+            if lifecycle.failures_in_a_row % FAILURES_BETWEEN_WARNINGS == 1:
+                logger.warning("%s", text)
         else:
+            if lifecycle.failures_in_a_row:
+                logger.warning("heartbeats are answered again")
             lifecycle.on_heartbeat_answer(
                 is_fenced=answer.is_fenced, should_shut_down=answer.should_shut_down
             )

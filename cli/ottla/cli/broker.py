@@ -9,6 +9,7 @@ from ottla.model.settings.broker import load_broker_config
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla broker'."""
     configure_node(parser)
+    parser.epilog = "Brokers that run already: 'ottla broker list', 'describe ID', 'drain ID'."
 
 
 def run(arguments: argparse.Namespace) -> int:

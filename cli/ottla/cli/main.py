@@ -25,6 +25,9 @@ class Command(NamedTuple):
 
     module: str
     summary: str
+    verbs: tuple[str, ...] = ()
+    verbs_module: str = ""
+    """Where it goes on when one of its verbs follows."""
 
 
 COMMANDS = {
@@ -37,7 +40,13 @@ COMMANDS = {
     "log": Command("ottla.cli.log_commands", "look into log files"),
     "storage": Command("ottla.cli.storage", "format directories"),
     "controller": Command("ottla.cli.controller", "run one controller from a .properties file"),
-    "broker": Command("ottla.cli.broker", "run one broker from a .properties file"),
+    "broker": Command(
+        "ottla.cli.broker",
+        "run one broker from a .properties file; or list, describe, drain brokers",
+        verbs=("list", "describe", "drain"),
+        verbs_module="ottla.cli.brokers",
+    ),
+    "quorum": Command("ottla.cli.quorum", "show the controllers' quorum"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
     "version": Command("ottla.cli.version", "print the version"),
 }
@@ -66,7 +75,8 @@ def run(arguments: list[str]) -> int:
     if command is None:
         print(f"ottla: there is no command {name!r}; see 'ottla --help'", file=sys.stderr)
         return REFUSED
-    module = import_module(command.module)
+    is_verb = arguments[1:2] != [] and arguments[1] in command.verbs
+    module = import_module(command.verbs_module if is_verb else command.module)
     parser = Parser(prog=f"ottla {name}", description=command.summary)
     module.configure(parser)
     try:

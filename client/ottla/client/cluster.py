@@ -10,7 +10,7 @@ from typing import TypeVar
 import trio
 
 from ottla.client.connection import Connection, ConnectionLostError, connect
-from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -19,6 +19,8 @@ from ottla.wire.messages.metadata_response import MetadataResponse
 R = TypeVar("R", bound=Message)
 
 RETRY_WAIT_S = 0.1
+NEXT_BROKER_AFTER_S = 0.5
+"""A first broker that has not answered by then may hang; the next is tried beside it."""
 
 
 class Cluster:
@@ -98,7 +100,8 @@ class Cluster:
         connection = await self._any() if node is None else await self._of(node)
         try:
             return await connection.request(message, response, version)
-        except ConnectionLostError:
+        except (ConnectionLostError, trio.Cancelled):
+            # What was cut short leaves an answer under way that the next request would take.
             await self._drop(connection)
             raise
 
@@ -117,13 +120,31 @@ class Cluster:
     async def _any(self) -> Connection:
         for open_connection in self._connections.values():
             return open_connection
-        failure = ConnectionLostError("no bootstrap server is given")
-        for address in [*self._bootstrap, *self._addresses.values()]:
+        return await self._first_to_answer([*self._bootstrap, *self._addresses.values()])
+
+    async def _first_to_answer(self, addresses: list[tuple[str, int]]) -> Connection:
+        """Connect to whoever answers first; one that hangs only delays the next a little."""
+        failure: OttlaError = ConnectionLostError("no bootstrap server is given")
+        answered: list[Connection] = []
+
+        async def attempt(address: tuple[str, int], ended: trio.Event) -> None:
+            nonlocal failure
             try:
-                return await self._at(address)
-            except ConnectionLostError as error:
+                answered.append(await self._at(address))
+                nursery.cancel_scope.cancel()
+            except (ConnectionLostError, ProtocolError) as error:
                 failure = error
-        raise failure
+            ended.set()
+
+        async with trio.open_nursery() as nursery:
+            for address in dict.fromkeys(addresses):
+                ended = trio.Event()
+                nursery.start_soon(attempt, address, ended)
+                with trio.move_on_after(NEXT_BROKER_AFTER_S):
+                    await ended.wait()
+        if not answered:
+            raise failure
+        return answered[0]
 
     async def _at(self, address: tuple[str, int]) -> Connection:
         if address not in self._connections:

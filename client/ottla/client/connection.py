@@ -160,7 +160,11 @@ async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> 
         with trio.fail_after(timeout_s):
             stream = await trio.open_tcp_stream(host, port, happy_eyeballs_delay=0.1)
             connection = Connection(stream, address, client_id)
-            await connection.negotiate()
+            try:
+                await connection.negotiate()
+            except BaseException:
+                stream.socket.close()
+                raise
     except trio.TooSlowError:
         raise ConnectionLostError(f"{address} did not answer in {timeout_s:g} s") from None
     except OSError as error:

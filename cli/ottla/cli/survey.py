@@ -1,0 +1,297 @@
+"""What the cluster says of itself, asked once: its quorum, its brokers, its partitions.
+
+Every broker is asked for itself, all at once and each for a short while only: one that hangs costs
+its own answer and nobody else's.  It judges nothing; `health` does.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from ottla.client.cluster import Cluster, raise_for
+from ottla.client.connection import ConnectionLostError, open_connection
+from ottla.model.errors import OttlaError, RefusedError
+from ottla.model.ids import METADATA_TOPIC, ZERO_UUID
+from ottla.storage.meta_properties import uuid_to_text
+from ottla.wire.messages import describe_configs_request as configs_request
+from ottla.wire.messages import describe_quorum_request as quorum_request
+from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
+from ottla.wire.messages.describe_cluster_response import DescribeClusterResponse
+from ottla.wire.messages.describe_configs_response import DescribeConfigsResponse
+from ottla.wire.messages.describe_node_request import DescribeNodeRequest
+from ottla.wire.messages.describe_node_response import DescribeNodeResponse
+from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse, ReplicaState
+from ottla.wire.messages.metadata_response import MetadataResponse
+
+QUORUM_TIMEOUT_S = 5.0
+NODE_TIMEOUT_S = 3.0
+"""A broker that needs longer to say how it is, is not well."""
+
+TOPIC_RESOURCE = 2
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+EPOCH_METRIC = "broker.epoch"
+CLOCK_METRIC = "clock.wall.ms"
+
+
+@dataclass(slots=True, kw_only=True)
+class Replica:
+    """One voter or observer, as the quorum's leader sees it."""
+
+    id: int
+    directory_id: str
+    address: str
+    log_end_offset: int
+    lag: int
+    last_fetch_ms_ago: int | None
+    """None when the leader has not heard of it; on the leader's own clock."""
+    last_caught_up_ms_ago: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Quorum:
+    """The controllers; `failure` says why nothing else is known."""
+
+    leader_id: int = -1
+    epoch: int = -1
+    high_watermark: int = -1
+    voters: list[Replica] = field(default_factory=list)
+    observers: list[Replica] = field(default_factory=list)
+    problems: str = ""
+    failure: str = ""
+    clock_ahead_ms: int | None = None
+    """How far the leader's wall clock is ahead of ours."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Broker:
+    """One registered broker; `failure` says why it did not answer for itself."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+    state: str = "unreachable"
+    failure: str = ""
+    problems: list[str] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+    clock_ahead_ms: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Return where clients are sent."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def epoch(self) -> int:
+        """Return the broker epoch, -1 where it did not answer."""
+        return int(self.metrics.get(EPOCH_METRIC, -1))
+
+
+@dataclass(slots=True, kw_only=True)
+class Partition:
+    """One partition as metadata has it."""
+
+    name: str
+    topic: str
+    leader_id: int
+    replicas: list[int]
+    isr: list[int]
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Say whether a replica is not in sync."""
+        return len(self.isr) < len(self.replicas)
+
+
+@dataclass(slots=True, kw_only=True)
+class Survey:
+    """Everything asked, answered."""
+
+    cluster_id: str | None
+    quorum: Quorum
+    brokers: list[Broker]
+    partitions: list[Partition]
+    min_insync: dict[str, int]
+    """Of the topics that have under-replicated partitions."""
+
+
+async def survey(cluster: Cluster) -> Survey:
+    """Ask the cluster everything; refuse when its broker does not serve metadata yet."""
+    metadata = await cluster.metadata()
+    partitions = partitions_of(metadata)
+    topics = sorted({one.topic for one in partitions if one.is_under_replicated})
+    min_insync = await _min_insync_of(cluster, topics)
+    brokers = await _registered(cluster)
+    async with trio.open_nursery() as nursery:
+        for broker in brokers:
+            nursery.start_soon(_ask_node, broker)
+        quorum = await quorum_of(cluster)
+    return Survey(
+        cluster_id=metadata.cluster_id,
+        quorum=quorum,
+        brokers=brokers,
+        partitions=partitions,
+        min_insync=min_insync,
+    )
+
+
+async def quorum_of(cluster: Cluster) -> Quorum:
+    """Ask for the quorum's state, as its leader has it."""
+    topic = quorum_request.TopicData(
+        topic_name=METADATA_TOPIC, partitions=[quorum_request.PartitionData()]
+    )
+    request = quorum_request.DescribeQuorumRequest(topics=[topic])
+    try:
+        with trio.fail_after(QUORUM_TIMEOUT_S):
+            answer = await cluster.request(request, DescribeQuorumResponse)
+        wall_ms = _wall_ms()
+        raise_for(answer.error_code, answer.error_message)
+        found = answer.topics[0].partitions[0]
+        raise_for(found.error_code, found.error_message)
+    except trio.TooSlowError:
+        return Quorum(failure=f"no answer in {QUORUM_TIMEOUT_S:g} s")
+    except RefusedError as error:
+        return Quorum(failure=error.message)
+    leader = next((one for one in found.current_voters if one.replica_id == found.leader_id), None)
+    addresses = {
+        node.node_id: f"{node.listeners[0].host}:{node.listeners[0].port}"
+        for node in answer.nodes
+        if node.listeners
+    }
+
+    def replica(state: ReplicaState) -> Replica:
+        return _replica(state, leader, addresses.get(state.replica_id, ""))
+
+    return Quorum(
+        leader_id=found.leader_id,
+        epoch=found.leader_epoch,
+        high_watermark=found.high_watermark,
+        voters=[replica(state) for state in found.current_voters],
+        observers=[replica(state) for state in found.observers],
+        problems=found.error_message or "",
+        clock_ahead_ms=None if leader is None else leader.last_fetch_timestamp - wall_ms,
+    )
+
+
+async def brokers_of(cluster: Cluster, *, only: int | None = None) -> list[Broker]:
+    """Ask who is registered, and each of them (or `only` that one) how it is; in order of ids."""
+    brokers = [one for one in await _registered(cluster) if only in (None, one.id)]
+    async with trio.open_nursery() as nursery:
+        for broker in brokers:
+            nursery.start_soon(_ask_node, broker)
+    return brokers
+
+
+def partitions_of(metadata: MetadataResponse) -> list[Partition]:
+    """Return every partition of an answer."""
+    return [
+        Partition(
+            name=f"{topic.name}-{row.partition_index}",
+            topic=topic.name or "",
+            leader_id=row.leader_id,
+            replicas=list(row.replica_nodes),
+            isr=list(row.isr_nodes),
+        )
+        for topic in metadata.topics
+        for row in topic.partitions
+    ]
+
+
+async def _registered(cluster: Cluster) -> list[Broker]:
+    request = DescribeClusterRequest(include_fenced_brokers=True)
+    answer = await cluster.request(request, DescribeClusterResponse)
+    raise_for(answer.error_code, answer.error_message)
+    return [
+        Broker(
+            id=row.broker_id, host=row.host, port=row.port, rack=row.rack, is_fenced=row.is_fenced
+        )
+        for row in sorted(answer.brokers, key=lambda row: row.broker_id)
+    ]
+
+
+async def _ask_node(broker: Broker) -> None:
+    try:
+        with trio.fail_after(NODE_TIMEOUT_S):
+            async with open_connection(broker.host, broker.port) as connection:
+                asked_ms = _wall_ms()
+                node = await connection.request(DescribeNodeRequest(), DescribeNodeResponse)
+                answered_ms = _wall_ms()
+    except trio.TooSlowError:
+        broker.failure = f"{broker.address} did not answer in {NODE_TIMEOUT_S:g} s"
+        return
+    except OttlaError as error:
+        broker.failure = str(error)
+        return
+    if node.node_id != broker.id:
+        broker.failure = f"{broker.address} is broker {node.node_id}"
+        return
+    broker.state = node.state
+    broker.problems = list(node.problems)
+    broker.metrics = {metric.name: metric.value for metric in node.metrics}
+    if CLOCK_METRIC in broker.metrics:
+        theirs_ms = int(broker.metrics.pop(CLOCK_METRIC))
+        broker.clock_ahead_ms = theirs_ms - (asked_ms + answered_ms) // 2
+
+
+async def _min_insync_of(cluster: Cluster, topics: list[str]) -> dict[str, int]:
+    if not topics:
+        return {}
+    request = configs_request.DescribeConfigsRequest(
+        resources=[
+            configs_request.DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE,
+                resource_name=topic,
+                configuration_keys=[MIN_INSYNC_REPLICAS],
+            )
+            for topic in topics
+        ]
+    )
+    try:
+        answer = await cluster.request(request, DescribeConfigsResponse)
+    except (RefusedError, ConnectionLostError):
+        return {}
+    return {
+        result.resource_name: int(config.value)
+        for result in answer.results
+        for config in result.configs
+        if config.name == MIN_INSYNC_REPLICAS and config.value
+    }
+
+
+def _replica(state: ReplicaState, leader: ReplicaState | None, address: str) -> Replica:
+    def ago(timestamp: int) -> int | None:
+        if leader is None or timestamp < 0:
+            return None
+        # The leader says of itself that it fetched now.
+        return max(0, leader.last_fetch_timestamp - timestamp)
+
+    end_offset = state.log_end_offset if leader is None else leader.log_end_offset
+    known = state.replica_directory_id != ZERO_UUID
+    return Replica(
+        id=state.replica_id,
+        directory_id=uuid_to_text(state.replica_directory_id) if known else "",
+        address=address,
+        log_end_offset=state.log_end_offset,
+        lag=max(0, end_offset - max(0, state.log_end_offset)),
+        last_fetch_ms_ago=ago(state.last_fetch_timestamp),
+        last_caught_up_ms_ago=ago(state.last_caught_up_timestamp),
+    )
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def counts_of(broker: Broker, partitions: list[Partition]) -> dict[str, Any]:
+    """Return what a broker has: partitions led, replicas, and how many of either are not well."""
+    led = [one for one in partitions if one.leader_id == broker.id]
+    held = [one for one in partitions if broker.id in one.replicas]
+    return {
+        "leaders": len(led),
+        "replicas": len(held),
+        "under_replicated": sum(one.is_under_replicated for one in led),
+        "out_of_sync": sum(broker.id not in one.isr for one in held),
+    }
