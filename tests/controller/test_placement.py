@@ -8,10 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.controller.placement import place
-from ottla.controller.rehearsal import CountingRng
+from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.image import BrokerRegistration
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
+from ottla.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 
 
 def broker(
@@ -28,13 +33,13 @@ def broker(
 
 
 def placed(
-    brokers: list[BrokerRegistration], partition_count: int, replication_factor: int, seed: int = 0
+    brokers: list[BrokerRegistration], partition_count: int, replication_factor: int, turn: int = 0
 ) -> list[tuple[NodeId, ...]]:
     return place(
         brokers,
         partition_count=partition_count,
         replication_factor=replication_factor,
-        rng=CountingRng(seed),
+        turn=turn,
     )
 
 
@@ -50,14 +55,14 @@ def test_replicas_share_a_domain_only_when_there_are_too_few(
     places: list[tuple[str | None, str | None]],
     replication_factor: int,
     partition_count: int,
-    seed: int,
+    turn: int,
 ) -> None:
     brokers = [broker(number, *place) for number, place in enumerate(places)]
     replication_factor = min(replication_factor, len(brokers))
     racks = {one.id: one.rack for one in brokers}
     hosts = {one.id: (one.rack, one.host) for one in brokers}
 
-    replicas = placed(brokers, partition_count, replication_factor, seed)
+    replicas = placed(brokers, partition_count, replication_factor, turn)
 
     assert len(replicas) == partition_count
     for partition in replicas:
@@ -72,12 +77,12 @@ def test_replicas_share_a_domain_only_when_there_are_too_few(
 
 @given(st.integers(1, 7), st.integers(1, 5), st.integers(1, 40), st.integers(0, 50))
 def test_every_broker_leads_as_many_and_holds_nearly_as_many(
-    broker_count: int, replication_factor: int, partition_count: int, seed: int
+    broker_count: int, replication_factor: int, partition_count: int, turn: int
 ) -> None:
     brokers = [broker(number) for number in range(broker_count)]
     replication_factor = min(replication_factor, broker_count)
 
-    replicas = placed(brokers, partition_count, replication_factor, seed)
+    replicas = placed(brokers, partition_count, replication_factor, turn)
 
     led = Counter({one.id: 0 for one in brokers})
     held = Counter({one.id: 0 for one in brokers})
@@ -88,6 +93,49 @@ def test_every_broker_leads_as_many_and_holds_nearly_as_many(
     assert max(held.values()) - min(held.values()) <= 2
 
 
+@given(st.integers(1, 7), st.integers(1, 5), st.integers(1, 5), st.integers(1, 40))
+def test_many_small_topics_are_led_and_held_as_evenly_as_one_large(
+    broker_count: int, replication_factor: int, partition_count: int, topic_count: int
+) -> None:
+    brokers = [broker(number) for number in range(broker_count)]
+    replication_factor = min(replication_factor, broker_count)
+
+    led = Counter({one.id: 0 for one in brokers})
+    held = Counter({one.id: 0 for one in brokers})
+    for turn in range(topic_count):
+        for partition in placed(brokers, partition_count, replication_factor, turn):
+            led[partition[0]] += 1
+            held.update(partition)
+
+    rest = partition_count % broker_count
+    assert max(led.values()) - min(led.values()) <= max(1, min(rest, broker_count - rest))
+    mean = topic_count * partition_count * replication_factor / broker_count
+    assert max(held.values()) <= 1.25 * mean + 2 * partition_count
+
+
+@given(st.integers(1, 5), st.lists(st.integers(1, 6), min_size=1, max_size=6))
+def test_a_topic_that_grows_again_and_again_is_led_as_evenly_as_one_made_whole(
+    broker_count: int, steps: list[int]
+) -> None:
+    cluster = Rehearsal()
+    cluster.start(*range(1, broker_count + 1))
+    topic = CreatableTopic(name="a", num_partitions=1, replication_factor=1)
+    cluster.forward(CreateTopicsRequest(topics=[topic]))
+
+    count = 1
+    for step in steps:
+        count += step
+        growing = CreatePartitionsTopic(name="a", count=count, assignments=None)
+        cluster.forward(CreatePartitionsRequest(topics=[growing]))
+
+    grown = cluster.image.topic("a")
+    assert grown is not None
+    led = Counter(dict.fromkeys(cluster.image.brokers, 0))
+    led.update(state.leader for state in grown.partitions.values())
+    assert sum(led.values()) == count
+    assert max(led.values()) - min(led.values()) <= 1
+
+
 def test_followers_of_one_leader_differ_from_round_to_round() -> None:
     brokers = [broker(number) for number in range(5)]
 
@@ -96,7 +144,8 @@ def test_followers_of_one_leader_differ_from_round_to_round() -> None:
     by_leader: dict[NodeId, set[NodeId]] = {}
     for leader, *followers in replicas:
         by_leader.setdefault(leader, set()).update(followers)
-    assert all(len(followers) == 4 for followers in by_leader.values())
+    # Two followers a partition; were they always the same, the others would never share the load.
+    assert all(len(followers) >= 3 for followers in by_leader.values())
 
 
 def test_fenced_brokers_are_a_last_resort_and_never_first() -> None:
@@ -115,6 +164,12 @@ def test_fenced_brokers_are_a_last_resort_and_never_first() -> None:
             3,
             "Unable to replicate the partition 3 time(s): The target replication factor of 3 "
             "cannot be reached because only 1 broker(s) are registered.",
+        ),
+        (
+            [broker(1), broker(2, is_fenced=True)],
+            3,
+            "Unable to replicate the partition 3 time(s): The target replication factor of 3 "
+            "cannot be reached because only 2 broker(s) are registered, 1 of them alive.",
         ),
         (
             [broker(1, is_fenced=True)],

@@ -1,24 +1,28 @@
 """From lists of brokers to new partitions: checks of what people assign, and the first state."""
 
-from ottla.controller.placement import place
+from ottla.controller.placement import place, turn_after
 from ottla.metadata.directories import UNASSIGNED
-from ottla.metadata.image import MetadataImage, PartitionState
+from ottla.metadata.image import MetadataImage, PartitionState, Topic
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
-from ottla.model.seams import Rng
 
 
 def place_new(
-    image: MetadataImage, rng: Rng, partition_count: int, replication_factor: int
+    image: MetadataImage, partition_count: int, replication_factor: int, grown: Topic | None = None
 ) -> list[PartitionState]:
-    """Return new partitions placed over the brokers."""
+    """Return new partitions placed over the brokers, of a new topic or of one that has grown."""
+    brokers = list(image.brokers.values())
+    turn, first = None, 0
+    if grown is not None:
+        first = len(grown.partitions)
+        turn = turn_after(brokers, grown.partitions[first - 1].preferred_leader, first)
     placed = place(
-        image.brokers.values(),
+        brokers,
         partition_count=partition_count,
         replication_factor=replication_factor,
-        rng=rng,
+        turn=len(image.topics) if turn is None else turn,
     )
-    return [new_partition(image, index, replicas) for index, replicas in enumerate(placed)]
+    return [new_partition(image, index, replicas) for index, replicas in enumerate(placed, first)]
 
 
 def new_partition(

@@ -1,11 +1,12 @@
 """Where the replicas of new partitions go: striped over brokers, spread over racks and hosts.
 
 Leaders go round the brokers, interleaved by rack and by host, so that each broker leads as many
-partitions as any other.  Each further replica goes to the rack with the fewest of this partition's
-replicas, then to such a host, then to the broker that got the fewest replicas in this placement.
-Brokers that are fenced or shutting down are taken only when the others do not suffice, and never
-as the first replica.  Invariant: DistinctFailureDomains (two replicas share a rack or a host only
-when there are more replicas than racks or hosts to choose from).
+partitions as any other; the next topic begins where a count of topics says, so that many topics of
+one partition go round as well.  Each further replica goes to the rack with the fewest of this
+partition's replicas, then to such a host, then to the broker that got the fewest replicas in this
+placement.  Brokers that are fenced or shutting down are taken only when the others do not suffice,
+and never as the first replica.  Invariant: DistinctFailureDomains (two replicas share a rack or a
+host only when there are more replicas than racks or hosts to choose from).
 """
 
 from collections import Counter
@@ -15,7 +16,6 @@ from typing import TypeVar
 from ottla.metadata.image import BrokerRegistration
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
-from ottla.model.seams import Rng
 
 T = TypeVar("T")
 
@@ -25,35 +25,52 @@ def place(
     *,
     partition_count: int,
     replication_factor: int,
-    rng: Rng,
+    turn: int,
 ) -> list[tuple[NodeId, ...]]:
-    """Return the replicas of each new partition, preferred leader first."""
+    """Return the replicas of each new partition, preferred leader first.
+
+    `turn` counts on from one placement to the next: whose turn it is to lead.
+    """
     assert partition_count >= 0
+    assert turn >= 0
     usable = list(brokers)
     _check(usable, replication_factor)
-    ring = _interleaved([broker for broker in usable if broker.is_active], rng)
-    spare = _interleaved([broker for broker in usable if not broker.is_active], rng)
-    start = rng.below(len(ring))
+    ring = _interleaved([broker for broker in usable if broker.is_active])
+    spare = _interleaved([broker for broker in usable if not broker.is_active])
     load: Counter[NodeId] = Counter()
     placed = []
     for index in range(partition_count):
-        turn = start + index
-        replicas = _replicas(ring, spare, turn, replication_factor, load)
+        replicas = _replicas(ring, spare, turn + index, replication_factor, load)
         load.update(replicas)
         placed.append(replicas)
     return placed
 
 
+def turn_after(
+    brokers: Iterable[BrokerRegistration], leader: NodeId, partition_count: int
+) -> int | None:
+    """Return the turn that follows a topic's last partition; None where its leader is not active.
+
+    `partition_count` is how many partitions the topic has.
+    """
+    ring = [broker.id for broker in _interleaved([one for one in brokers if one.is_active])]
+    if leader not in ring:
+        return None
+    return ring.index(leader) + 1 + partition_count // len(ring) * len(ring)
+
+
 def _check(usable: Sequence[BrokerRegistration], replication_factor: int) -> None:
     problem = None
+    active_count = sum(broker.is_active for broker in usable)
+    alive = f", {active_count} of them alive" if active_count < len(usable) else ""
     if replication_factor < 1:
         problem = f"Invalid replication factor {replication_factor}: it must be positive."
-    elif not any(broker.is_active for broker in usable):
+    elif not active_count:
         problem = "All brokers are currently fenced."
     elif replication_factor > len(usable):
         problem = (
             f"The target replication factor of {replication_factor} cannot be reached because "
-            f"only {len(usable)} broker(s) are registered."
+            f"only {len(usable)} broker(s) are registered{alive}."
         )
     if problem is not None:
         raise RefusedError(
@@ -95,26 +112,17 @@ def _replicas(
     return tuple(broker.id for broker in chosen)
 
 
-def _interleaved(brokers: Sequence[BrokerRegistration], rng: Rng) -> list[BrokerRegistration]:
+def _interleaved(brokers: Sequence[BrokerRegistration]) -> list[BrokerRegistration]:
     """Return the brokers so that neighbours differ in rack, then in host, as far as may be."""
     racks: dict[str, dict[str, list[BrokerRegistration]]] = {}
     for broker in sorted(brokers, key=lambda broker: broker.id):
         racks.setdefault(broker.rack or "", {}).setdefault(broker.host or "", []).append(broker)
-    return _round_robin(
-        [
-            _round_robin(_turned([_turned(host, rng) for host in hosts.values()], rng))
-            for hosts in _turned(list(racks.values()), rng)
-        ]
-    )
+    return _round_robin([_round_robin(list(hosts.values())) for hosts in racks.values()])
 
 
 def _round_robin(groups: Sequence[Sequence[T]]) -> list[T]:
     longest = max(map(len, groups), default=0)
     return [group[index] for index in range(longest) for group in groups if index < len(group)]
-
-
-def _turned(items: Sequence[T], rng: Rng) -> list[T]:
-    return _rotated(items, rng.below(len(items))) if items else []
 
 
 def _rotated(items: Sequence[T], by: int) -> list[T]:

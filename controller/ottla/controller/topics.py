@@ -224,7 +224,7 @@ def _partitions_of(
     replication_factor = asked.replication_factor
     if replication_factor == UNSET:
         replication_factor = context.config.default_replication_factor
-    return place_new(image, context.rng, _partition_count(context, asked), replication_factor)
+    return place_new(image, _partition_count(context, asked), replication_factor)
 
 
 def _assigned(image: MetadataImage, asked: CreatableTopic) -> Sequence[PartitionState]:
@@ -328,7 +328,7 @@ def _grow(image: MetadataImage, context: Context, asked: CreatePartitionsTopic) 
     _bound_request(additional)
     replication_factor = len(topic.partitions[0].replicas)
     if asked.assignments is None:
-        states = place_new(image, context.rng, additional, replication_factor)
+        states = place_new(image, additional, replication_factor, topic)
     else:
         if len(asked.assignments) != additional:
             raise RefusedError(

@@ -61,9 +61,11 @@ class Upkeep:
         controller, sessions = self._controller, self._controller.sessions
         while True:
             now_ms = controller.session_time_ms()
-            is_due = controller.epoch is not None and sessions.expired(controller.image, now_ms)
-            if is_due and await controller.attempt(self._fence):
-                continue
+            silent = () if controller.epoch is None else sessions.expired(controller.image, now_ms)
+            if silent:
+                has_fenced = await controller.attempt(self._fence)
+                if has_fenced:
+                    continue
             latest_ms = now_ms + sessions.session_timeout_ms
             expiry_ms = sessions.next_expiry_ms(controller.image)
             wake_ms = latest_ms if expiry_ms is None else min(expiry_ms, latest_ms)
