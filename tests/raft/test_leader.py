@@ -374,6 +374,19 @@ class TestGivingUp:
 
         assert leader.core.is_handed_over
 
+    def test_a_leader_that_stops_with_all_the_others_waits_for_nobody(self, leader: Solo) -> None:
+        leader.step(ShutdownRequested())
+        for goodbye in list(leader.sent):
+            leader.respond(goodbye, EndQuorumEpochResponse(leader_epoch=Epoch(1)))
+        assert not leader.core.is_handed_over
+
+        for _ in range(10):
+            for probe in list(leader.sent):
+                leader.fail(probe)
+            leader.tick_when_due()
+
+        assert leader.core.is_handed_over
+
     def test_a_follower_shuts_down_at_once(self) -> None:
         follower = Solo(1, election=ElectionState(epoch=Epoch(1), leader_id=NodeId(2)))
 

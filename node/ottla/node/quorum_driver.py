@@ -48,6 +48,9 @@ from ottla.storage.disk_seam import Disk
 
 _LOGGER = logging.getLogger(__name__)
 
+HAND_OVER_CHECK_MS = 50
+"""How often a leader that stops looks whether anybody is left to follow it."""
+
 LeadershipListener = Callable[[Epoch | None], None]
 
 
@@ -241,11 +244,12 @@ class QuorumMember:
         await self._step(ResignRequested(epoch=epoch))
 
     async def hand_over(self, *, patience_ms: int) -> None:
-        """Tell the others that this node is about to stop, and wait until they know."""
+        """Tell the others that this node is about to stop, and wait until they can do without."""
         await self._step(ShutdownRequested())
         with trio.move_on_after(patience_ms / 1000):
             while not self._core.is_handed_over:
-                await self._progress.wait()
+                with trio.move_on_after(HAND_OVER_CHECK_MS / 1000):
+                    await self._progress.wait()
 
     def stop(self) -> None:
         """Take part no more: whoever asks from now on is refused."""

@@ -156,11 +156,17 @@ class QuorumCore:
     def is_handed_over(self) -> bool:
         """After ShutdownRequested: nobody needs this node any more.
 
-        A leader's successor may need its vote, so it stays until the successor has won.
+        A leader's successor may need its vote, so it stays until the successor has won, or too few
+        are left to have one.
         """
-        if not self._replica.is_shutting_down:
+        replica = self._replica
+        if not replica.is_shutting_down:
             return False
-        return not self._must_be_succeeded or isinstance(self._state, Follower)
+        if not self._must_be_succeeded or isinstance(self._state, Follower):
+            return True
+        lost_count = sum(replica.requests.is_failing(peer.id) for peer in replica.identity.peers)
+        voters = replica.identity.voters
+        return len(voters) - lost_count < voters.majority_count
 
     def describe(self) -> QuorumDescription | None:
         """Return who has got how far, as of the last step; None unless this replica leads."""

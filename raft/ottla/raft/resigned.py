@@ -7,7 +7,7 @@ again: a leader that restarts begins here too, for it may have forgotten what it
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.raft.effects import Outgoing
-from ottla.raft.messages import EndQuorumEpochRequest, Response
+from ottla.raft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse, Response
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
 from ottla.raft.voters import ReplicaKey
@@ -30,11 +30,6 @@ class Resigned:
         self._election_deadline_ms = election_deadline_ms
         self._to_tell = {voter.id for voter in replica.identity.peers}
 
-    @property
-    def is_known(self) -> bool:
-        """Say whether every other voter has heard the goodbye."""
-        return not self._to_tell
-
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Say goodbye to whoever has not heard it; wait, as others should be elected first."""
         if replica.may_campaign:
@@ -51,13 +46,15 @@ class Resigned:
                     leader_endpoints=replica.identity.voters.endpoints_of(replica.identity.node_id),
                 )
                 replica.send(voter, request, now_ms)
+        if replica.is_shutting_down:
+            replica.seek_leader(now_ms)  # the successor, or that nobody is left to be one
         return None
 
     def on_response(
         self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
     ) -> None:
         """Note who has heard the goodbye."""
-        if response.error is ErrorCode.NONE:
+        if response.error is ErrorCode.NONE and isinstance(response, EndQuorumEpochResponse):
             self._to_tell.discard(outgoing.to)
         else:
             replica.requests.back_off(outgoing.to, now_ms)
