@@ -76,6 +76,28 @@ async def test_a_controller_that_becomes_active_is_found_in_time() -> None:
     assert len(asked) == 4
 
 
+async def test_a_node_that_was_asked_too_early_is_asked_first_once_it_is_known_to_lead() -> None:
+    asked: list[int] = []
+    leader: list[NodeId] = []
+
+    def code_of_3() -> ErrorCode:
+        if not leader:
+            leader.append(NodeId(3))
+            return ErrorCode.NOT_CONTROLLER
+        return ErrorCode.NONE
+
+    async with open_rpc_runtime() as runtime:
+        voters = [
+            await serve(runtime, 3, code_of_3, asked),
+            await serve(runtime, 2, lambda: ErrorCode.NOT_CONTROLLER, asked),
+            await serve(runtime, 1, lambda: ErrorCode.NOT_CONTROLLER, asked),
+        ]
+        client = ControllerClient(runtime, voters, lambda: leader[0] if leader else None)
+        await client.heartbeat(pb.HeartbeatRequest(), deadline_ms=5_000)
+
+    assert asked == [3, 3]
+
+
 async def test_a_refusal_is_not_asked_for_twice() -> None:
     asked: list[int] = []
     async with open_rpc_runtime() as runtime:

@@ -111,7 +111,11 @@ class ControllerClient:
         ends_at = trio.current_time() + deadline_ms / 1000
         backoff_ms = RETRY_BACKOFF_MS_FIRST
         tried: set[NodeId] = set()
+        known = self._leader_id()
         while True:
+            if self._leader_id() != known:
+                known = self._leader_id()
+                tried.clear()  # whoever was asked too early may lead by now
             node_id = self._next_node(tried)
             left_ms = int((ends_at - trio.current_time()) * 1000)
             try:
