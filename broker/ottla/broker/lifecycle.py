@@ -145,8 +145,8 @@ class Lifecycle:
             raise RefusedError(error.code, f"broker {broker_id}: {reason}: {error.message}")
         if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             text = (
-                f"another broker {broker_id} is registered and alive; waiting for its session to "
-                "end (stop it, or give this one an id of its own)"
+                f"another broker {broker_id} is registered and alive; stop it, or give this one a "
+                "node.id of its own (after a crash its session ends by itself)"
             )
         else:
             text = f"the controller cannot be reached yet: {error.message}"

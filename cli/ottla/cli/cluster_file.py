@@ -26,6 +26,14 @@ MIN_INSYNC_OF_THREE = 2
 """Of three replicas one may be away and acks=all still goes on; with 1, a lone survivor would
 acknowledge what no other broker has."""
 
+REPLICATION_KEYS = (
+    "default.replication.factor",
+    "min.insync.replicas",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+)
+
 
 @dataclass(slots=True)
 class Node:
@@ -163,6 +171,18 @@ def make_plan(
         cluster_id=uuid_to_text(rng.uuid()),
         min_insync_replicas=MIN_INSYNC_OF_THREE if brokers >= REPLICAS_DEFAULT else 1,
     )
+
+
+def check_replication(plan: Plan) -> None:
+    """Raise ConfigError if a setting wants more replicas than there are brokers."""
+    count = len(plan.brokers)
+    for key in REPLICATION_KEYS:
+        wanted = plan.settings.get(key, "")
+        if wanted.isdecimal() and int(wanted) > count:
+            brokers = "there is one broker" if count == 1 else f"there are {count} brokers"
+            raise ConfigError(
+                key, f"is {wanted}, but {brokers}; start more with --brokers, or ask for fewer"
+            )
 
 
 def is_alive(pid: int) -> bool:

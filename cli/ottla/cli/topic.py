@@ -22,7 +22,7 @@ from ottla.wire.messages.create_topics_request import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from ottla.wire.messages.create_topics_response import CreateTopicsResponse
+from ottla.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.wire.messages.delete_topics_response import (
     DeletableTopicResult,
@@ -112,7 +112,7 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
         elif topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and arguments.if_not_exists:
             rows += map(_row, (await cluster.metadata([topic.name])).topics)
         else:
-            refusals.append((topic.error_code, f"topic {topic.name!r}: {topic.error_message}"))
+            refusals.append((topic.error_code, f"topic {topic.name!r}: {_refusal(topic)}"))
     _show(arguments, TOPIC_COLUMNS, rows, refusals)
     return 0
 
@@ -214,6 +214,14 @@ def _topic_json(topic: MetadataResponseTopic) -> dict[str, Any]:
             for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
         ],
     }
+
+
+def _refusal(topic: CreatableTopicResult) -> str:
+    """Return Kafka's words, and what to do where they do not tell."""
+    said = (topic.error_message or row_of(topic.error_code).meaning).rstrip(".")
+    if topic.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
+        said += "; start more brokers, or ask for fewer replicas with --replication-factor"
+    return said
 
 
 def _meaning(topic: MetadataResponseTopic | DeletableTopicResult) -> str:

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ottla.cli.cluster_file import PORT_DEFAULT, PORT_END, Plan, make_plan
+from ottla.cli.cluster_file import PORT_DEFAULT, PORT_END, Plan, check_replication, make_plan
 from ottla.cli.cluster_format import format_plan
 from ottla.cli.common import DIRECTORY_DEFAULT, note, table
 from ottla.cli.local_cluster import LocalCluster
@@ -62,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             brokers=arguments.brokers,
         )
         plan.settings = dict(_assignment(text) for text in arguments.set)
+        check_replication(plan)
         plan.write_properties()
         format_plan(plan)
         return _serve(LocalCluster(plan, restarts=arguments.restart), plan)

@@ -162,8 +162,13 @@ async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> 
             connection = Connection(stream, address, client_id)
             try:
                 await connection.negotiate()
-            except BaseException:
+            except BaseException as error:
                 stream.socket.close()
+                if isinstance(error, ConnectionLostError | ProtocolError):
+                    raise ConnectionLostError(
+                        f"{address} does not answer as a broker ({error}); "
+                        "is it a controller's address, or another program's?"
+                    ) from error
                 raise
     except trio.TooSlowError:
         raise ConnectionLostError(f"{address} did not answer in {timeout_s:g} s") from None
