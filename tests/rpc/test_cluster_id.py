@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import Voter
 from ottla.rpc import cluster_id
@@ -34,5 +35,29 @@ async def test_a_node_that_finds_no_controller_says_so_once_a_minute(
             await cluster_id_of_quorum(runtime, [DEAD])
 
     assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith("no controller answers: 127.0.0.1:1 (")
-    assert caplog.messages[0].endswith("check controller.quorum.voters, or start one")
+    assert caplog.messages[0].startswith(
+        "controller.quorum.voters: no controller answers: 127.0.0.1:1 ("
+    )
+    assert caplog.messages[0].endswith("; correct it, or start one")
+
+
+async def test_a_bounded_patience_ends_with_every_address_and_its_reason() -> None:
+    """A broker's listener closes on gRPC's first bytes."""
+    async with open_rpc_runtime() as runtime, trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+
+        async def hang_up(stream: trio.SocketStream) -> None:
+            await stream.receive_some()
+            await stream.aclose()
+
+        nursery.start_soon(trio.serve_listeners, hang_up, listeners)
+        port = listeners[0].socket.getsockname()[1]
+        voters = [DEAD, Voter(NodeId(102), "127.0.0.1", port)]
+        with trio.fail_after(5), pytest.raises(ConfigError) as caught:
+            await cluster_id_of_quorum(runtime, voters, timeout_ms=200)
+        nursery.cancel_scope.cancel()
+
+    sentence = str(caught.value)
+    assert sentence.startswith("controller.quorum.voters: no controller answers: 127.0.0.1:1 (")
+    assert f"127.0.0.1:{port} (" in sentence
+    assert "is it a broker's address?" in sentence

@@ -7,7 +7,7 @@ import trio
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.wrappers_pb2 import StringValue
 
-from ottla.model.errors import RefusedError
+from ottla.model.errors import ConfigError, RefusedError
 from ottla.rpc.controller_client import VoterAddress
 from ottla.rpc.method import MethodHandler, RpcMethod
 from ottla.rpc.rpc_driver import RpcRuntime, join_address
@@ -24,6 +24,8 @@ PATIENCE_MS = 5_000
 REPEAT_MS = 60_000
 """How often it says so again."""
 
+VOTERS_KEY = "controller.quorum.voters"
+
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -36,9 +38,15 @@ def cluster_id_handler(cluster_id: str) -> MethodHandler[Empty, StringValue]:
     return MethodHandler(CLUSTER_ID, answer)
 
 
-async def cluster_id_of_quorum(runtime: RpcRuntime, voters: Sequence[VoterAddress]) -> str:
-    """Ask the voters in turn until one tells; waits as long as it takes, and says so."""
-    complain_at = trio.current_time() + PATIENCE_MS / 1000
+async def cluster_id_of_quorum(
+    runtime: RpcRuntime, voters: Sequence[VoterAddress], *, timeout_ms: int | None = None
+) -> str:
+    """Ask the voters in turn until one tells; say so in the log where it takes long.
+
+    ConfigError names each address with its reason when `timeout_ms` have passed.
+    """
+    began = trio.current_time()
+    complain_at = began + PATIENCE_MS / 1000
     while True:
         refusals = []
         for voter in voters:
@@ -50,10 +58,11 @@ async def cluster_id_of_quorum(runtime: RpcRuntime, voters: Sequence[VoterAddres
                 refusals.append(f"{address} ({refusal.message})")
                 continue
             return found.value
-        if trio.current_time() >= complain_at:
-            complain_at = trio.current_time() + REPEAT_MS / 1000
-            _LOGGER.warning(
-                "no controller answers: %s; check controller.quorum.voters, or start one",
-                ", ".join(refusals),
-            )
+        now = trio.current_time()
+        sentence = f"no controller answers: {', '.join(refusals)}; correct it, or start one"
+        if timeout_ms is not None and now >= began + timeout_ms / 1000:
+            raise ConfigError(VOTERS_KEY, sentence)
+        if now >= complain_at:
+            complain_at = now + REPEAT_MS / 1000
+            _LOGGER.warning("%s: %s", VOTERS_KEY, sentence)
         await trio.sleep(RETRY_BACKOFF_MS / 1000)
