@@ -191,6 +191,15 @@ def test_a_snapshot_rebuilds_the_image(history: list[Record]) -> None:
 
 
 @given(histories())
+def test_records_folded_in_runs_reach_what_each_alone_reaches(history: list[Record]) -> None:
+    image = EMPTY
+    for record in history:
+        image = fold.apply(image, record)
+
+    assert fold.apply_all(EMPTY, history) == image
+
+
+@given(histories())
 def test_equal_images_make_equal_snapshots(history: list[Record]) -> None:
     image = fold.apply_all(EMPTY, history)
     rebuilt = fold.apply_all(EMPTY, records_of(image))

@@ -9,7 +9,7 @@ unclean elections are allowed), ElrOnlyBelowMinIsr.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.metadata.image import PartitionState, RecoveryState
@@ -148,16 +148,13 @@ def _last_known(
     return state.isr[:1]
 
 
+CHANGEABLE = ("isr", "leader", "elr", "last_known_elr", "recovery_state", "directories")
+
+
 def _record(partition: TopicIdPartition, old: PartitionState, new: PartitionState) -> Record | None:
-    record = partition_change_record(
-        partition.topic_id,
-        partition.partition,
-        isr=new.isr if new.isr != old.isr else None,
-        leader=new.leader if new.leader != old.leader else None,
-        elr=new.elr if new.elr != old.elr else None,
-        last_known_elr=new.last_known_elr if new.last_known_elr != old.last_known_elr else None,
-        recovery_state=new.recovery_state if new.recovery_state != old.recovery_state else None,
-        directories=new.directories if new.directories != old.directories else None,
-    )
-    empty = partition_change_record(partition.topic_id, partition.partition)
-    return None if record == empty else record
+    changes: dict[str, Any] = {
+        name: getattr(new, name) for name in CHANGEABLE if getattr(new, name) != getattr(old, name)
+    }
+    if not changes:
+        return None
+    return partition_change_record(partition.topic_id, partition.partition, **changes)

@@ -7,7 +7,8 @@ log lies: CorruptDataError, and the process must not go on.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
 from uuid import UUID
 
 from ottla.metadata.image import (
@@ -39,9 +40,18 @@ def apply(image: MetadataImage, record: Record) -> MetadataImage:
 
 def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
     """Return the image after all of the records."""
-    for record in records:
-        image = apply(image, record)
+    for kind, run in groupby(records, key=_kind_of):
+        if kind == "partition_change":
+            image = _change_partitions(image, (record.partition_change for record in run))
+        else:
+            for record in run:
+                image = apply(image, record)
     return image
+
+
+def _kind_of(record: Record) -> str | None:
+    kind: str | None = record.WhichOneof("record")
+    return kind
 
 
 def _register_broker(image: MetadataImage, record: pb.RegisterBroker) -> MetadataImage:
@@ -134,39 +144,69 @@ def _set_partition(image: MetadataImage, record: pb.Partition) -> MetadataImage:
 
 
 def _change_partition(image: MetadataImage, record: pb.PartitionChange) -> MetadataImage:
-    topic = _topic(image, record.topic_id)
-    old = topic.partitions.get(record.partition_id)
-    if old is None:
-        raise CorruptDataError(
-            f"metadata record: a change of {topic.name}-{record.partition_id}, which is not there"
+    return _change_partitions(image, (record,))
+
+
+def _change_partitions(
+    image: MetadataImage, records: Iterable[pb.PartitionChange]
+) -> MetadataImage:
+    """Apply many at once, since a broker that leaves changes all the partitions it held."""
+    topics, index = image.topics, image.partitions_by_broker
+    for record in records:
+        topic = topics.get(read_uuid(record.topic_id))
+        if topic is None:
+            raise _no_topic(record.topic_id)
+        old = topic.partitions.get(record.partition_id)
+        if old is None:
+            raise CorruptDataError(
+                f"metadata record: a change of {topic.name}-{record.partition_id}, "
+                "which is not there"
+            )
+        state = merge(old, record)
+        _check(topic, record.partition_id, state)
+        topics = topics.set(
+            topic.id,
+            Topic(topic.name, topic.id, topic.partitions.set(record.partition_id, state)),
         )
-    return _with_partition(image, topic, record.partition_id, merge(old, record))
+        if state.replicas != old.replicas:
+            partition = TopicIdPartition(topic.id, record.partition_id)
+            index = _reindex(index, partition, old.replicas, state.replicas)
+    return replace(image, topics=topics, partitions_by_broker=index)
 
 
 def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
     """Return the partition after the change: what the record leaves out stays."""
-    changes: dict[str, Any] = {"partition_epoch": old.partition_epoch + 1}
-    for name, field in CHANGED_NODES.items():
-        if record.HasField(field):
-            changes[name] = _node_ids(getattr(record, field).ids)
-    if record.HasField("leader"):
-        changes["leader"] = NodeId(record.leader)
-        changes["leader_epoch"] = Epoch(old.leader_epoch + 1)
-    if record.HasField("leader_recovery_state"):
-        changes["recovery_state"] = _recovery_state(record.leader_recovery_state)
-    if record.HasField("directories"):
-        changes["directories"] = tuple(read_uuid(one) for one in record.directories.ids)
-    return replace(old, **changes)
-
-
-CHANGED_NODES = {
-    "isr": "isr",
-    "replicas": "replicas",
-    "adding": "adding_replicas",
-    "removing": "removing_replicas",
-    "elr": "eligible_leader_replicas",
-    "last_known_elr": "last_known_elr",
-}
+    has = record.HasField
+    leads = has("leader")
+    return PartitionState(
+        replicas=_node_ids(record.replicas.ids) if has("replicas") else old.replicas,
+        directories=(
+            tuple(read_uuid(one) for one in record.directories.ids)
+            if has("directories")
+            else old.directories
+        ),
+        isr=_node_ids(record.isr.ids) if has("isr") else old.isr,
+        elr=(
+            _node_ids(record.eligible_leader_replicas.ids)
+            if has("eligible_leader_replicas")
+            else old.elr
+        ),
+        last_known_elr=(
+            _node_ids(record.last_known_elr.ids) if has("last_known_elr") else old.last_known_elr
+        ),
+        leader=NodeId(record.leader) if leads else old.leader,
+        leader_epoch=Epoch(old.leader_epoch + 1) if leads else old.leader_epoch,
+        partition_epoch=old.partition_epoch + 1,
+        adding=_node_ids(record.adding_replicas.ids) if has("adding_replicas") else old.adding,
+        removing=(
+            _node_ids(record.removing_replicas.ids) if has("removing_replicas") else old.removing
+        ),
+        recovery_state=(
+            _recovery_state(record.leader_recovery_state)
+            if has("leader_recovery_state")
+            else old.recovery_state
+        ),
+    )
 
 
 def _clear_elr(image: MetadataImage, record: pb.ClearElr) -> MetadataImage:
@@ -323,12 +363,16 @@ def _broker(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistrat
 def _topic(image: MetadataImage, topic_id: bytes) -> Topic:
     topic = image.topics.get(read_uuid(topic_id))
     if topic is None:
-        raise CorruptDataError(f"metadata record: there is no topic of id {topic_id.hex()}")
+        raise _no_topic(topic_id)
     return topic
 
 
+def _no_topic(topic_id: bytes) -> CorruptDataError:
+    return CorruptDataError(f"metadata record: there is no topic of id {topic_id.hex()}")
+
+
 def _node_ids(ids: Iterable[int]) -> tuple[NodeId, ...]:
-    return tuple(NodeId(one) for one in ids)
+    return tuple(cast(Iterable[NodeId], ids))
 
 
 def _recovery_state(number: int) -> RecoveryState:

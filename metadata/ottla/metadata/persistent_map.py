@@ -6,7 +6,7 @@ the next, and every controller must decide the same.  Sorting costs O(n log n) p
 hot paths look keys up.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, final
 
 import immutables
@@ -53,6 +53,10 @@ class PersistentMap(Mapping[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(sorted(self._map))
+
+    def keys_by(self, order: Callable[[K], Any]) -> list[K]:
+        """Return the keys sorted by what `order` makes of them: for keys slow to compare."""
+        return sorted(self._map, key=order)
 
     def __len__(self) -> int:
         return len(self._map)
