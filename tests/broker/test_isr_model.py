@@ -31,6 +31,7 @@ from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.topic import TopicConfig
 from ottla.proto import controller_pb2 as pb
+from ottla.storage.append_info import AppendInfo
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -63,6 +64,13 @@ class ModelLog:
 
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
         assert not self.records or self.records[-1][0] <= epoch
+
+    def append_as_leader(
+        self, records: memoryview, *, leader_epoch: Epoch, now_ms: int
+    ) -> AppendInfo:
+        base_offset = Offset(len(self.records))
+        self.records.append((leader_epoch, int.from_bytes(records)))
+        return AppendInfo(base_offset, base_offset, -1, self.log_start_offset, False, -1)
 
     def update_high_watermark(self, offset: int) -> None:
         assert self.high_watermark <= offset <= len(self.records)
@@ -225,11 +233,15 @@ class Walk:
 
     def append(self) -> None:
         """Write to a broker that believes that it leads."""
-        for node, life in self.running():
+        for _, life in self.running():
             if life.partition.is_leader and self.rng.random() < 0.7:
                 self.written += 1
-                node.log.records.append((life.partition.leader_epoch, self.written))
-                life.partition.advance_high_watermark(self.now_ms)
+                life.partition.append(
+                    self.written.to_bytes(4),
+                    acks=1,
+                    now_ms=self.now_ms,
+                    mono_ms=self.now_ms,
+                )
 
     def fetch(self) -> None:
         node, life = self.any_running()

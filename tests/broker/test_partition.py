@@ -128,6 +128,22 @@ async def test_a_replica_that_keeps_up_one_fetch_behind_stays_in_sync(world: Wor
     assert partition.wanted_isr(world.clock.now_ms, may_shrink=True) is None
 
 
+async def test_a_replica_that_had_everything_of_an_idle_partition_is_not_late_at_once(
+    world: World,
+) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    fetched(world, partition, TWO, 0)
+    world.clock.now_ms += 3_600_000
+    append(world, partition)
+    assert partition.wanted_isr(world.clock.now_ms, may_shrink=True) is None
+    world.clock.now_ms += 20_000
+    append(world, partition)
+    assert partition.wanted_isr(world.clock.now_ms, may_shrink=True) is None
+    world.clock.now_ms += 11_000
+    append(world, partition)
+    assert partition.wanted_isr(world.clock.now_ms, may_shrink=True) == {1}
+
+
 async def test_leadership_is_refused_by_epoch_before_anything_else(world: World) -> None:
     partition = await world.add("t", replicas=(1, 2), leader=2)
     for asked, expected in (

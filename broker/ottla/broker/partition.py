@@ -48,7 +48,7 @@ class Follower:
         self.log_start_offset = Offset(-1)
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.caught_up_ms = now_ms
-        """The last instant at which it had all that the leader had."""
+        """The last instant at which it is known to have had all that the leader had."""
         self.last_fetch_ms = 0
         self.last_fetch_end_offset = Offset(-1)
         """The leader's end when it fetched last: reaching it now, it had caught up then."""
@@ -183,6 +183,10 @@ class Partition:
                 f"{len(self.isr)} in sync, min.insync.replicas is {self.min_isr_count}",
             )
         assert isinstance(records, memoryview | bytes | bytearray)
+        for follower in self.followers.values():
+            # A fetch says nothing of partitions without news: until now it has had everything.
+            if follower.end_offset >= log.end_offset:
+                follower.caught_up_ms = mono_ms
         info = log.append_as_leader(
             memoryview(records), leader_epoch=self.leader_epoch, now_ms=now_ms
         )
@@ -352,7 +356,7 @@ class Partition:
         assert log is not None
         if len(self.isr) < self.min_isr_count:
             return False
-        committed = log.recovery_point if self.is_flush_awaited else log.end_offset
+        committed = self.durable_end
         for follower in self._other_maximal_isr:
             committed = min(committed, follower.end_offset)
         if len(self._other_maximal_isr) < len(self.followers):
