@@ -111,6 +111,17 @@ def kill_two_controllers(cluster: Any, load: Any) -> Fault:
     return Fault(mark, nobody, STOP_S)
 
 
+def drain_a_broker(cluster: Any, load: Any) -> Fault:
+    victim = cluster.leader_of_most(LOAD)
+    id_ = cluster.node(victim).id
+    mark = load.mark(f"drain {victim}")
+    cluster.ottla("broker", "drain", str(id_))
+    assert id_ not in cluster.leaders(LOAD).values()
+    time.sleep(CALM_S)
+    cluster.ottla("broker", "drain", str(id_), "--undo")
+    return Fault(mark, everybody, STOP_S)
+
+
 def stop_all_and_start_again(cluster: Any, load: Any) -> Fault:
     mark = load.mark("stop all")
     cluster.stop_all()
@@ -124,6 +135,7 @@ FAULTS = (
     kill_the_active_controller,
     pause_a_broker,
     kill_two_controllers,
+    drain_a_broker,
     stop_all_and_start_again,
 )
 
