@@ -81,7 +81,14 @@ class Walk:
             cut = 1 + chance.below(len(nodes))
             order = sorted(nodes, key=lambda _: chance.random())
             world.part(tuple(order[:cut]), tuple(order[cut:]))
-        elif kind < 92:
+        elif kind < 88:
+            world.cut = {
+                (sender, receiver)
+                for sender in nodes
+                for receiver in nodes
+                if sender != receiver and chance.below(4) == 0
+            }
+        elif kind < 93:
             world.heal()
         elif kind < 96 and member.core is not None:
             offset = min(member.core.high_watermark, member.log.flushed_offset)

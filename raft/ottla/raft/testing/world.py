@@ -80,6 +80,8 @@ class World:
         self.crash_count = 0
         self.parted: set[frozenset[NodeId]] = set()
         """Pairs of nodes whose packets vanish."""
+        self.cut: set[tuple[NodeId, NodeId]] = set()
+        """Ways (sender, receiver) on which packets vanish, while those back arrive."""
         settings = QuorumConfig() if config is None else config
         self.members = {
             NodeId(node_id): Member(settings, identity(node_id, voter_ids), chance, self.invariants)
@@ -124,6 +126,7 @@ class World:
     def heal(self) -> None:
         """Let every packet through again."""
         self.parted = set()
+        self.cut = set()
 
     def propose(self, value: str, at: int | None = None) -> bool:
         """Append a value on a node (some node) that believes to lead; say whether there was one."""
@@ -269,7 +272,8 @@ class World:
         is_lost = self.chance.random() < self.weather.drop
 
         def deliver() -> None:
-            if frozenset({sender, receiver}) not in self.parted:
+            is_parted = frozenset({sender, receiver}) in self.parted
+            if not is_parted and (sender, receiver) not in self.cut:
                 arrive()
 
         if not is_lost:
