@@ -11,7 +11,8 @@ from ottla.controller.forward import DECISIONS
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.directories import UNASSIGNED
-from ottla.metadata.records import config_record, partition_change_record
+from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
+from ottla.metadata.records import BROKER_RESOURCE, config_record, partition_change_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, Epoch, NodeId, Offset
 from ottla.proto import controller_pb2 as pb
@@ -203,6 +204,45 @@ def test_a_feature_is_lowered_only_on_purpose() -> None:
     assert cluster.image.features[name] == 1
 
 
+def test_eligible_replicas_are_forgotten_when_they_are_kept_no_more() -> None:
+    """Else the leader could commit without them, and they would count again later."""
+    cluster = Rehearsal(min_insync_replicas=2)
+    cluster.start(1, 2)
+    create(cluster, "a", 1, 2)
+    cluster.alter_isr("a", 0, 1)
+    before = cluster.state("a").elr
+
+    reply = update(cluster, ELIGIBLE_LEADER_REPLICAS_VERSION, 0, upgrade_type=2)
+
+    assert reply.error_code == 0
+    assert (before, cluster.state("a").elr) == ((TWO,), ())
+
+
+def test_eligible_replicas_stay_in_force_while_they_alone_can_lead() -> None:
+    cluster = cluster_of(1)
+    create(cluster, "a", 1)
+    cluster.kill(1)
+
+    reply = update(cluster, ELIGIBLE_LEADER_REPLICAS_VERSION, 0, upgrade_type=2)
+
+    assert reply.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert cluster.state("a").elr == (ONE,)
+
+
+def test_eligible_replicas_come_with_one_min_isr_for_the_whole_cluster() -> None:
+    """KIP-966: the cluster's value is written down, and no broker keeps its own."""
+    cluster = cluster_of(1)
+    update(cluster, ELIGIBLE_LEADER_REPLICAS_VERSION, 0, upgrade_type=2)
+    own = config_record(BROKER_RESOURCE, "1", "min.insync.replicas", "3")
+    none = config_record(BROKER_RESOURCE, "", "min.insync.replicas", None)
+    cluster.take(Decision((own, none), None))
+
+    update(cluster, ELIGIBLE_LEADER_REPLICAS_VERSION, 1)
+
+    assert cluster.image.config(BROKER_RESOURCE, "")["min.insync.replicas"] == "1"
+    assert "min.insync.replicas" not in cluster.image.config(BROKER_RESOURCE, "1")
+
+
 @pytest.mark.parametrize(
     ("name", "level"), [("share.version", 1), ("metadata.version", 31), ("metadata.version", 0)]
 )
@@ -228,6 +268,7 @@ def test_the_quorum_is_described_for_its_one_partition() -> None:
         high_watermark=Offset(9),
         voters=(voter,),
         observers=(),
+        problems=("Voter 102 refuses.", "Voter 103 refuses."),
     )
     request = DescribeQuorumRequest(
         topics=[
@@ -242,6 +283,8 @@ def test_the_quorum_is_described_for_its_one_partition() -> None:
 
     [found], [unknown] = (topic.partitions for topic in reply.topics)
     assert (found.leader_id, found.leader_epoch, found.high_watermark) == (101, 3, 9)
+    assert found.error_code == ErrorCode.NONE
+    assert found.error_message == "Voter 102 refuses. Voter 103 refuses."
     assert [one.replica_directory_id for one in found.current_voters] == [UUID(int=500)]
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert reply.nodes[0].listeners[0].port == 9093

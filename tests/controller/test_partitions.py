@@ -132,6 +132,48 @@ def test_a_proposal_about_another_state_changes_nothing(
     assert cluster.image == before
 
 
+@pytest.mark.parametrize(
+    ("changes", "isr", "sender", "code"),
+    [
+        ((raise_leader_epoch, lower_partition_epoch), (1, 9), 2, ErrorCode.NOT_CONTROLLER),
+        ((lower_leader_epoch, raise_partition_epoch), (1, 9), 2, ErrorCode.NOT_CONTROLLER),
+        ((lower_leader_epoch, lower_partition_epoch), (1, 9), 2, ErrorCode.FENCED_LEADER_EPOCH),
+        ((lower_partition_epoch,), (2, 3), 2, ErrorCode.INVALID_REQUEST),
+        ((lower_partition_epoch,), (1, 9), 1, ErrorCode.INVALID_UPDATE_VERSION),
+        ((know_an_old_incarnation,), (2, 3), 1, ErrorCode.INVALID_REQUEST),
+        ((start_recovering, know_an_old_incarnation), (1, 2), 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_of_several_faults_the_first_in_kafkas_order_is_told(
+    cluster: Rehearsal,
+    changes: tuple[Callable[[Proposal], None], ...],
+    isr: tuple[int, ...],
+    sender: int,
+    code: ErrorCode,
+) -> None:
+    """ReplicationControlManager.validateAlterPartitionData."""
+
+    def change(proposal: Proposal) -> None:
+        for one in changes:
+            one(proposal)
+
+    assert propose(cluster, change, isr=isr, sender=sender).error_code == code
+
+
+def test_more_than_one_in_sync_while_recovering_is_invalid(cluster: Rehearsal) -> None:
+    for broker in (1, 2, 3):
+        cluster.kill(broker)
+        cluster.register(broker, incarnation=2)
+    for broker in (1, 3):
+        cluster.heartbeat(broker)
+
+    outcome = propose(cluster, start_recovering, isr=(3, 1), sender=3)
+    recovered = propose(cluster, isr=(3, 1), sender=3)
+
+    assert outcome.error_code == ErrorCode.INVALID_REQUEST
+    assert (recovered.error_code, list(recovered.isr)) == (0, [3, 1])
+
+
 @pytest.mark.parametrize("isr", [(), (2, 3), (1, 1), (1, 9)])
 def test_an_isr_that_cannot_be_is_invalid(cluster: Rehearsal, isr: tuple[int, ...]) -> None:
     assert propose(cluster, isr=isr).error_code == ErrorCode.INVALID_REQUEST

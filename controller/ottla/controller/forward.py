@@ -80,7 +80,7 @@ def _elect_leaders(
 def _update_features(
     image: MetadataImage, context: Context, request: UpdateFeaturesRequest, version: int
 ) -> Decision[Any]:
-    return update_features(image, request, version=version)
+    return update_features(image, context.config, request, version=version)
 
 
 def _describe_quorum(

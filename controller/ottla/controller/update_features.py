@@ -1,10 +1,28 @@
-"""Finalised features raised and lowered by an operator (KIP-584)."""
+"""Finalised features raised and lowered by an operator (KIP-584).
+
+Eligible leader replicas come and go with their safety (KIP-966): who keeps them agrees on one
+min.insync.replicas first, and none survive a time in which they were not kept.
+"""
+
+from collections.abc import Iterator
 
 from ottla.controller.decision import Decision
-from ottla.metadata.features import METADATA_VERSION, SUPPORTED
+from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS, topic_default
+from ottla.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    SUPPORTED,
+)
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.records import Record, feature_level_record
+from ottla.metadata.records import (
+    BROKER_RESOURCE,
+    Record,
+    clear_elr_record,
+    config_record,
+    feature_level_record,
+)
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.controller import ControllerConfig
 from ottla.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.messages.update_features_response import (
     UpdatableFeatureResult,
@@ -12,10 +30,11 @@ from ottla.wire.messages.update_features_response import (
 )
 
 UPGRADE = 1
+EVERY_TOPIC = ""
 
 
 def update_features(
-    image: MetadataImage, request: UpdateFeaturesRequest, *, version: int
+    image: MetadataImage, config: ControllerConfig, request: UpdateFeaturesRequest, *, version: int
 ) -> Decision[UpdateFeaturesResponse]:
     """Finalise all the levels asked for, or none of them."""
     records: list[Record] = []
@@ -32,6 +51,9 @@ def update_features(
                 ),
             )
         if image.features.get(update.feature, 0) != update.max_version_level:
+            if update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION:
+                records.extend(_one_min_isr(image, config))
+                records.append(clear_elr_record(EVERY_TOPIC))
             records.append(feature_level_record(update.feature, update.max_version_level))
     if request.validate_only:
         records = []
@@ -45,6 +67,16 @@ def update_features(
         UpdateFeaturesResponse(error_message=None, results=results if version < 2 else []),
         is_atomic=True,
     )
+
+
+def _one_min_isr(image: MetadataImage, config: ControllerConfig) -> Iterator[Record]:
+    """Yield what leaves one min.insync.replicas in the cluster, known to every controller."""
+    for (resource_type, name), values in image.configs.items():
+        if resource_type == BROKER_RESOURCE and name and MIN_INSYNC_REPLICAS in values:
+            yield config_record(BROKER_RESOURCE, name, MIN_INSYNC_REPLICAS, None)
+    if MIN_INSYNC_REPLICAS not in image.config(BROKER_RESOURCE, ""):
+        value = topic_default(image, config, MIN_INSYNC_REPLICAS).value
+        yield config_record(BROKER_RESOURCE, "", MIN_INSYNC_REPLICAS, value)
 
 
 def _check(image: MetadataImage, update: FeatureUpdateKey, version: int) -> None:
@@ -70,6 +102,14 @@ def _check(image: MetadataImage, update: FeatureUpdateKey, version: int) -> None
         )
     if name == METADATA_VERSION and level == 0:
         raise invalid("The metadata.version is never removed.")
+    if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level == 0:
+        for topic in image.topics.values():
+            for partition_id, state in topic.partitions.items():
+                if not state.isr:
+                    raise invalid(
+                        f"Only eligible replicas can lead {topic.name}-{partition_id}: nobody is "
+                        "in sync."
+                    )
     for broker in image.brokers.values():
         ranges = {found.name: (found.lowest, found.highest) for found in broker.features}
         low, high = ranges.get(name, (0, 0))
