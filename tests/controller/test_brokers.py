@@ -7,7 +7,7 @@ import pytest
 from ottla.controller import brokers
 from ottla.controller.decision import Decision
 from ottla.controller.partitions import assign_replicas_to_dirs
-from ottla.controller.rehearsal import CLUSTER_ID, Rehearsal, directory_id, registration
+from ottla.controller.rehearsal import CONTROLLER, IDENTITY, Rehearsal, directory_id, registration
 from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import RecoveryState
 from ottla.metadata.records import feature_level_record
@@ -40,7 +40,7 @@ def refusal(cluster: Rehearsal, request: pb.RegisterRequest) -> RefusedError:
             cluster.config,
             cluster.sessions,
             request,
-            cluster_id=CLUSTER_ID,
+            identity=IDENTITY,
             next_offset=cluster.next_offset,
             now_ms=cluster.now_ms,
         )
@@ -143,6 +143,13 @@ def test_a_wrong_registration_is_refused(request_: pb.RegisterRequest, code: Err
     assert TWO not in cluster.image.brokers
 
 
+def test_a_broker_cannot_have_the_id_of_a_controller() -> None:
+    caught = refusal(Rehearsal(), registration(CONTROLLER))
+
+    assert caught.code is ErrorCode.INVALID_REGISTRATION
+    assert caught.message == "Node id 101 is a controller's; give this broker another node.id"
+
+
 def test_a_silent_broker_is_fenced_and_loses_its_leaderships_in_one_batch() -> None:
     cluster = Rehearsal()
     cluster.start(1, 2)
@@ -225,7 +232,7 @@ def test_the_epoch_of_a_broker_that_crashed_is_the_offset_of_its_registration_to
         cluster.config,
         cluster.sessions,
         registration(1, incarnation=2),
-        cluster_id=CLUSTER_ID,
+        identity=IDENTITY,
         next_offset=first_offset,
         now_ms=cluster.now_ms,
     )

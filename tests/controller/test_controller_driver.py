@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from uuid import UUID
 
 import pytest
 import trio
@@ -13,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from ottla.controller import elections
 from ottla.controller.controller_driver import Controller
 from ottla.controller.decision import Decision
-from ottla.controller.rehearsal import CountingRng, registration
+from ottla.controller.rehearsal import IDENTITY, CountingRng, registration
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.metadata import fold
 from ottla.metadata.image import EMPTY, MetadataImage
@@ -30,7 +29,6 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.progress import QuorumDescription
-from ottla.raft.voters import QuorumIdentity, Voter, VoterSet
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -131,7 +129,6 @@ class Played:
         """Register brokers and unfence them."""
         for broker in ids:
             request = registration(broker)
-            request.cluster_id = "played"
             self.epochs[broker] = (await self.controller.register(request)).broker_epoch
             await self.beat(broker)
 
@@ -167,22 +164,12 @@ class Played:
         return self.quorum.committed.brokers[NodeId(broker)].is_fenced
 
 
-def identity() -> QuorumIdentity:
-    voter = Voter(id=NodeId(101), directory_id=UUID(int=0x101))
-    return QuorumIdentity(
-        node_id=voter.id,
-        directory_id=voter.directory_id,
-        cluster_id="played",
-        voters=VoterSet((voter,)),
-    )
-
-
 @asynccontextmanager
 async def playing(*, idle_interval_ms: int = 0) -> AsyncIterator[Played]:
     """A controller that is active, in a cluster without brokers."""
     config = ControllerConfig(quorum=QuorumConfig(idle_interval_ms_max=idle_interval_ms))
     quorum, clock = PlayedQuorum(), VirtualClock()
-    controller = Controller(quorum, config, identity(), clock, CountingRng())
+    controller = Controller(quorum, config, IDENTITY, clock, CountingRng())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Upkeep(controller, config).run)
         await wait_all_tasks_blocked()

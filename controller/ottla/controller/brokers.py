@@ -31,6 +31,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
 from ottla.proto import controller_pb2 as pb
+from ottla.raft.voters import QuorumIdentity
 
 
 class BrokerState(Enum):
@@ -48,7 +49,7 @@ def register(
     sessions: BrokerSessions,
     request: pb.RegisterRequest,
     *,
-    cluster_id: str,
+    identity: QuorumIdentity,
     next_offset: Offset,
     now_ms: int,
 ) -> Decision[pb.RegisterResponse]:
@@ -60,7 +61,7 @@ def register(
     """
     known = image.brokers.get(NodeId(request.broker_id))
     wanted = _read(request)
-    _check_registration(image, request, wanted, cluster_id)
+    _check_registration(image, request, wanted, identity)
     records: list[Record] = []
     if known is not None and known.incarnation_id == wanted.incarnation_id:
         wanted = replace(
@@ -244,13 +245,18 @@ def _read(request: pb.RegisterRequest) -> BrokerRegistration:
 
 
 def _check_registration(
-    image: MetadataImage, request: pb.RegisterRequest, wanted: BrokerRegistration, cluster_id: str
+    image: MetadataImage,
+    request: pb.RegisterRequest,
+    wanted: BrokerRegistration,
+    identity: QuorumIdentity,
 ) -> None:
-    if request.cluster_id != cluster_id:
+    if request.cluster_id != identity.cluster_id:
         raise RefusedError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+            f"Expected cluster ID {identity.cluster_id}, but got cluster ID {request.cluster_id}",
         )
+    if identity.voters.get(wanted.id) is not None:
+        _invalid(f"Node id {wanted.id} is a controller's; give this broker another node.id")
     if not wanted.endpoints:
         _invalid("No listeners specified in request")
     if not wanted.log_dirs:

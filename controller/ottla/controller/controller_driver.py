@@ -71,7 +71,7 @@ class Controller:
                 self._config,
                 self.sessions,
                 request,
-                cluster_id=self._identity.cluster_id,
+                identity=self._identity,
                 next_offset=next_offset,
                 now_ms=self.session_time_ms(),
             )

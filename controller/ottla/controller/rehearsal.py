@@ -15,9 +15,17 @@ from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
+from ottla.raft.voters import QuorumIdentity, Voter, VoterSet
 from ottla.wire.codec_types import Message
 
 CLUSTER_ID = "rehearsal"
+CONTROLLER = NodeId(101)
+IDENTITY = QuorumIdentity(
+    node_id=CONTROLLER,
+    directory_id=UUID(int=CONTROLLER),
+    cluster_id=CLUSTER_ID,
+    voters=VoterSet((Voter(id=CONTROLLER, directory_id=UUID(int=CONTROLLER)),)),
+)
 FIRST_UUID = 0x1000
 FIRST_OFFSET = Offset(0)
 
@@ -91,7 +99,7 @@ class Rehearsal:
                 self.config,
                 self.sessions,
                 request,
-                cluster_id=CLUSTER_ID,
+                identity=IDENTITY,
                 next_offset=self.next_offset,
                 now_ms=self.now_ms,
             )
@@ -182,7 +190,7 @@ class Rehearsal:
     def quorum_status(self) -> QuorumStatus:
         """Describe a quorum of nobody."""
         return QuorumStatus(
-            leader_id=NodeId(101),
+            leader_id=CONTROLLER,
             leader_epoch=Epoch(1),
             high_watermark=self.next_offset,
             voters=(),
