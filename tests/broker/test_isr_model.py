@@ -41,6 +41,7 @@ from ottla.wire.messages.create_topics_request import (
 IDS = (NodeId(1), NodeId(2), NodeId(3))
 LAG_MS = 10_000
 STEP_COUNT = 2_000
+HEALING_ROUND_COUNT = 40
 
 Record = tuple[int, int]
 """The leader epoch it was written in, and a number of its own."""
@@ -95,6 +96,7 @@ class Life:
     """What its one AlterPartition request under way asks."""
     answer: pb.AlterPartitionResponse | None = None
     is_fetching: bool = False
+    is_leaving: bool = False
 
 
 @dataclass(eq=False)
@@ -154,6 +156,7 @@ class Walk:
         )
         self.cluster.forward(CreateTopicsRequest(topics=[topic]))
         self.images: list[MetadataImage] = [self.cluster.image]
+        self.offsets = [self.cluster.next_offset - 1]
         for node in self.nodes.values():
             self.begin_life(node, self.cluster.image.brokers[node.id].epoch)
 
@@ -227,9 +230,13 @@ class Walk:
         ]
         (step,) = self.rng.choices([one for _, one in steps], [weight for weight, _ in steps])
         step()
+        self.note_image()
+        self.check()
+
+    def note_image(self) -> None:
         if self.cluster.image is not self.images[-1]:
             self.images.append(self.cluster.image)
-        self.check()
+            self.offsets.append(self.cluster.next_offset - 1)
 
     def append(self) -> None:
         """Write to a broker that believes that it leads."""
@@ -381,6 +388,9 @@ class Walk:
 
     def pass_time(self) -> None:
         self.now_ms += self.rng.choice((10, 500, LAG_MS // 2, LAG_MS + 1))
+        self.end_pauses()
+
+    def end_pauses(self) -> None:
         for _, life in self.running():
             life.keeper._end_pauses(self.now_ms)
 
@@ -401,7 +411,9 @@ class Walk:
         node = self.rng.choice(list(self.nodes.values()))
         state = self.cluster.state("t")
         others = [one for one in self.nodes.values() if one is not node]
-        if node.life is None or any(one.life is None or one.is_paused for one in others):
+        if node.life is None or any(
+            one.life is None or one.is_paused or one.life.is_leaving for one in others
+        ):
             return
         if {*state.isr, *state.elr} - {node.id}:
             self.end_life(node)
@@ -425,22 +437,23 @@ class Walk:
                 return
 
     def heartbeat(self) -> None:
-        """Be unfenced, if the metadata that the broker has seen is enough."""
-        node, life = self.any_running()
-        if self.cluster.image.brokers[node.id].epoch == life.epoch:
-            applied = self.images[life.seen].brokers[node.id].epoch
-            self.cluster.heartbeat(node.id, metadata_offset=applied)
-
-    def drain(self) -> None:
-        """Ask to leave, and end cleanly when that is granted."""
+        """Be unfenced once the metadata seen is enough; or leave once that is granted."""
         node, life = self.any_running()
         if self.cluster.image.brokers[node.id].epoch != life.epoch:
             return
-        if self.is_one_behind:
-            return
-        if self.cluster.heartbeat(node.id, want_shut_down=True).should_shut_down:
+        answer = self.cluster.heartbeat(
+            node.id,
+            metadata_offset=self.offsets[life.seen],
+            want_shut_down=life.is_leaving,
+        )
+        if life.is_leaving and answer.should_shut_down:
             self.end_life(node)
             node.clean_epoch = life.epoch
+
+    def drain(self) -> None:
+        if not self.is_one_behind:
+            _, life = self.any_running()
+            life.is_leaving = True
 
     def restart(self) -> None:
         for node in self.nodes.values():
@@ -453,13 +466,36 @@ class Walk:
         epoch = self.cluster.register(
             node.id, incarnation=node.life_count + 1, previous_epoch=node.clean_epoch
         )
-        self.images.append(self.cluster.image)
+        self.note_image()
         node.has_lost_tail = False
         self.begin_life(node, epoch)
 
     def rebalance(self) -> None:
         records = elections.rebalance(self.cluster.image, self.cluster.config)
         self.cluster.take(Decision(records, None))
+
+    def heal(self) -> None:
+        """Let everything be repaired, and nothing fail any more."""
+        for _ in range(HEALING_ROUND_COUNT):
+            self.now_ms += 200
+            for node in self.nodes.values():
+                node.is_paused = False
+                if node.life is None:
+                    self.start_anew(node)
+            for repair in (
+                self.heartbeat,
+                self.hear_of_metadata,
+                self.fetch,
+                self.deliver,
+                self.ask_controller,
+                self.decide,
+                self.take_answer,
+                self.end_pauses,
+            ):
+                for _ in range(2 * len(IDS)):
+                    repair()
+                    self.note_image()
+                    self.check()
 
     # ---- who is there, and what must hold
 
@@ -509,6 +545,21 @@ def test_nothing_committed_is_lost_and_nothing_else_is_committed(seed: int, min_
     walk = Walk(seed, min_isr)
     for _ in range(STEP_COUNT):
         walk.step()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_once_nothing_fails_any_more_all_are_in_sync_and_everything_is_committed(
+    seed: int,
+) -> None:
+    walk = Walk(seed, min_isr=2)
+    for _ in range(STEP_COUNT):
+        walk.step()
+    walk.heal()
+    state = walk.cluster.state("t")
+    assert set(state.isr) == set(IDS)
+    log = walk.nodes[state.leader].log
+    assert log.high_watermark == log.end_offset
+    assert all(node.log.records == log.records for node in walk.nodes.values())
 
 
 def test_the_walks_commit_records_and_change_leaders_and_in_sync_sets() -> None:
