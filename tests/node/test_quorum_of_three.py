@@ -6,17 +6,21 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import trio
 import trio.testing
 
 from ottla.metadata.records import config_record
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId, Offset
+from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.endpoints import Voter as ConfiguredVoter
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
+from ottla.node.metadata_log import MetadataLog
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member
+from ottla.raft.election_state import ElectionState
+from ottla.raft.messages import EndQuorumEpochRequest
 from ottla.raft.voters import Endpoint, Voter, VoterSet
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
@@ -47,12 +51,23 @@ def free_ports(count: int) -> list[int]:
             probe.close()
 
 
+class SkewedClock(RealClock):
+    """A machine whose wall clock is wrong, as its owner never knows."""
+
+    def __init__(self, skew_ms: int) -> None:
+        self._skew_ms = skew_ms
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self._skew_ms
+
+
 class Quorum:
     """Three formatted directories and whoever runs on them."""
 
     def __init__(self, directory: Path, nursery: trio.Nursery, config: QuorumConfig = FAST) -> None:
         self.members: dict[NodeId, QuorumMember] = {}
         self.config = config
+        self.skews_ms: dict[NodeId, int] = {}
         self._directory = directory
         self._nursery = nursery
         self._scopes: dict[NodeId, trio.CancelScope] = {}
@@ -124,7 +139,7 @@ class Quorum:
             identity=await quorum_identity(disk, path, properties, self._configured),
             config=self.config,
             rpc=runtime,
-            clock=RealClock(),
+            clock=SkewedClock(self.skews_ms.get(node_id, 0)),
             rng=RealRng(),
         ) as member:
             yield member
@@ -258,6 +273,67 @@ async def test_snapshots_of_one_offset_are_the_same_bytes_everywhere(tmp_path: P
         written = [quorum.snapshots(node_id) for node_id in quorum.ids]
         assert any(name.startswith(f"{end:020d}-") for name in written[0])
         assert written[0] == written[1] == written[2]
+
+    await with_quorum(tmp_path, body)
+
+
+async def test_a_member_that_is_left_ends_the_step_under_way_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a step wants to send needs the member's nursery, whoever's task it runs in."""
+    is_writing = trio.Event()
+    write = MetadataLog.write_election
+
+    async def write_slowly(log: MetadataLog, state: ElectionState) -> None:
+        is_writing.set()
+        await trio.sleep(0.1)
+        await write(log, state)
+
+    async def body(quorum: Quorum) -> None:
+        await quorum.commit("a", "1")
+        leader_id = (await quorum.leader()).leader_id
+        stopping = next(node_id for node_id in quorum.ids if node_id != leader_id)
+        member = quorum.members[stopping]
+        goodbye = EndQuorumEpochRequest(
+            cluster_id=CLUSTER_ID,
+            leader_id=next(one for one in quorum.ids if one != stopping),
+            leader_epoch=Epoch(member.epoch + 1),
+        )
+        monkeypatch.setattr(MetadataLog, "write_election", write_slowly)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(member.answer, goodbye)
+            await is_writing.wait()
+            await quorum.stop(stopping)
+
+    await with_quorum(tmp_path, body)
+
+
+async def test_clocks_an_hour_apart_change_nothing(tmp_path: Path) -> None:
+    hour_ms = 3_600_000
+
+    async def body(quorum: Quorum) -> None:
+        for index, node_id in enumerate(quorum.ids):
+            await quorum.stop(node_id)
+            quorum.skews_ms[node_id] = (index - 1) * hour_ms
+            await quorum.start(node_id)
+        for number in range(4):
+            await quorum.commit(f"key.{number}", "x")
+            leader = (await quorum.leader()).leader_id
+            assert leader is not None
+            await quorum.stop(leader)
+            await quorum.commit(f"after.{number}", "x")
+            await quorum.start(leader)
+        end = (await quorum.leader()).end_offset
+        for member in quorum.members.values():
+            await member.wait_applied(end)
+            await member.write_snapshot()
+        assert all(
+            len(member.image.config(TOPIC, "otters")) == 8 for member in quorum.members.values()
+        )
+        first, second, third = (
+            quorum.snapshots(node_id)[max(quorum.snapshots(node_id))] for node_id in quorum.ids
+        )
+        assert first == second == third
 
     await with_quorum(tmp_path, body)
 

@@ -251,9 +251,15 @@ class QuorumMember:
                 with trio.move_on_after(HAND_OVER_CHECK_MS / 1000):
                     await self._progress.wait()
 
-    def stop(self) -> None:
-        """Take part no more: whoever asks from now on is refused."""
+    async def stop(self) -> None:
+        """Take part no more: whoever asks from now on is refused.
+
+        The step under way ends first, whatever task it is of: what it began needs our nursery.
+        """
         self._is_stopped = True
+        with trio.CancelScope(shield=True):
+            async with self._lock:
+                pass
 
     # --- its tasks -------------------------------------------------------------------------
 
@@ -456,7 +462,7 @@ async def open_quorum_member(
             try:
                 yield member
             finally:
-                member.stop()
+                await member.stop()
             nursery.cancel_scope.cancel()
     except BaseException:
         log.abandon()
