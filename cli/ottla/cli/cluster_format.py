@@ -9,7 +9,6 @@ import trio
 
 from ottla.cli.cluster_file import Node, Plan
 from ottla.model.ids import NodeId
-from ottla.node.clock_driver import RealClock
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories, read_meta_properties
 from ottla.raft.voters import Endpoint, Voter, VoterSet
 from ottla.storage.disk import RealDisk
@@ -30,7 +29,6 @@ def format_plan(plan: Plan) -> None:
 
 async def _format_controllers(plan: Plan) -> None:
     voters = VoterSet(tuple(_voter(node) for node in plan.controllers))
-    wall_ms = RealClock().wall_ms()
     async with RealDisk() as disk:
         for voter, node in zip(voters, plan.controllers, strict=True):
             known = await read_meta_properties(disk, node.dir)
@@ -43,7 +41,6 @@ async def _format_controllers(plan: Plan) -> None:
                 node_id=voter.id,
                 metadata_log_dir=node.dir,
                 initial_voters=voters,
-                wall_ms=wall_ms,
             )
 
 

@@ -1,7 +1,8 @@
 """How one node runs in the foreground: its file read, its warnings said, its readiness told.
 
-Two environment variables serve a parent that starts nodes: OTTLA_READY_FD names a pipe that gets
-one `+` when the node serves, OTTLA_PARENT_PID the process whose end must be the node's end too.
+Environment variables serve whoever starts nodes: OTTLA_READY_FD names a pipe that gets one `+` when
+the node serves, OTTLA_PARENT_PID the process whose end must be the node's end too, NOTIFY_SOCKET
+the socket on which systemd waits for a unit of Type=notify.
 """
 
 import argparse
@@ -87,3 +88,15 @@ def _tell_ready() -> None:
     if descriptor is not None:
         os.write(int(descriptor), READY)
         os.close(int(descriptor))
+    address = os.environ.pop("NOTIFY_SOCKET", None)
+    if address is not None:
+        _notify(address)
+
+
+def _notify(address: str) -> None:
+    """Say READY=1 as sd_notify does; an address that begins with @ is an abstract one."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
+        telling.connect("\0" + address[1:] if address.startswith("@") else address)
+        telling.send(b"READY=1")

@@ -10,7 +10,7 @@ from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.endpoints import parse_address
-from ottla.node.clock_driver import RealClock, RealRng
+from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.node.properties import parse_properties
 from ottla.raft.voters import Endpoint, Voter, VoterSet
@@ -60,6 +60,11 @@ def _format(arguments: argparse.Namespace) -> int:
             raise ConfigError(
                 "--initial-controllers", "is not set; name the first voters of this cluster"
             )
+        if node_id not in voters:
+            raise ConfigError(
+                "--initial-controllers",
+                f"does not name this controller, {node_id}; give every controller the same list",
+            )
     else:
         broker = load_broker_config(texts)[0]
         node_id = broker.node_id
@@ -81,7 +86,6 @@ def _format(arguments: argparse.Namespace) -> int:
                 node_id=node_id,
                 metadata_log_dir=metadata_log_dir,
                 initial_voters=voters,
-                wall_ms=RealClock().wall_ms(),
             )
         return 0
 

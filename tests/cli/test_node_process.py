@@ -1,0 +1,43 @@
+"""How a node tells whoever started it that it serves."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.node_process import READY, _tell_ready
+
+
+def test_systemd_is_told_as_it_wants_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+        _tell_ready()
+
+        assert listening.recv(100) == b"READY=1"
+
+
+def test_an_abstract_address_of_systemd_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"ottla-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(f"\0{name}")
+        listening.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+
+        _tell_ready()
+
+        assert listening.recv(100) == b"READY=1"
+
+
+def test_a_parent_is_told_through_its_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    monkeypatch.setenv("OTTLA_READY_FD", str(writer))
+
+    _tell_ready()
+
+    assert os.read(reader, 10) == READY
+    assert os.read(reader, 10) == b""
+    os.close(reader)
