@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -70,10 +71,12 @@ class Controllers:
         ]
         self.processes: dict[NodeId, subprocess.Popen[bytes]] = {}
         self.client = ControllerClient(runtime, self.addresses, lambda: None)
+        self.voters = VoterSet((Voter(id=NodeId(0)),))
+        """Who votes, once formatted."""
         self._last_broker_id = 0
 
     async def format(self) -> None:
-        voters = VoterSet(
+        self.voters = VoterSet(
             tuple(
                 Voter(
                     id=one.id,
@@ -83,16 +86,21 @@ class Controllers:
                 for one in self.addresses
             )
         )
-        for voter in voters:
-            path = str(self.path(voter.id))
-            await format_directories(
-                RealDisk(),
-                {path: voter.directory_id},
-                cluster_id=CLUSTER_ID,
-                node_id=voter.id,
-                metadata_log_dir=path,
-                initial_voters=voters,
-            )
+        for voter in self.voters:
+            await self.format_one(voter.id, self.voters)
+
+    async def format_one(self, node_id: NodeId, voters: VoterSet) -> None:
+        """Format one directory as `ottla storage format --initial-controllers` does."""
+        path, voter = str(self.path(node_id)), voters.get(node_id)
+        assert voter is not None
+        await format_directories(
+            RealDisk(),
+            {path: voter.directory_id},
+            cluster_id=CLUSTER_ID,
+            node_id=node_id,
+            metadata_log_dir=path,
+            initial_voters=voters,
+        )
 
     @property
     def ids(self) -> list[NodeId]:
@@ -267,6 +275,41 @@ async def test_two_of_three_that_lost_their_directories_do_not_start_and_say_why
         with pytest.raises(RefusedError) as caught:
             await controllers.change(deadline_ms=2_000)
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_controller_that_was_wiped_and_formatted_anew_has_no_vote(tmp_path: Path) -> None:
+    """It may follow, but with it and one more there is no majority of those who know."""
+    async with three_controllers(tmp_path) as controllers:
+        await controllers.change()
+        leader = await controllers.leader_id()
+        wiped, other = (node_id for node_id in controllers.ids if node_id != leader)
+        controllers.kill(wiped)
+        shutil.rmtree(controllers.path(wiped))
+        fresh = replace(voter_of(controllers, wiped), directory_id=RealRng().uuid())
+        kept = (voter for voter in controllers.voters if voter.id != wiped)
+        await controllers.format_one(wiped, VoterSet((fresh, *kept)))
+
+        controllers.start(wiped)
+        await controllers.change()
+        await trio.sleep(2)
+        state = await controllers.quorum()
+        assert [one.replica_id for one in state.observers] == [wiped]
+        controllers.kill(other)
+        with pytest.raises(RefusedError) as caught:
+            await controllers.change(deadline_ms=6_000)
+
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert f"controller {wiped} at" in controllers.log_of(leader)
+    assert "it was wiped and may not vote; bring its old directory back" in (
+        controllers.log_of(leader)
+    )
+    assert "bring its old directory back" in controllers.log_of(wiped)
+
+
+def voter_of(controllers: Controllers, node_id: NodeId) -> Voter:
+    voter = controllers.voters.get(node_id)
+    assert voter is not None
+    return voter
 
 
 async def test_a_paused_leader_is_replaced_and_follows_when_it_wakes(tmp_path: Path) -> None:
