@@ -271,6 +271,29 @@ def test_brokers_whose_sessions_end_together_never_elect_each_other() -> None:
     assert (state.isr, state.elr) == ((THREE,), (ONE, TWO))
 
 
+def test_a_broker_that_led_much_is_fenced_by_several_decisions() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2)
+    names = ("a", "b", "c", "d")
+    for name in names:
+        create(cluster, name, 1, 2)
+    cluster.now_ms += cluster.config.session_timeout_ms
+    cluster.heartbeat(2)
+
+    fenced = []
+    led_by_one = []
+    for _ in range(3):
+        decision = brokers.fence_expired(
+            cluster.image, cluster.config, cluster.sessions, cluster.now_ms, changes_max=2
+        )
+        fenced.append(cluster.take(decision))
+        led_by_one.append(sum(cluster.state(name).leader == ONE for name in names))
+
+    assert led_by_one == [2, 0, 0]
+    assert fenced == [(), (), (ONE,)]
+    assert cluster.image.brokers[ONE].is_fenced
+
+
 def test_a_broker_that_stopped_cleanly_stays_eligible() -> None:
     cluster = Rehearsal()
     cluster.start(1)

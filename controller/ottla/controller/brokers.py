@@ -12,9 +12,10 @@ it, so it grows with every incarnation).
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from enum import Enum
+from itertools import islice
 from uuid import UUID
 
-from ottla.controller.decision import Decision, request_uuid
+from ottla.controller.decision import APPEND_RECORDS_MAX, Decision, request_uuid
 from ottla.controller.elections import broker_comes, brokers_leave
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings_in_force import is_elr_enabled
@@ -190,12 +191,24 @@ def next_state(
 
 
 def fence_expired(
-    image: MetadataImage, config: ControllerConfig, sessions: BrokerSessions, now_ms: int
+    image: MetadataImage,
+    config: ControllerConfig,
+    sessions: BrokerSessions,
+    now_ms: int,
+    *,
+    changes_max: int = APPEND_RECORDS_MAX,
 ) -> Decision[tuple[NodeId, ...]]:
-    """Fence every broker whose session ended, after elections for all they led."""
+    """Elect for all that brokers led whose sessions ended, fence them, and say which are fenced.
+
+    Where more than `changes_max` partitions change, those are all, and nobody is fenced yet:
+    decide again.  So one decision never stops the loop for long.
+    """
     expired = sessions.expired(image, now_ms)
     ids = tuple(broker.id for broker in expired)
-    return Decision((*brokers_leave(image, config, ids), *map(_fencing, expired)), ids)
+    changes = tuple(islice(brokers_leave(image, config, ids), changes_max))
+    if len(changes) == changes_max:
+        return Decision(changes, ())
+    return Decision((*changes, *map(_fencing, expired)), ids)
 
 
 def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -> Decision[None]:

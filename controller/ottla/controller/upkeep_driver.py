@@ -72,10 +72,12 @@ class Upkeep:
             await trio.sleep(max(1, wake_ms - now_ms) / 1000)
 
     def _fence(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
+        """Do as much as one decision may; who is not fenced by it is found expired again."""
         now_ms = self._controller.session_time_ms()
         decision = brokers.fence_expired(image, self._config, self._controller.sessions, now_ms)
         if decision.reply:
-            _LOGGER.info("fencing brokers %s: their sessions ended", decision.reply)
+            ids = ", ".join(map(str, decision.reply))
+            _LOGGER.info("fencing brokers %s: their sessions ended", ids)
         return Decision(decision.records, True)
 
     async def _elect_where_nobody_leads(self) -> None:
