@@ -1,14 +1,12 @@
 """`ottla up` as an operator has it: real processes, what it prints, and how it ends."""
 
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,53 +18,7 @@ PATIENCE_S = 60.0
 STOP_S = 5.0
 
 
-class Up:
-    """One `ottla up` and all it printed."""
-
-    def __init__(self, directory: Path, *options: str) -> None:
-        self.directory = directory
-        self.path = directory.with_suffix(".log")
-        command = [sys.executable, "-m", "ottla.cli", "up", "--dir", str(directory), *options]
-        with self.path.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def said(self, words: str) -> re.Match[str]:
-        """Wait until it printed what matches."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (found := re.search(words, self.path.read_text())) is None:
-            is_waiting = self.process.poll() is None and time.monotonic() < deadline
-            assert is_waiting, self.path.read_text()
-            time.sleep(0.02)
-        return found
-
-    def pid(self, role: str, index: int = 0) -> int:
-        found = json.loads((self.directory / "cluster.json").read_text())
-        return int(found[f"{role}s"][index]["pid"])
-
-    def stop(self) -> float:
-        """Stop it; return the seconds."""
-        began_at = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(PATIENCE_S) == 0
-        return time.monotonic() - began_at
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
-    made: list[Up] = []
-
-    def start(*options: str) -> Up:
-        made.append(Up(tmp_path / "data", *options))
-        made[-1].said("is ready")
-        return made[-1]
-
-    yield start
-    for one in made:
-        one.process.terminate()
-        one.process.wait(PATIENCE_S)
-
-
-def test_three_and_three_stop_within_five_seconds_and_come_back(up: Callable[..., Up]) -> None:
+def test_three_and_three_stop_within_five_seconds_and_come_back(up: Callable[..., Any]) -> None:
     first = up("--controllers=3", "--brokers=3", "--port=0")
     where = ["--dir", str(first.directory)]
     assert run(["topic", "create", "kept", "--partitions=6", "--replication-factor=1", *where]) == 0
@@ -81,7 +33,7 @@ def test_three_and_three_stop_within_five_seconds_and_come_back(up: Callable[...
     assert second.stop() < STOP_S
 
 
-def test_a_node_that_dies_is_named_with_how_to_start_it_again(up: Callable[..., Up]) -> None:
+def test_a_node_that_dies_is_named_with_how_to_start_it_again(up: Callable[..., Any]) -> None:
     one = up("--port=0")
 
     os.kill(one.pid("broker"), signal.SIGKILL)
@@ -90,7 +42,7 @@ def test_a_node_that_dies_is_named_with_how_to_start_it_again(up: Callable[..., 
     one.said(f"broker 1 was ended by signal 9; start it again with: ottla broker {path}")
 
 
-def test_a_node_that_dies_is_started_again_when_that_was_asked(up: Callable[..., Up]) -> None:
+def test_a_node_that_dies_is_started_again_when_that_was_asked(up: Callable[..., Any]) -> None:
     one = up("--port=0", "--restart", "--set", "broker.session.timeout.ms=3000")
     first = one.pid("broker")
 

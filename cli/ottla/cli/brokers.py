@@ -16,7 +16,7 @@ from ottla.cli.common import (
     run_async,
 )
 from ottla.cli.health import broker_reasons, broker_standing
-from ottla.cli.survey import Broker, Partition, brokers_of, counts_of, partitions_of
+from ottla.cli.survey import Broker, Partition, brokers_of, counts_of, partitions_of, registered
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.client.connection import ConnectionLostError, open_connection
 from ottla.model.errors import ErrorCode, RefusedError
@@ -36,6 +36,8 @@ COLUMNS = (
 )
 DRAIN_TIMEOUT_S = 40.0
 """The broker itself says so when the controller takes longer than it should."""
+SEEN_TIMEOUT_S = 5.0
+SEEN_AGAIN_S = 0.02
 NAMES_SHOWN = 3
 
 
@@ -116,6 +118,7 @@ async def drain(cluster: Cluster, arguments: argparse.Namespace) -> int:
             f"see 'ottla broker describe {broker.id}'"
         ) from None
     raise_for(answer.error_code, f"broker {broker.id}: {answer.error_message}")
+    await _wait_seen(cluster, broker.id, is_fenced=not arguments.undo)
     if arguments.format == "json":
         print_json({"id": broker.id, "drained": not arguments.undo})
     elif arguments.undo:
@@ -138,6 +141,16 @@ async def _find(cluster: Cluster, broker_id: int) -> Broker:
         ErrorCode.BROKER_ID_NOT_REGISTERED,
         f"there is no broker {broker_id} in this cluster; see 'ottla broker list'",
     )
+
+
+async def _wait_seen(cluster: Cluster, broker_id: int, *, is_fenced: bool) -> None:
+    """Wait until the broker that answers us knows it too, so that the next command does."""
+    with trio.move_on_after(SEEN_TIMEOUT_S):
+        while any(
+            broker.id == broker_id and broker.is_fenced != is_fenced
+            for broker in await registered(cluster)
+        ):
+            await trio.sleep(SEEN_AGAIN_S)
 
 
 def _check_leaders_remain(broker: Broker, partitions: list[Partition]) -> None:

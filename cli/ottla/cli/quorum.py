@@ -17,7 +17,16 @@ from ottla.cli.survey import Quorum, Replica, quorum_of
 from ottla.client.cluster import open_cluster
 
 UNHEALTHY = 2
-COLUMNS = ("ID", "ROLE", "LOG END", "LAG", "FETCHED MS AGO", "CAUGHT UP MS AGO", "ADDRESS")
+COLUMNS = (
+    "ID",
+    "ROLE",
+    "LOG END",
+    "LAG",
+    "FETCHED MS AGO",
+    "CAUGHT UP MS AGO",
+    "ADDRESS",
+    "DIRECTORY",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,4 +77,5 @@ def _row(replica: Replica, role: str) -> tuple[object, ...]:
         replica.last_fetch_ms_ago,
         replica.last_caught_up_ms_ago,
         replica.address or None,
+        replica.directory_id or None,
     )

@@ -124,7 +124,7 @@ async def survey(cluster: Cluster) -> Survey:
     partitions = partitions_of(metadata)
     topics = sorted({one.topic for one in partitions if one.is_under_replicated})
     min_insync = await _min_insync_of(cluster, topics)
-    brokers = await _registered(cluster)
+    brokers = await registered(cluster)
     async with trio.open_nursery() as nursery:
         for broker in brokers:
             nursery.start_soon(_ask_node, broker)
@@ -178,7 +178,7 @@ async def quorum_of(cluster: Cluster) -> Quorum:
 
 async def brokers_of(cluster: Cluster, *, only: int | None = None) -> list[Broker]:
     """Ask who is registered, and each of them (or `only` that one) how it is; in order of ids."""
-    brokers = [one for one in await _registered(cluster) if only in (None, one.id)]
+    brokers = [one for one in await registered(cluster) if only in (None, one.id)]
     async with trio.open_nursery() as nursery:
         for broker in brokers:
             nursery.start_soon(_ask_node, broker)
@@ -200,7 +200,8 @@ def partitions_of(metadata: MetadataResponse) -> list[Partition]:
     ]
 
 
-async def _registered(cluster: Cluster) -> list[Broker]:
+async def registered(cluster: Cluster) -> list[Broker]:
+    """Ask who is registered, in order of ids; nobody is asked for itself."""
     request = DescribeClusterRequest(include_fenced_brokers=True)
     answer = await cluster.request(request, DescribeClusterResponse)
     raise_for(answer.error_code, answer.error_message)

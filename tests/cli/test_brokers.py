@@ -1,0 +1,77 @@
+"""`ottla broker` and `ottla quorum` against real brokers."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.cli.main import run
+
+pytestmark = pytest.mark.cluster
+
+REFUSED = 1
+UNHEALTHY = 2
+
+
+@pytest.fixture
+def ask(up: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """A function that runs a command on a cluster of three and two; returns its code and JSON."""
+    cluster = up("--controllers=3", "--brokers=2", "--port=0")
+
+    def run_it(*command: str) -> tuple[int, Any]:
+        capsys.readouterr()
+        code = run([*command, "--dir", str(cluster.directory), "--format=json"])
+        said = capsys.readouterr()
+        return code, json.loads(said.out) if said.out else said.err
+
+    return run_it
+
+
+def leaders(ask: Callable[..., Any]) -> dict[int, int]:
+    return {row["id"]: row["leaders"] for row in ask("broker", "list")[1]}
+
+
+def test_a_drained_broker_leads_nothing_until_it_is_brought_back(ask: Callable[..., Any]) -> None:
+    assert ask("topic", "create", "t", "--partitions=4", "--replication-factor=2")[0] == 0
+    assert leaders(ask) == {1: 2, 2: 2}
+
+    assert ask("broker", "drain", "2") == (0, {"id": 2, "drained": True})
+
+    assert leaders(ask) == {1: 4, 2: 0}
+    code, found = ask("status")
+    assert code == UNHEALTHY
+    assert "'ottla broker drain 2 --undo'" in found["reasons"][0]
+    assert [row["standing"] for row in found["brokers"]] == ["active", "drained"]
+
+    assert ask("broker", "drain", "2", "--undo") == (0, {"id": 2, "drained": False})
+
+    assert [row["state"] for row in ask("broker", "list")[1]] == ["active", "active"]
+
+
+def test_a_drain_that_leaves_a_partition_without_leader_is_refused(ask: Callable[..., Any]) -> None:
+    assert ask("topic", "create", "t", "--partitions=2", "--replication-factor=1")[0] == 0
+
+    code, said = ask("broker", "drain", "2")
+
+    assert code == REFUSED
+    assert "1 partition of broker 2 would be without leader" in said
+    assert "--force" in said
+    assert ask("broker", "drain", "2", "--force")[0] == 0
+
+
+def test_a_broker_that_nobody_knows_is_refused(ask: Callable[..., Any]) -> None:
+    code, said = ask("broker", "describe", "9")
+
+    assert code == REFUSED
+    assert "there is no broker 9 in this cluster; see 'ottla broker list'" in said
+
+
+def test_the_quorum_is_shown_with_its_voters_and_observers(ask: Callable[..., Any]) -> None:
+    code, found = ask("quorum", "status")
+
+    assert code == 0
+    assert found["leader_id"] in (101, 102, 103)
+    assert [voter["id"] for voter in found["voters"]] == [101, 102, 103]
+    assert sorted(observer["id"] for observer in found["observers"]) == [1, 2]
+    assert all(voter["address"] and voter["directory_id"] for voter in found["voters"])
