@@ -113,6 +113,19 @@ def test_many_small_topics_are_led_and_held_as_evenly_as_one_large(
     assert max(held.values()) <= 1.25 * mean + 2 * partition_count
 
 
+def test_topics_of_one_partition_are_led_by_one_broker_after_the_other() -> None:
+    cluster = Rehearsal()
+    cluster.start(1, 2, 3)
+
+    for number in range(9):
+        name = f"topic-{number}"
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=3)
+        cluster.forward(CreateTopicsRequest(topics=[topic]))
+
+    leaders = Counter(cluster.state(f"topic-{number}").leader for number in range(9))
+    assert set(leaders.values()) == {3}
+
+
 @given(st.integers(1, 5), st.lists(st.integers(1, 6), min_size=1, max_size=6))
 def test_a_topic_that_grows_again_and_again_is_led_as_evenly_as_one_made_whole(
     broker_count: int, steps: list[int]
