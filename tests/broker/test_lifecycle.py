@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.lifecycle import SHUTDOWN_FAILURES_MAX, BrokerState, Lifecycle
+from ottla.broker.lifecycle import LEAVABLE, SHUTDOWN_FAILURES_MAX, BrokerState, Lifecycle
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 
@@ -166,6 +166,14 @@ def test_a_drain_is_not_undone_halfway() -> None:
 def test_a_broker_that_is_starting_cannot_be_drained() -> None:
     with pytest.raises(RefusedError, match="it is RECOVERY and cannot be drained"):
         registered().drain()
+
+
+def test_a_broker_that_still_recovers_says_goodbye_too() -> None:
+    """Its next start would wait for the session of this one otherwise."""
+    lifecycle = registered()
+    assert lifecycle.state in LEAVABLE
+    lifecycle.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+    assert lifecycle.heartbeat(Offset(50)).wants_shut_down
 
 
 @pytest.mark.parametrize("state", [BrokerState.DRAINING, BrokerState.DRAINED])

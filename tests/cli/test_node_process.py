@@ -1,12 +1,14 @@
 """How a node tells whoever started it that it serves."""
 
+import argparse
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.node_process import READY, _tell_ready
+from ottla.cli.node_process import READY, _tell_ready, config_of
+from ottla.model.settings.broker import load_broker_config
 
 
 def test_systemd_is_told_as_it_wants_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,3 +43,23 @@ def test_a_parent_is_told_through_its_pipe(monkeypatch: pytest.MonkeyPatch) -> N
     assert os.read(reader, 10) == READY
     assert os.read(reader, 10) == b""
     os.close(reader)
+
+
+def config_with(directory: Path, *settings: str) -> None:
+    path = directory / "broker.properties"
+    path.write_text("node.id=1\ncontroller.quorum.voters=101@localhost:1\n" + "\n".join(settings))
+    config_of(argparse.Namespace(config=str(path), set=[]), "broker", load_broker_config)
+
+
+def test_a_key_that_no_role_knows_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_with(tmp_path, "log.retention.houres=3")
+    assert "sets log.retention.houres, which Ottla does not know" in capsys.readouterr().err
+
+
+def test_one_set_of_settings_may_serve_both_roles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_with(tmp_path, "leader.imbalance.check.interval.seconds=3")
+    assert capsys.readouterr().err == ""

@@ -38,7 +38,11 @@ class BrokerState(IntEnum):
 LEGAL = {
     BrokerState.NOT_RUNNING: {BrokerState.STARTING},
     BrokerState.STARTING: {BrokerState.RECOVERY, BrokerState.SHUTTING_DOWN},
-    BrokerState.RECOVERY: {BrokerState.RUNNING, BrokerState.SHUTTING_DOWN},
+    BrokerState.RECOVERY: {
+        BrokerState.RUNNING,
+        BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        BrokerState.SHUTTING_DOWN,
+    },
     BrokerState.RUNNING: {
         BrokerState.DRAINING,
         BrokerState.PENDING_CONTROLLED_SHUTDOWN,
@@ -58,8 +62,13 @@ LEGAL = {
     BrokerState.SHUTTING_DOWN: set(),
 }
 
-LEAVABLE = (BrokerState.RUNNING, BrokerState.DRAINING, BrokerState.DRAINED)
-"""From these a stop says goodbye, so that the next incarnation need not wait for our session."""
+LEAVABLE = (
+    BrokerState.RECOVERY,
+    BrokerState.RUNNING,
+    BrokerState.DRAINING,
+    BrokerState.DRAINED,
+)
+"""Registered: from these a stop says goodbye, so that the next incarnation need not wait for our session."""
 
 FATAL_TO_REGISTRATION = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "this broker's directories belong to another cluster",

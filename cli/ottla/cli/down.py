@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         pids = [node["pid"] for node in cluster[role] if is_node(node["pid"])]
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGCONT)  # one that is paused would not hear it
         stopped += len(pids)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while any(map(is_alive, pids)) and time.monotonic() < deadline:

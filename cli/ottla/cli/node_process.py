@@ -61,9 +61,18 @@ def config_of(
     if role not in (each.strip() for each in roles.split(",")):
         raise ConfigError("process.roles", f"is {roles!r}; run it with 'ottla {roles} {path}'")
     config, unknown = load(texts)
-    for key in sorted(unknown):
+    for key in sorted(unknown - _keys_of_any_role()):
         note(f"ottla: warning: {path.name} sets {key}, which Ottla does not know; it is ignored")
     return config
+
+
+def _keys_of_any_role() -> set[str]:
+    """Return the keys that some node knows: one file of settings may serve both roles."""
+    from ottla.model.settings.broker import BrokerConfig
+    from ottla.model.settings.controller import ControllerConfig
+    from ottla.model.settings.declare import definitions
+
+    return {*definitions(BrokerConfig), *definitions(ControllerConfig)}
 
 
 def run_node(body: Body, config: Any) -> int:
