@@ -68,7 +68,8 @@ LEAVABLE = (
     BrokerState.DRAINING,
     BrokerState.DRAINED,
 )
-"""Registered: from these a stop says goodbye, so that the next incarnation need not wait for our session."""
+"""From these, all registered, a stop says goodbye: the next incarnation need not wait for our
+session to end."""
 
 FATAL_TO_REGISTRATION = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "this broker's directories belong to another cluster",
