@@ -223,6 +223,24 @@ def test_requests_of_another_cluster_change_nothing() -> None:
     assert solo.core.epoch == 0
 
 
+def test_an_empty_log_is_begun_by_the_snapshot_though_the_whole_log_is_there() -> None:
+    """KIP-630 lets a leader name a snapshot; days of log take longer to replay than to skip."""
+    world = quorum(observers=(101,))
+    world.crash(101)
+    for at in range(10):
+        world.propose(f"value {at}")
+    world.run_until(world.now_ms + 100)
+    world.members[NodeId(1)].log.snapshot_at(Offset(8), keeps_log=True)
+    world.members[NodeId(101)].log.truncate_to(Offset(0))
+    world.start(101)
+
+    world.run_until(world.now_ms + 1_000)
+
+    assert world.members[NodeId(1)].log.start_offset == 0
+    assert world.members[NodeId(101)].log.start_offset == 8
+    assert values_of(world, 101) == values_of(world, 1)
+
+
 def test_a_snapshot_is_fetched_on_from_the_next_leader() -> None:
     """KIP-630: a leader lost in the middle of a snapshot costs a new start, not the follower."""
     config = QuorumConfig(fetch_snapshot_bytes_max=1)

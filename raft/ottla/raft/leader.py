@@ -203,9 +203,13 @@ class Leader:
     def _where_to_go_instead(self, replica: Replica, request: FetchRequest) -> FetchResponse | None:
         """Return a snapshot or a point to truncate to for a log that does not continue in ours."""
         log = replica.log
+        earliest, latest = log.earliest_snapshot_id, log.latest_snapshot_id
+        if request.fetch_offset == 0 and latest is not None and latest.offset > 0:
+            # An empty log is begun by the snapshot even where we still have all it stands for: days
+            # of log take minutes to replay.
+            return self._response(replica, snapshot_id=latest)
         if log.start_offset == 0 and request.fetch_offset == 0:
             return None
-        earliest, latest = log.earliest_snapshot_id, log.latest_snapshot_id
         assert log.start_offset == 0 or earliest is not None
         assert earliest is None or log.start_offset <= earliest.offset
         if earliest is not None and (
