@@ -132,7 +132,7 @@ async def test_without_controllers_it_gives_up_and_says_so(tmp_path: Path) -> No
         f"101@127.0.0.1:{free_port()}",
         **{"initial.broker.registration.timeout.ms": "300"},
     )
-    with pytest.raises(ConfigError, match="none of these controllers can be reached"):
+    with pytest.raises(ConfigError, match=r"no controller answers: .* start one"):
         await run(config)
 
 

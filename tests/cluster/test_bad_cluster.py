@@ -134,7 +134,9 @@ def test_a_brokers_address_among_the_controllers_is_named(fresh: Any, tmp_path: 
         **elsewhere(tmp_path),
     )
 
-    assert said.startswith("ottla broker: controller.quorum.voters: ")
+    assert said.startswith("ottla broker: controller.quorum.voters: no controller answers: ")
+    assert address in said
+    assert "is it a broker's address?" in said
 
 
 def test_a_controllers_address_is_no_bootstrap(

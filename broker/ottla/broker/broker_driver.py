@@ -193,10 +193,8 @@ async def _cluster_id(disk: RealDisk, config: BrokerConfig, rpc: RpcRuntime) -> 
         with suppress(OSError):
             if await read_meta_properties(disk, path) is not None:
                 return None
-    with trio.move_on_after(config.initial_registration_timeout_ms / 1000):
-        return await cluster_id_of_quorum(rpc, config.controller_quorum_voters)
-    raise ConfigError(
-        "controller.quorum.voters", "none of these controllers can be reached; start them first"
+    return await cluster_id_of_quorum(
+        rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms
     )
 
 
@@ -332,8 +330,8 @@ class Broker:
 
     async def _start(self, nursery: trio.Nursery) -> None:
         self.member.add_publisher(self.metadata)
+        await self._check_cluster()
         with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
-            await self._check_cluster()
             await self.member.wait_caught_up()
         if patience.cancelled_caught:
             raise RefusedError(
@@ -361,7 +359,11 @@ class Broker:
 
     async def _check_cluster(self) -> None:
         """Refuse to run on the directories of one cluster with the controllers of another."""
-        theirs = await cluster_id_of_quorum(self._rpc, self.config.controller_quorum_voters)
+        theirs = await cluster_id_of_quorum(
+            self._rpc,
+            self.config.controller_quorum_voters,
+            timeout_ms=self.config.initial_registration_timeout_ms,
+        )
         if theirs != self.cluster_id:
             raise ConfigError(
                 "log.dirs",
