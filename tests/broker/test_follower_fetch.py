@@ -290,21 +290,37 @@ async def test_a_refused_partition_is_left_alone_for_longer_each_time(make_pair:
     assert list(pair.core.problems()) == []
 
 
-async def test_a_damaged_batch_sets_its_partition_aside_with_the_reason(make_pair: Any) -> None:
-    pair = await make_pair()
+def damaged_answer(pair: Pair) -> FetchResponse:
     batch = bytearray(build_batch([(0, None, b"v" * 100)]))
     batch[-1] ^= 1
+    data = PartitionData(records=memoryview(batch))
+    topic = FetchableTopicResponse(topic_id=pair.following.topic_id, partitions=[data])
+    return FetchResponse(responses=[topic])
+
+
+async def test_damage_that_stays_is_tried_less_and_less_and_said_once(
+    make_pair: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair = await make_pair()
+    waits = []
+    for _ in range(3):
+        assert pair.core.request(pair.world.clock.now_ms, BROKER_EPOCH) is not None
+        pair.take(damaged_answer(pair))
+        due_ms = pair.core.next_retry_ms
+        assert due_ms is not None
+        waits.append(due_ms - pair.world.clock.now_ms)
+        pair.world.clock.now_ms = due_ms
+    assert waits == [BACKOFF_MS_FIRST << n for n in range(3)]
+    assert [record.message for record in caplog.records] == [
+        "t-0 does not follow broker 1: CORRUPT_MESSAGE: CRC of the batch at offset 0"
+    ]
+
+
+async def test_a_damaged_batch_sets_its_partition_aside_with_the_reason(make_pair: Any) -> None:
+    pair = await make_pair()
+    damaged = damaged_answer(pair)
     pair.core.request(0, BROKER_EPOCH)
-    pair.take(
-        FetchResponse(
-            responses=[
-                FetchableTopicResponse(
-                    topic_id=pair.following.topic_id,
-                    partitions=[PartitionData(records=memoryview(batch))],
-                )
-            ]
-        )
-    )
+    pair.take(damaged)
     assert pair.ours.end_offset == 0
     assert list(pair.core.problems()) == [
         "t-0 does not follow broker 1: CORRUPT_MESSAGE: CRC of the batch at offset 0"

@@ -215,14 +215,14 @@ class FollowerFetch:
             raise RefusedError(ErrorCode(row_of(data.error_code).code))
         if data.diverging_epoch.epoch >= 0:
             return Truncate(truncation_of(log, data.diverging_epoch))
-        if followed.problem is not None:
-            logger.warning("%s follows broker %s again", followed.name, self.leader_id)
-        followed.backoff_ms, followed.problem = 0, None
         records = data.records
         end_offset = log.end_offset
         if records is not None and len(records):
             assert isinstance(records, memoryview)
             log.append_as_follower(records, now_ms=wall_ms)
+        if followed.problem is not None:
+            logger.warning("%s follows broker %s again", followed.name, self.leader_id)
+        followed.backoff_ms, followed.problem = 0, None
         log.update_high_watermark(Offset(data.high_watermark))
         start = min(Offset(data.log_start_offset), log.high_watermark)
         if start > log.log_start_offset:

@@ -44,6 +44,9 @@ RECONNECT_MS_FIRST = 20
 RECONNECT_MS_MAX = 1_000
 """Lower finds a restarted leader sooner; higher spares a machine that is down."""
 
+FAILURES_TOLERATED = 6
+"""Failures in a row after which it is logged that a leader cannot be followed, once: some 2 s."""
+
 LONG_POLL_MS = 20
 """A request that is out for so long waits for records, so it may be given up for a new one that
 names more partitions.  Lower gives up answers that are on their way; higher delays failovers."""
@@ -147,6 +150,8 @@ class LeaderFetcher:
         self._busy_with: Followed | None = None
         self._is_idle = trio.Event()
         self._failure: str | None = None
+        self._failure_count = 0
+        """Since the leader answered last."""
 
     # ---- what others ask of it
 
@@ -178,7 +183,6 @@ class LeaderFetcher:
 
     async def run(self) -> None:
         """Ask and take in, over a new connection each time the last one was lost."""
-        backoff_ms = RECONNECT_MS_FIRST
         with self._scope:
             while True:
                 try:
@@ -186,13 +190,11 @@ class LeaderFetcher:
                     async with open_connection(
                         host, port, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
                     ) as connection:
-                        self._failure = None
-                        backoff_ms = RECONNECT_MS_FIRST
                         await self._fetch_over(connection)
                 except OttlaError as error:
                     self._note_failure(error)
-                    await trio.sleep(backoff_ms / 1000)
-                    backoff_ms = min(2 * backoff_ms, RECONNECT_MS_MAX)
+                    backoff_ms = RECONNECT_MS_FIRST << min(self._failure_count - 1, 16)
+                    await trio.sleep(min(backoff_ms, RECONNECT_MS_MAX) / 1000)
                 self.core.session.reset()
 
     @property
@@ -210,10 +212,16 @@ class LeaderFetcher:
         return endpoint.host, endpoint.port
 
     def _note_failure(self, error: OttlaError) -> None:
-        text = str(error)
-        if text != self._failure:
-            logger.warning("broker %s cannot be followed: %s", self.core.leader_id, text)
-        self._failure = text
+        self._failure = str(error)
+        self._failure_count += 1
+        if self._failure_count == FAILURES_TOLERATED:
+            # A leader that restarts is back sooner, or is a leader no more.
+            logger.warning("broker %s cannot be followed: %s", self.core.leader_id, error)
+
+    def _note_success(self) -> None:
+        if self._failure_count >= FAILURES_TOLERATED:
+            logger.warning("broker %s is followed again", self.core.leader_id)
+        self._failure, self._failure_count = None, 0
 
     async def _fetch_over(self, connection: Connection) -> None:
         """Fetch until the connection is lost, or is given up for one without a long poll on it."""
@@ -226,6 +234,8 @@ class LeaderFetcher:
             response = await self._answer(connection, request)
             if response is None:
                 return
+            if self._failure is not None:
+                self._note_success()
             try:
                 self.core.session.take(response)
             except RefusedError as error:

@@ -92,8 +92,15 @@ class Connection:
 
     async def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
         async with self._turn:
-            correlation_id = await self._send(api_key, version, body)
-            frame = await self._receive_frame()
+            is_answered = False
+            try:
+                correlation_id = await self._send(api_key, version, body)
+                frame = await self._receive_frame()
+                is_answered = True
+            finally:
+                if not is_answered:
+                    # The answer may still come; nobody must take it for that to another request.
+                    self._stream.socket.close()
         found, body_at = headers.decode_response_header(api_key, version, frame)
         if found != correlation_id:
             raise ProtocolError(f"correlation id {found} where {correlation_id} was due")
