@@ -132,6 +132,8 @@ class Life:
         self.acknowledged: dict[int, set[int]] = {one: set() for one in PARTITIONS}
         self.min_isr = 2
         self.produced = 0
+        self.starting: set[NodeId] = set()
+        """Who registers just now: if it crashed, it is eligible no more."""
         self.before = dict(self.states())
         self.cluster.watch = self.watch
 
@@ -199,9 +201,13 @@ class Life:
 
     def start(self, broker: NodeId, process: Process) -> None:
         process.incarnation += 1
-        self.cluster.register(
-            broker, incarnation=process.incarnation, previous_epoch=process.previous_epoch
-        )
+        self.starting = {broker}
+        try:
+            self.cluster.register(
+                broker, incarnation=process.incarnation, previous_epoch=process.previous_epoch
+            )
+        finally:
+            self.starting = set()
         process.is_running, process.is_hung, process.has_lost = True, False, False
         process.is_draining = process.is_drained = False
 
@@ -286,9 +292,10 @@ class Life:
             assert all(self.cluster.image.is_active(one) for one in (state.leader, *state.isr))
             if state.leader_epoch == before[partition].leader_epoch:
                 continue
-            if state.recovery_state is RecoveryState.RECOVERING and not before[partition].elr:
-                assert before[partition].last_known_elr == (state.leader,)
-                # Said openly: this leader may lack records.
+            was_clean = before[partition].elr and not set(before[partition].elr) <= self.starting
+            if state.recovery_state is RecoveryState.RECOVERING and not was_clean:
+                # Said openly: this leader may lack records.  Nobody else could lead.
+                assert state.leader in (*before[partition].last_known_elr, *before[partition].elr)
                 self.acknowledged[partition] &= set(self.processes[state.leader].logs[partition])
 
     def check(self) -> None:
