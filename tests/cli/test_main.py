@@ -65,6 +65,14 @@ def test_what_goes_wrong_is_one_line_and_a_code(
     assert capsys.readouterr().err.startswith("ottla topic: ")
 
 
+def test_who_is_sent_away_is_told_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+    def body(parsed: argparse.Namespace) -> int:
+        raise ConnectionLostError("localhost:9092 hung up")
+
+    assert guarded("topic", body, argparse.Namespace()) == UNREACHABLE
+    assert "'ottla status' tells how far it is" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["nonsense", "host:", "host:99999999"])
 def test_a_bad_bootstrap_says_what_is_allowed(
     text: str, capsys: pytest.CaptureFixture[str]

@@ -197,12 +197,12 @@ def test_up_with_more_replicas_than_brokers_is_refused_before_anything_starts(
 def test_a_clock_an_hour_ahead_changes_no_session_and_is_warned_of(
     plan_cluster: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    processes = plan_cluster(controllers=1, brokers=2, broker_session_timeout_ms="3000")
-    processes.start("controller", "broker 1")
+    processes = plan_cluster(controllers=3, brokers=2, broker_session_timeout_ms="3000")
+    processes.start("controller 101", "controller 103", "broker 1")
     monkeypatch.setenv("LD_PRELOAD", str(FAKETIME))
     monkeypatch.setenv("FAKETIME", "+1h")
     monkeypatch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-    processes.start("broker 2")
+    processes.start("controller 102", "broker 2")
     monkeypatch.delenv("LD_PRELOAD")
 
     processes.wait_healthy()
@@ -210,3 +210,10 @@ def test_a_clock_an_hour_ahead_changes_no_session_and_is_warned_of(
 
     assert warning.startswith(WARNING)
     assert "60 min ahead" in warning
+
+    # The controller whose clock is ahead takes over; no session ends by that.
+    processes.kill("controller 101")
+    processes.end("controller 103")
+    processes.start("controller 103")
+    processes.wait_for(lambda: processes.status()["quorum"]["leader_id"] in (102, 103), "a leader")
+    assert [row["standing"] for row in processes.status()["brokers"]] == ["active", "active"]

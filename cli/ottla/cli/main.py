@@ -114,6 +114,8 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
     except OttlaError as error:
         code = UNREACHABLE
         message = str(error)
+        if message.endswith("hung up") and name != "status":
+            message += "; if it is only starting, 'ottla status' tells how far it is"
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
