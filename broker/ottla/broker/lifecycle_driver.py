@@ -145,6 +145,8 @@ class LifecycleDriver:
             lambda: self.lifecycle.state is not BrokerState.DRAINING,
             "the controller has not moved all leaderships yet; the drain goes on",
         )
+        # The controller has closed our session, as of one that leaves: another could take our id.
+        self.beat_now()
 
     async def undo_drain(self) -> None:
         """Come back from a drain, and return when the controller has unfenced us."""
