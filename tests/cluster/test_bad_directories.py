@@ -143,7 +143,7 @@ def test_a_full_disk_refuses_produce_and_loses_nothing(fresh: Any, small_disk: P
     consumer.assign([at])
     found: list[bytes] = []
     while len(found) < end:
-        messages = consumer.consume(1_000, timeout=20)
+        messages = consumer.consume(min(1_000, end - len(found)), timeout=20)
         assert messages
         found += [message.value() for message in messages]
     consumer.close()
