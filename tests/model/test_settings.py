@@ -74,6 +74,20 @@ def test_a_broker_without_id_or_controllers_is_told_what_to_set() -> None:
         load_broker_config({"node.id": "1"})
 
 
+def test_a_broker_may_not_have_a_controllers_id() -> None:
+    with pytest.raises(ConfigError, match=r"node\.id.*is a controller's"):
+        load_broker_config({**MINIMAL, "node.id": "101"})
+
+
+def test_brokers_reach_each_other_by_the_listener_that_is_named_or_the_first() -> None:
+    listeners = {"listeners": "OUTSIDE://:9092,INSIDE://:9094"}
+    first, _ = load_broker_config({**MINIMAL, **listeners})
+    named, _ = load_broker_config({**MINIMAL, **listeners, "inter.broker.listener.name": "INSIDE"})
+    assert (first.inter_broker_listener, named.inter_broker_listener) == ("OUTSIDE", "INSIDE")
+    with pytest.raises(ConfigError, match="must be one of listeners: OUTSIDE, INSIDE"):
+        load_broker_config({**MINIMAL, **listeners, "inter.broker.listener.name": "ELSEWHERE"})
+
+
 def test_a_controller_must_stand_among_its_voters() -> None:
     with pytest.raises(ConfigError, match=r"add 102@host:port"):
         load_controller_config({**MINIMAL, "node.id": "102"})

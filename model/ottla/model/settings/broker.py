@@ -300,6 +300,12 @@ class BrokerConfig:
                 f"is {self.session_timeout_ms}; it must be above "
                 f"broker.heartbeat.interval.ms, which is {self.heartbeat_interval_ms}",
             )
+        if any(voter.id == self.node_id for voter in self.controller_quorum_voters):
+            raise ConfigError(
+                "node.id",
+                f"is {self.node_id}, which is a controller's in controller.quorum.voters; "
+                "give this broker a number of its own",
+            )
         names = [endpoint.name for endpoint in self.listeners]
         if self.inter_broker_listener not in names:
             raise ConfigError(
