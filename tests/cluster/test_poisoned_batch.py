@@ -73,5 +73,7 @@ def test_a_poisoned_batch_sets_one_partition_aside_with_its_reason_and_ends_no_p
     found = json.loads(shown.stdout)
     assert found["partitions"]["under_replicated"] == 1, found
     assert found["partitions"]["leaderless"] == 0
+    said = cluster.log_of("broker 2").read_text()
+    assert said.count(f"{TOPIC}-{POISONED} does not follow broker 1") == 1, said[:3_000]
     assert all(child.poll() is None for child in cluster.running.values())
     assert {row["state"] for row in found["brokers"]} == {"RUNNING"}

@@ -8,5 +8,7 @@ steady.py      a steady load that remembers every answer, for while the cluster 
 ledger.py      the file of those answers
 audit.py       is every acknowledged record there, once and in order
 timeline.py    what clients saw, second by second: table, picture, longest gaps
+clusters.py    what needs a cluster of its own: start, failover, replication, heartbeats
+local_cluster.py  that cluster: `ottla up` in a process, asked and hurt
 requests.py    small requests over raw sockets: what one request costs a broker
 """

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from ottla.bench.ledger import Answers, Ledger
 
-CELL_WIDTH = 14
+CELL_WIDTH = 9
 ROW_HEIGHT = 18
 LEFT = 110
-TOP = 120
+TOP = 150
+FLOWING = "#2ca02c"
 STILL = "#d62728"
 MARK = "#1f3a93"
 SHADES = " ▁▂▃▄▅▆▇█"
@@ -94,7 +95,7 @@ def as_svg(ledger: Ledger, marks: Sequence[Mark] = (), title: str = "") -> str:
         x = LEFT + CELL_WIDTH * (mark.at_s - ledger.started_s)
         parts.append(
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{bottom}" stroke="{MARK}"/>'
-            f'<text transform="translate({x + 3:.1f},{TOP - 8}) rotate(-30)" fill="{MARK}">'
+            f'<text transform="translate({x + 3:.1f},{TOP - 8}) rotate(-35)" fill="{MARK}">'
             f"{escape(mark.text)}</text>"
         )
     parts.append("</svg>")
@@ -109,16 +110,16 @@ def _full_bar(counts: Sequence[Sequence[int]]) -> int:
 
 def _row(index: int, answers: Answers, row: list[int], full: int) -> list[str]:
     base = TOP + ROW_HEIGHT * (index + 1) - 2
-    parts = [f'<text x="8" y="{base - 3}">{escape(str(answers.lane))}</text>']
+    bars = {FLOWING: "", STILL: ""}
     for second, count in enumerate(row):
         x = LEFT + CELL_WIDTH * second
-        bar = max(1, round((ROW_HEIGHT - 4) * min(1.0, count / full)))
-        color = STILL if count == 0 else "#2ca02c"
-        parts.append(
-            f'<rect x="{x}" y="{base - bar}" width="{CELL_WIDTH - 1}" height="{bar}" '
-            f'fill="{color}"/>'
-        )
+        height = max(1, round((ROW_HEIGHT - 4) * min(1.0, count / full)))
+        bar = f"M{x} {base}v-{height}h{CELL_WIDTH - 1}v{height}z"
+        bars[FLOWING if count else STILL] += bar
     gap = longest_gap(answers).seconds
     x = LEFT + CELL_WIDTH * len(row) + 6
-    parts.append(f'<text x="{x}" y="{base - 3}" fill="#666">longest gap {gap:.2f} s</text>')
-    return parts
+    return [
+        f'<text x="8" y="{base - 3}">{escape(str(answers.lane))}</text>',
+        *(f'<path fill="{color}" d="{path}"/>' for color, path in bars.items() if path),
+        f'<text x="{x}" y="{base - 3}" fill="#666">longest gap {gap:.2f} s</text>',
+    ]
