@@ -118,6 +118,7 @@ async def open_broker(
         dispatcher = Dispatcher()
         async with (
             _open_server(config, dispatcher, clock, disk) as server,
+            _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher),
             open_quorum_member(
                 disk=disk,
                 metadata_log_dir=config.metadata_directory,
@@ -196,6 +197,45 @@ async def _cluster_id(disk: RealDisk, config: BrokerConfig, rpc: RpcRuntime) -> 
     return await cluster_id_of_quorum(
         rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms
     )
+
+
+@asynccontextmanager
+async def _checked_cluster(
+    config: BrokerConfig,
+    cluster_id: str,
+    rpc: RpcRuntime,
+    lifecycle: Lifecycle,
+    dispatcher: Dispatcher,
+) -> AsyncIterator[None]:
+    """Refuse to run on the directories of one cluster with the controllers of another.
+
+    It comes before this node speaks to them as a member.  Whoever asks meanwhile is told that we
+    wait for a controller.
+    """
+    register_early_apis(
+        dispatcher,
+        config=config,
+        cluster_id=cluster_id,
+        metadata=MetadataCache(),
+        describe_node=DescribeNodeApi(
+            node_id=config.node_id,
+            state=lambda: lifecycle.state.name,
+            recovery=lambda: (),
+            problems=lambda: ("no controller of controller.quorum.voters has answered yet",),
+            metric_sources=(),
+        ),
+        coming=CLUSTER_API_KEYS | DATA_API_KEYS,
+    )
+    theirs = await cluster_id_of_quorum(
+        rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms
+    )
+    if theirs != cluster_id:
+        raise ConfigError(
+            "log.dirs",
+            f"{', '.join(config.log_dirs)} belongs to cluster {cluster_id}, but the controllers "
+            f"of controller.quorum.voters to {theirs}",
+        )
+    yield
 
 
 async def _metadata_identity(
@@ -330,7 +370,6 @@ class Broker:
 
     async def _start(self, nursery: trio.Nursery) -> None:
         self.member.add_publisher(self.metadata)
-        await self._check_cluster()
         with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
             await self.member.wait_caught_up()
         if patience.cancelled_caught:
@@ -356,20 +395,6 @@ class Broker:
         await self.lifecycle.wait_unfenced()
         await readiness.is_active.wait()
         self.is_ready.set()
-
-    async def _check_cluster(self) -> None:
-        """Refuse to run on the directories of one cluster with the controllers of another."""
-        theirs = await cluster_id_of_quorum(
-            self._rpc,
-            self.config.controller_quorum_voters,
-            timeout_ms=self.config.initial_registration_timeout_ms,
-        )
-        if theirs != self.cluster_id:
-            raise ConfigError(
-                "log.dirs",
-                f"{', '.join(self.config.log_dirs)} belongs to cluster {self.cluster_id}, but the "
-                f"controllers of controller.quorum.voters to {theirs}",
-            )
 
     async def leave(self) -> None:
         """Let the controller move our leaderships away."""
