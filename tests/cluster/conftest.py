@@ -299,6 +299,9 @@ def plan_cluster(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
     yield plan
     for processes in made:
         processes.stop_all()
+    for processes in made:
+        for log in processes.plan.directory.glob("*.log"):
+            assert "Traceback" not in log.read_text(), f"{log}: {log.read_text()[-LAST_WORDS:]}"
 
 
 class Run(NamedTuple):

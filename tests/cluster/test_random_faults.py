@@ -1,16 +1,22 @@
 """Faults drawn at random under load, several nodes at once: nothing acknowledged is ever lost.
 
+What a consumer has seen meanwhile is there to the end, too: it was committed when it was shown.
+
 `OTTLA_FAULTS_SECONDS=600 pytest tests/cluster/test_random_faults.py -s` goes on for longer;
 `OTTLA_FAULTS_SEED` draws the same faults again (when they meet the cluster is up to the machine).
 """
 
 import os
 import random
+import threading
 import time
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.bench.audit import STAMP, read_back
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3_600)]
 
@@ -18,6 +24,50 @@ SECONDS = float(os.environ.get("OTTLA_FAULTS_SECONDS", "20"))
 SETTINGS = {"broker_session_timeout_ms": "1500", "broker_heartbeat_interval_ms": "300"}
 TOPICS = {"load": 12, "few": 3}
 RATE = 10_000
+
+
+class Reader:
+    """A consumer in a thread, which remembers the number of every record it is shown."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.seen: dict[tuple[str, int], list[int]] = {
+            (topic, partition): [] for topic, count in TOPICS.items() for partition in range(count)
+        }
+        self.wrong: list[str] = []
+        self._is_stopping = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "g",
+                "enable.auto.commit": False,
+                # An offset that is gone must be an error, never a jump.
+                "auto.offset.reset": "error",
+                "topic.metadata.refresh.interval.ms": 250,
+            }
+        )
+        self._consumer.assign([TopicPartition(*lane, 0) for lane in self.seen])
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> int:
+        """Read no more; return how many records were seen."""
+        self._is_stopping.set()
+        self._thread.join()
+        self._consumer.close()
+        return sum(map(len, self.seen.values()))
+
+    def _run(self) -> None:
+        while not self._is_stopping.is_set():
+            for message in self._consumer.consume(1_000, timeout=0.1):
+                if message.error() is not None:
+                    self.wrong.append(str(message.error()))
+                    continue
+                lane = (message.topic(), message.partition())
+                if message.offset() != len(self.seen[lane]):
+                    self.wrong.append(
+                        f"{lane}: offset {message.offset()} after {len(self.seen[lane])} records"
+                    )
+                self.seen[lane].append(STAMP.unpack_from(message.value())[1])
 
 
 class Chaos:
@@ -94,6 +144,7 @@ def test_whatever_is_killed_stopped_or_paused_nothing_acknowledged_is_lost(
     for future in admin.create_topics(new).values():
         future.result(timeout=30)
     load = start_load(cluster, *TOPICS, rate=RATE)
+    reader = Reader(cluster.bootstrap)
     chaos = Chaos(cluster, load, dice)
     ends_at = time.monotonic() + SECONDS
     while time.monotonic() < ends_at:
@@ -101,7 +152,15 @@ def test_whatever_is_killed_stopped_or_paused_nothing_acknowledged_is_lost(
         if dice.random() < 0.5:
             cluster.wait_healthy()
     cluster.wait_healthy()
+    seen_count = reader.stop()
     run = load.stop()
     assert run.is_clean
     assert run.report["failed"] == run.report["unanswered"] == 0
     assert all(child.poll() is None for child in cluster.running.values())
+    lanes = [row.lane for row in run.ledger.answers]
+    found = read_back(cluster.bootstrap, lanes, run.ledger.run_id)
+    assert reader.wrong == []
+    assert seen_count > 0
+    for lane in lanes:
+        seen = reader.seen[lane.topic, lane.partition]
+        assert seen == list(found[lane].numbers[: len(seen)]), f"{lane}: what was seen is gone"
