@@ -174,7 +174,7 @@ def _load_of(cluster: LocalCluster, acks: str, replicas: int) -> Load:
     return Load(
         bootstrap=cluster.bootstrap,
         topic=f"{TOPIC}-{replicas}",
-        count=200_000,
+        count=1_000_000,
         record_bytes=100,
         batch_bytes=131_072,
         acks=acks,

@@ -38,7 +38,7 @@ class Load:
 def make_topic(load: Load) -> None:
     """Create the load's topic unless it is there."""
     admin_module = library("confluent_kafka.admin")
-    admin = admin_module.AdminClient({"bootstrap.servers": load.bootstrap})
+    admin = admin_module.AdminClient({"bootstrap.servers": load.bootstrap, "log_level": 3})
     topic = admin_module.NewTopic(
         load.topic,
         num_partitions=load.partitions,
