@@ -64,6 +64,7 @@ from ottla.wire.messages.describe_topic_partitions_request import (
     TopicRequest,
 )
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
@@ -643,6 +644,52 @@ async def test_a_resource_that_cannot_be_described_is_refused_by_itself(
 ) -> None:
     result = await describe(Client(), kind, name)
     assert (result.error_code, result.configs) == (code, [])
+
+
+# ListConfigResources
+
+
+async def resources(client: Client, *types: int, version: int = 1) -> tuple[int, list[Any]]:
+    answer = await client.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
+    return answer.error_code, [
+        (one.resource_type, one.resource_name) for one in answer.config_resources
+    ]
+
+
+def with_settings(client: Client) -> Client:
+    image = client.metadata.image
+    setting = PersistentMap({"interval.ms": "1000"})
+    configs = image.configs.set((16, "lag"), setting).set((32, "workers"), setting)
+    client.metadata.image = replace(image, configs=configs)
+    return client
+
+
+async def test_resources_are_listed_by_their_types() -> None:
+    """KIP-1142: every topic, every live broker twice (its settings, its loggers), what is set."""
+    client = with_settings(Client())
+    everything = [
+        (2, "audit"),
+        (2, "orders"),
+        *((4, node) for node in "12"),
+        *((8, node) for node in "12"),
+        (16, "lag"),
+        (32, "workers"),
+    ]
+    assert await resources(client) == (ErrorCode.NONE, everything)
+    assert await resources(client, 32, 2) == (
+        ErrorCode.NONE,
+        [(32, "workers"), (2, "audit"), (2, "orders")],
+    )
+
+
+async def test_version_0_knows_client_metrics_only() -> None:
+    """As ListClientMetricsResources, which it was called before."""
+    assert await resources(with_settings(Client()), version=0) == (ErrorCode.NONE, [(16, "lag")])
+
+
+@pytest.mark.parametrize("kind", [0, 3, 99])
+async def test_a_type_nobody_knows_is_an_unsupported_version(kind: int) -> None:
+    assert await resources(Client(), 2, kind) == (ErrorCode.UNSUPPORTED_VERSION, [])
 
 
 # Coordinators, groups, the node itself

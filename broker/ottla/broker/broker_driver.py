@@ -39,6 +39,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.registration import advertised_endpoints, registration_request
+from ottla.broker.replica_apis import REPLICA_API_KEYS, register_replica_apis
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server_driver import SocketServer, open_socket_server
@@ -436,7 +437,7 @@ class Broker:
                     self._metrics,
                 ),
             ),
-            coming=CLUSTER_API_KEYS | DATA_API_KEYS,
+            coming=CLUSTER_API_KEYS | DATA_API_KEYS | REPLICA_API_KEYS,
         )
 
     def _open_doors(self) -> None:
@@ -450,6 +451,7 @@ class Broker:
             controller=self.controller,
         )
         self.dispatcher.register(DRAIN_BROKER, DrainApi(self.lifecycle).handle)
+        register_replica_apis(self.dispatcher, table=self.table, logs=self.logs)
         register_data_apis(
             self.dispatcher,
             table=self.table,

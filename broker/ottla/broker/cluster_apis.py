@@ -16,6 +16,7 @@ from ottla.broker.describe_node import DescribeNodeApi
 from ottla.broker.describe_topic_partitions import DescribeTopicPartitionsApi
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.forwarding import ControllerDoor
+from ottla.broker.list_config_resources import ListConfigResourcesApi
 from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
 from ottla.broker.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.purgatory import Purgatory
@@ -27,6 +28,7 @@ FIND_COORDINATOR = 10
 LIST_GROUPS = 16
 DESCRIBE_CONFIGS = 32
 DESCRIBE_CLUSTER = 60
+LIST_CONFIG_RESOURCES = 74
 DESCRIBE_TOPIC_PARTITIONS = 75
 
 CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
@@ -35,6 +37,7 @@ CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
     LIST_GROUPS,
     DESCRIBE_CONFIGS,
     DESCRIBE_CLUSTER,
+    LIST_CONFIG_RESOURCES,
     DESCRIBE_TOPIC_PARTITIONS,
 }
 """What `register_cluster_apis` serves."""
@@ -95,6 +98,8 @@ def register_cluster_apis(
     dispatcher.register(FIND_COORDINATOR, coordinators.handle_find)
     dispatcher.register(LIST_GROUPS, coordinators.handle_list)
     dispatcher.register(DESCRIBE_CONFIGS, ConfigsApi(config=config, metadata=metadata).handle)
+    resources = ListConfigResourcesApi(config=config, metadata=metadata)
+    dispatcher.register(LIST_CONFIG_RESOURCES, resources.handle)
     cluster = DescribeClusterApi(config=config, cluster_id=cluster_id, metadata=metadata)
     dispatcher.register(DESCRIBE_CLUSTER, cluster.handle)
     pages = DescribeTopicPartitionsApi(config=config, metadata=metadata)

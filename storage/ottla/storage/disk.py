@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import trio
 
-from ottla.storage.disk_seam import Chunk, DiskFile
+from ottla.storage.disk_seam import Chunk, DiskFile, Space
 
 T = TypeVar("T")
 
@@ -247,6 +247,10 @@ class RealDisk:
         """Say whether the path is a directory."""
         return await self._run(path, os.path.isdir, path)
 
+    async def space(self, path: str) -> Space:
+        """Return the room on the volume that holds the path."""
+        return await self._run(path, _space, path)
+
     async def makedirs(self, path: str) -> None:
         """Make a directory and its parents."""
         await self._run(path, _makedirs, path)
@@ -339,6 +343,11 @@ def _fsync_directory(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _space(path: str) -> Space:
+    volume = os.statvfs(path)
+    return Space(volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail)
 
 
 def _makedirs(path: str) -> None:

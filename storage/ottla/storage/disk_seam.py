@@ -7,10 +7,17 @@ failure is an `OSError` with its errno; nothing else is raised.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Chunk = bytes | bytearray | memoryview
 """Bytes to be written: taken by reference, never kept after the call."""
+
+
+class Space(NamedTuple):
+    """How large the volume of a path is, and what of it this process may still take."""
+
+    total_bytes: int
+    usable_bytes: int
 
 
 class DiskFile(Protocol):
@@ -125,6 +132,10 @@ class Disk(Protocol):
 
     async def is_directory(self, path: str) -> bool:
         """Say whether the path is a directory."""
+        ...
+
+    async def space(self, path: str) -> Space:
+        """Return the room on the volume that holds the path, which must be there."""
         ...
 
     async def makedirs(self, path: str) -> None:

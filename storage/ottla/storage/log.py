@@ -10,6 +10,7 @@ WatermarkNeverRecedes (but by truncation), RecoveryPointIsFlushed, and NoTornApp
 fails is taken back before it is answered; where that fails too, the log goes offline.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.disk_seam import Chunk, Disk
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log_config import LogConfig
+from ottla.storage.producer_state import Producer
 from ottla.storage.recovery import (
     LogLoader,
     Progress,
@@ -100,6 +102,11 @@ class Log(LocalLog):
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
         return max(first_unstable, self.log_start_offset)
+
+    @property
+    def active_producers(self) -> Mapping[int, Producer]:
+        """Return the producers it remembers, by id."""
+        return self._producers.producers
 
     def update_high_watermark(self, offset: Offset) -> bool:
         """Move the high watermark forward, at most to the end; say whether it moved."""

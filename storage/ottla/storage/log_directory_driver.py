@@ -21,7 +21,7 @@ from ottla.storage.clean_shutdown import (
     parse_clean_shutdown,
 )
 from ottla.storage.directory_lock_driver import lock_directory
-from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.storage.disk_seam import Disk, DiskFile, Space
 from ottla.storage.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
@@ -91,6 +91,10 @@ class LogDirectory:
         if self._lock_file is not None:
             self._lock_file.close()
             self._lock_file = None
+
+    async def space(self) -> Space:
+        """Return the room on the directory's volume."""
+        return await self._disk.space(self.path)
 
     async def write_identity(self, identity: MetaProperties) -> None:
         """Make the directory this node's own."""

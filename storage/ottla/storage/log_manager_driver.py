@@ -155,6 +155,12 @@ class LogManager:
         for partition, placed in list(self._placed.items()):
             yield partition, placed.log
 
+    def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every partition that serves from one directory, with its log."""
+        for partition, placed in list(self._placed.items()):
+            if placed.directory is directory:
+                yield partition, placed.log
+
     def __len__(self) -> int:
         return len(self._placed)
 

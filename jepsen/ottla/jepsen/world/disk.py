@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
-from ottla.storage.disk_seam import Chunk, DiskFile
+from ottla.storage.disk_seam import Chunk, DiskFile, Space
 
 Pause = Callable[[], Awaitable[None]]
 """Runs before each awaitable operation takes effect: where the world lets others go first."""
@@ -385,6 +386,13 @@ class SimulatedDisk:
         """Say whether the path is a directory."""
         await self._wait()
         return self.exists(path) and isinstance(self._node(path), _Directory)
+
+    async def space(self, path: str) -> Space:
+        """Return the room of the whole world's one volume."""
+        await self._wait()
+        self._node(path)
+        total_bytes = INT64_MAX if self.capacity_bytes is None else self.capacity_bytes
+        return Space(total_bytes, max(0, total_bytes - self.used_bytes))
 
     async def makedirs(self, path: str) -> None:
         """Make a directory and its parents."""

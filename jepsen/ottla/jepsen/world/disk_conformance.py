@@ -176,6 +176,13 @@ async def directories_are_made_listed_and_removed(disk: Disk, root: str) -> None
     await disk.remove_tree(f"{root}/b")
 
 
+async def a_volume_tells_its_room(disk: Disk, root: str) -> None:
+    """What may be taken is part of what there is; a path that is not there has no volume."""
+    space = await disk.space(root)
+    assert 0 < space.usable_bytes <= space.total_bytes
+    assert await _refuses_later(FileNotFoundError, disk.space(f"{root}/none"))
+
+
 async def an_atomic_write_leaves_one_whole_file(disk: Disk, root: str) -> None:
     """It makes or replaces the file, shorter or longer, and leaves nothing beside it."""
     for data in (b"first and long", b"second", b""):
@@ -207,6 +214,7 @@ CHECKS: tuple[Check, ...] = (
     an_unlinked_file_lives_until_it_is_closed,
     a_pinned_file_outlives_its_close,
     directories_are_made_listed_and_removed,
+    a_volume_tells_its_room,
     an_atomic_write_leaves_one_whole_file,
     what_was_read_ahead_is_cached,
 )

@@ -1,0 +1,118 @@
+"""DescribeLogDirs: where replicas lie, how large they are, and what room is left (KIP-827).
+
+Pure but for the disks it asks.  A directory that is offline is told with KAFKA_STORAGE_ERROR and
+nothing else, as Kafka does; nobody moves replicas between directories yet, so there are no future
+ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.storage.disk_seam import Space
+from ottla.storage.log import Log
+from ottla.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from ottla.wire.messages.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+NO_LAG = -1
+"""Said of a log that is no replica of ours as far as the metadata goes."""
+
+
+class Directory(Protocol):
+    """What it needs of a log directory."""
+
+    path: str
+
+    @property
+    def is_live(self) -> bool:
+        """Say whether the directory serves."""
+        ...
+
+    async def space(self) -> Space:
+        """Return the room on the directory's volume."""
+        ...
+
+
+D = TypeVar("D", bound=Directory)
+
+
+class Logs(Protocol[D]):
+    """What it needs of the log manager."""
+
+    @property
+    def directories(self) -> Sequence[D]:
+        """Return every directory of log.dirs."""
+        ...
+
+    def in_directory(self, directory: D) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every partition that serves from one directory, with its log."""
+        ...
+
+
+class DescribeLogDirsApi(Generic[D]):
+    """Serves DescribeLogDirs 1-5."""
+
+    def __init__(self, *, table: PartitionTable, logs: Logs[D]) -> None:
+        self._table = table
+        self._logs = logs
+
+    async def handle(
+        self, context: RequestContext, request: DescribeLogDirsRequest
+    ) -> DescribeLogDirsResponse:
+        """Answer for every directory of log.dirs; null as topics means all of them."""
+        asked = None
+        if request.topics is not None:
+            asked = {
+                TopicPartition(topic.topic, index)
+                for topic in request.topics
+                for index in topic.partitions
+            }
+        return DescribeLogDirsResponse(
+            results=[await self._described(one, asked) for one in self._logs.directories]
+        )
+
+    async def _described(
+        self, directory: D, asked: set[TopicPartition] | None
+    ) -> DescribeLogDirsResult:
+        offline = DescribeLogDirsResult(
+            log_dir=directory.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+        )
+        if not directory.is_live:
+            return offline
+        try:
+            space = await directory.space()
+        except OSError:
+            return offline
+        topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+        for partition, log in self._logs.in_directory(directory):
+            if asked is None or partition in asked:
+                topics[partition.topic].append(self._partition(partition, log))
+        return DescribeLogDirsResult(
+            log_dir=directory.path,
+            topics=[
+                DescribeLogDirsTopic(
+                    name=name, partitions=sorted(found, key=lambda one: one.partition_index)
+                )
+                for name, found in sorted(topics.items())
+            ],
+            total_bytes=space.total_bytes,
+            usable_bytes=space.usable_bytes,
+        )
+
+    def _partition(self, partition: TopicPartition, log: Log) -> DescribeLogDirsPartition:
+        indexed = self._table.by_name.get(partition.topic, {})
+        is_ours = partition.partition in indexed
+        return DescribeLogDirsPartition(
+            partition_index=partition.partition,
+            partition_size=log.size_bytes,
+            offset_lag=max(0, log.high_watermark - log.end_offset) if is_ours else NO_LAG,
+        )
