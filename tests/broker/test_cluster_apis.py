@@ -646,6 +646,35 @@ async def test_a_resource_that_cannot_be_described_is_refused_by_itself(
     assert (result.error_code, result.configs) == (code, [])
 
 
+@pytest.mark.parametrize(("kind", "source"), [(16, 7), (32, 8)])
+async def test_client_metrics_and_groups_have_sources_of_their_own(kind: int, source: int) -> None:
+    """Kafka's ConfigSource: CLIENT_METRICS_CONFIG 7, GROUP_CONFIG 8."""
+    client = Client()
+    configs = {(kind, "mine"): PersistentMap({"interval.ms": "1000"})}
+    client.metadata.image = replace(client.metadata.image, configs=PersistentMap(configs))
+    (found,) = (await describe(client, kind, "mine")).configs
+    assert (found.name, found.value, found.config_source) == ("interval.ms", "1000", source)
+
+
+async def test_a_brokers_setting_tells_every_place_that_sets_it() -> None:
+    client = Client(BrokerConfig(node_id=NodeId(1), texts={"message.max.bytes": "3"}))
+    configs = {
+        (4, "1"): PersistentMap({"message.max.bytes": "1"}),
+        (4, ""): PersistentMap({"message.max.bytes": "2"}),
+    }
+    client.metadata.image = replace(client.metadata.image, configs=PersistentMap(configs))
+    (found,) = (await describe(client, 4, "1", ["message.max.bytes"])).configs
+    assert (found.value, found.config_source, found.read_only) == ("1", 2, False)
+    assert [(s.value, s.source) for s in found.synonyms] == [
+        ("1", 2),
+        ("2", 3),
+        ("3", 4),
+        ("1048588", 5),
+    ]
+    (default,) = (await describe(client, 4, "")).configs
+    assert (default.value, default.config_source) == ("2", 3)
+
+
 # ListConfigResources
 
 

@@ -1,6 +1,7 @@
 """The broker holds and leads what the metadata says, and lets go of what it no longer says."""
 
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -214,6 +215,23 @@ async def test_topic_settings_reach_the_log_at_once(world: World, managed: Manag
         await publish(managed, changed)
         assert partition.config.max_message_bytes == value
         assert partition.log.config.max_message_bytes == value
+
+
+async def test_a_brokers_own_settings_reach_the_logs_at_once_too(
+    world: World, managed: Managed
+) -> None:
+    image = image_with(world, ("t", FIRST))
+    await publish(managed, image)
+    log = managed.table.find("t", 0).log
+    assert log is not None
+    settings = PersistentMap(
+        {"producer.id.expiration.ms": "5000", "log.segment.delete.delay.ms": "7"}
+    )
+    changed = replace(image, configs=PersistentMap({(BROKER_RESOURCE, ""): settings}))
+    await publish(managed, changed)
+    assert (log.config.producer_id_expiration_ms, log.config.file_delete_delay_ms) == (5_000, 7)
+    await publish(managed, image)
+    assert log.config.producer_id_expiration_ms == 86_400_000
 
 
 async def test_a_log_that_the_metadata_does_not_place_here_is_stray(

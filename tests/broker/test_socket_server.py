@@ -435,6 +435,22 @@ async def test_connections_above_the_bound_wait_until_another_closes() -> None:
         assert server.connection_count == 2
 
 
+async def test_a_larger_bound_lets_those_in_who_wait() -> None:
+    async with (
+        serving(connection_count_max=1) as server,
+        await connect(server) as first,
+        await connect(server) as second,
+    ):
+        await first.send_all(heartbeat(1))
+        await read_answer(first)
+        await second.send_all(heartbeat(2))
+        server.bound_connections(2)
+        with trio.fail_after(5):
+            assert (await read_answer(second))[0] == 2
+        server.bound_connections(1)
+        assert server.connection_count == 2, "nobody is thrown out"
+
+
 def open_descriptor_count() -> int:
     return len(os.listdir("/proc/self/fd"))
 

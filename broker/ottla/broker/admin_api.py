@@ -14,15 +14,19 @@ from ottla.broker.purgatory import Purgatory
 from ottla.broker.refusals import REFUSALS, refuse
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import ZERO_UUID
+from ottla.model.ids import NO_NODE, ZERO_UUID
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_partitions_response import CreatePartitionsResponse
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
 from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.wire.messages.delete_topics_response import DeleteTopicsResponse
+from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest
+from ottla.wire.messages.elect_leaders_response import ElectLeadersResponse
 from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from ottla.wire.messages.incremental_alter_configs_response import (
     IncrementalAlterConfigsResponse,
@@ -33,6 +37,8 @@ FORWARDED_API_KEYS = frozenset(REFUSALS)
 
 SEEN_HERE_MS_MAX = 5_000
 """How long an answer waits for our own image; the change itself is committed by then."""
+
+PREFERRED_ELECTION = 0
 
 SET, DELETE = 0, 1
 """Operations of IncrementalAlterConfigs whose outcome can be told from the request alone."""
@@ -101,6 +107,10 @@ def _what_to_see(request: Message, answer: Message) -> IsSeen | None:
             return _grown(request, answer)
         case IncrementalAlterConfigsRequest(), IncrementalAlterConfigsResponse():
             return _configured(request, answer)
+        case AlterConfigsRequest(), AlterConfigsResponse():
+            return _replaced(request, answer)
+        case ElectLeadersRequest(), ElectLeadersResponse():
+            return _elected(request, answer)
     return None
 
 
@@ -148,3 +158,45 @@ def _configured(
     return lambda image: all(
         image.config(kind, name).get(key) == wanted for kind, name, key, wanted in expected
     )
+
+
+def _replaced(request: AlterConfigsRequest, answer: AlterConfigsResponse) -> IsSeen:
+    done = {
+        (result.resource_type, result.resource_name)
+        for result in answer.responses
+        if result.error_code == ErrorCode.NONE
+    }
+    expected = {
+        (resource.resource_type, resource.resource_name): {
+            config.name: config.value for config in resource.configs
+        }
+        for resource in request.resources
+        if (resource.resource_type, resource.resource_name) in done
+    }
+    return lambda image: all(
+        dict(image.config(*resource)) == texts for resource, texts in expected.items()
+    )
+
+
+def _elected(request: ElectLeadersRequest, answer: ElectLeadersResponse) -> IsSeen:
+    elected = [
+        (topic.topic, result.partition_id)
+        for topic in answer.replica_election_results
+        for result in topic.partition_result
+        if result.error_code == ErrorCode.NONE
+    ]
+
+    def is_seen(image: MetadataImage) -> bool:
+        for name, index in elected:
+            topic = image.topic(name)
+            state = None if topic is None else topic.partitions.get(index)
+            if state is None:
+                continue
+            if state.leader == NO_NODE or (
+                request.election_type == PREFERRED_ELECTION
+                and state.leader != state.preferred_leader
+            ):
+                return False
+        return True
+
+    return is_seen

@@ -27,6 +27,7 @@ from ottla.broker.data_apis import DATA_API_KEYS, register_data_apis
 from ottla.broker.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.drain_api import DrainApi
+from ottla.broker.dynamic_settings import MAX_CONNECTIONS, DynamicSettings
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.flush_driver import Flusher
 from ottla.broker.isr_driver import IsrKeeper
@@ -389,7 +390,8 @@ class Broker:
             lambda partition, topic_id: self._replicas.is_stray(image, partition, topic_id),
         )
         readiness = Readiness(self.config.node_id)
-        for publisher in (self._replicas, ImageWatch(self.purgatory), readiness):
+        settings = DynamicSettings(self.config, {MAX_CONNECTIONS: self.server.bound_connections})
+        for publisher in (settings, self._replicas, ImageWatch(self.purgatory), readiness):
             self.member.add_publisher(publisher)
         await readiness.is_introduced.wait()
         self._open_doors()

@@ -40,6 +40,8 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class Given(NamedTuple):
@@ -94,14 +96,16 @@ class ConfigsApi:
 
     def _configs(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
         image = self._metadata.image
-        name = resource.resource_name
-        match resource.resource_type:
+        kind, name = resource.resource_type, resource.resource_name
+        match kind:
             case ResourceType.TOPIC:
                 return self._topic_configs(image, name)
             case ResourceType.BROKER:
                 return self._broker_configs(image, name)
-            case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
-                return _dynamic_only(image.config(resource.resource_type, name))
+            case ResourceType.CLIENT_METRICS:
+                return _dynamic_only(image.config(kind, name), Source.CLIENT_METRICS)
+            case ResourceType.GROUP:
+                return _dynamic_only(image.config(kind, name), Source.GROUP)
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
         )
@@ -215,12 +219,12 @@ def _result_of(
     )
 
 
-def _dynamic_only(texts: Mapping[str, str]) -> list[DescribeConfigsResourceResult]:
+def _dynamic_only(texts: Mapping[str, str], source: Source) -> list[DescribeConfigsResourceResult]:
     """Describe a resource that has nothing but what was set on it."""
     items: Iterable[tuple[str, str]] = texts.items()
     return [
         DescribeConfigsResourceResult(
-            name=key, value=text, config_source=Source.DYNAMIC_TOPIC, config_type=Kind.STRING
+            name=key, value=text, config_source=source, config_type=Kind.STRING
         )
         for key, text in items
     ]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from ottla.broker.dynamic_settings import PRODUCER_ID_EXPIRATION_MS, setting_in_force
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
@@ -258,7 +259,10 @@ class ReplicaManager:
             found = self._settings[topic] = TopicSettings(
                 config,
                 LogConfig.of_topic(
-                    config, producer_id_expiration_ms=self._config.producer_id_expiration_ms
+                    config,
+                    producer_id_expiration_ms=setting_in_force(
+                        image, self._config, PRODUCER_ID_EXPIRATION_MS
+                    ),
                 ),
             )
         return found

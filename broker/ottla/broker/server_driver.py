@@ -403,6 +403,12 @@ class SocketServer:
         self._epoll.register(channel.fd, channel.interest)
         self._channels[channel.fd] = channel
 
+    def bound_connections(self, count_max: int) -> None:
+        """Hold this many connections from now on; those above it end when their clients like."""
+        self._connection_count_max = count_max
+        if len(self._channels) < count_max:
+            self._watch_doors(True)
+
     def _watch_doors(self, is_watched: bool) -> None:
         """Accept, or leave who knocks in the kernel until a connection closes."""
         if is_watched != self._are_doors_watched:

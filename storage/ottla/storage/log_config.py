@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ottla.model.limits import GIB, INT32_MAX, INT64_MAX, MIB
-from ottla.model.settings.topic import DAY_MS, HOUR_MS, TopicConfig
+from ottla.model.settings.topic import DAY_MS, HOUR_MS, MINUTE_MS, TopicConfig
 from ottla.wire.compression import Codec
 
 CODECS = {
@@ -39,6 +39,7 @@ class LogConfig:
     retention_bytes: int = -1
     is_deleted_by_retention: bool = True
     producer_id_expiration_ms: int = DAY_MS
+    file_delete_delay_ms: int = MINUTE_MS
 
     def __post_init__(self) -> None:
         """Hold the relation the file formats rely on."""
@@ -69,6 +70,7 @@ class LogConfig:
             retention_bytes=topic.retention_bytes,
             is_deleted_by_retention="delete" in topic.cleanup_policy,
             producer_id_expiration_ms=producer_id_expiration_ms,
+            file_delete_delay_ms=topic.file_delete_delay_ms,
         )
 
     @property

@@ -313,7 +313,8 @@ class LogManager:
             except OSError as error:
                 self._judge(directory, error)
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            self._start_removal(directory, target, delay_ms=self._delete_delay_ms)
+            config = LogConfig() if placed is None else placed.log.config
+            self._start_removal(directory, target, delay_ms=config.file_delete_delay_ms)
             for name in CHECKPOINTS:
                 await self._checkpoint_in(directory, name)
 
@@ -323,10 +324,6 @@ class LogManager:
             if self._disk.exists(f"{directory.path}/{partition}"):
                 return directory
         return None
-
-    @property
-    def _delete_delay_ms(self) -> int:
-        return int(self._config.topic_defaults.get("file.delete.delay.ms", DELETE_DELAY_MS))
 
     def _start_removal(self, directory: LogDirectory, path: str, *, delay_ms: int) -> None:
         assert self.nursery is not None
@@ -493,9 +490,6 @@ class LogManager:
         for directory in self.directories:
             directory.release()
 
-
-DELETE_DELAY_MS = 60_000
-"""Kafka's default of log.segment.delete.delay.ms."""
 
 CHECKPOINTS: dict[str, Callable[[Log], Offset]] = {
     RECOVERY_POINT_FILE: lambda log: log.recovery_point,

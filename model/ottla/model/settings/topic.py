@@ -272,7 +272,8 @@ def default_definitions() -> dict[str, Definition]:
             TOPIC_DEFINITIONS[topic_key],
             key=broker_key,
             default=None if broker_key in LONGER_UNITS else TOPIC_DEFINITIONS[topic_key].default,
-            is_dynamic=True,
+            # As in Kafka, of several units only the one topics speak of is dynamic.
+            is_dynamic=broker_key not in LONGER_UNITS,
         )
         for broker_key, topic_key in BROKER_TO_TOPIC.items()
     }
