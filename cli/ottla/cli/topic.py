@@ -1,19 +1,18 @@
-"""`ottla topic create|list|describe|delete`."""
+"""`ottla topic create|list|describe|delete`, and the verbs of `topic_changes`."""
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
 from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
     bootstrap_of,
-    note,
     print_json,
-    print_table,
     run_async,
     table,
 )
+from ottla.cli.outcomes import show
+from ottla.cli.topic_changes import CHANGES, configure_changes
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.storage.meta_properties import uuid_to_text
@@ -74,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("names", nargs="+", metavar="NAME")
     delete = verbs.add_parser("delete", help="delete topics")
     delete.add_argument("names", nargs="+", metavar="NAME")
-    for verb in (create, list_, describe, delete):
+    for verb in (create, list_, describe, delete, *configure_changes(verbs)):
         add_cluster_arguments(verb)
         add_format_argument(verb)
 
@@ -113,7 +112,7 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
             rows += map(_row, (await cluster.metadata([topic.name])).topics)
         else:
             refusals.append((topic.error_code, f"topic {topic.name!r}: {_refusal(topic)}"))
-    _show(arguments, TOPIC_COLUMNS, rows, refusals)
+    show(arguments, TOPIC_COLUMNS, rows, refusals)
     return 0
 
 
@@ -125,7 +124,7 @@ async def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
         for topic in sorted(topics, key=lambda topic: topic.name or "")
         if arguments.internal or not topic.is_internal
     ]
-    _show(arguments, TOPIC_COLUMNS, rows)
+    show(arguments, TOPIC_COLUMNS, rows)
     return 0
 
 
@@ -152,28 +151,17 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
         for topic in answer.responses
         if topic.error_code != ErrorCode.NONE
     ]
-    _show(arguments, ("DELETED",), deleted, refusals)
+    show(arguments, ("DELETED",), deleted, refusals)
     return 0
 
 
-VERBS = {"create": create, "list": list_topics, "describe": describe, "delete": delete}
-
-
-def _show(
-    arguments: argparse.Namespace,
-    headers: tuple[str, ...],
-    rows: list[tuple[Any, ...]],
-    refusals: Sequence[tuple[int, str]] = (),
-) -> None:
-    """Show what was done, then raise what was refused: the last of it, the others as notes."""
-    if arguments.format == "json":
-        print_json([dict(zip(map(str.lower, headers), row, strict=True)) for row in rows])
-    elif rows or not refusals:
-        print_table(headers, rows)
-    for code, message in refusals[:-1]:
-        note(f"ottla topic: {row_of(code).name}: {message}")
-    for code, message in refusals[-1:]:
-        raise_for(code, message)
+VERBS = {
+    "create": create,
+    "list": list_topics,
+    "describe": describe,
+    "delete": delete,
+    **CHANGES,
+}
 
 
 def _row(topic: MetadataResponseTopic) -> tuple[Any, ...]:

@@ -1,0 +1,32 @@
+"""Points in time as people write them on a command line."""
+
+import re
+from datetime import UTC, datetime
+
+from ottla.model.errors import ConfigError
+
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def parse_time(option: str, text: str, now_ms: int) -> int:
+    """Return the milliseconds since 1970 that a text stands for.
+
+    A date, a date and time (UTC where no zone is given, as Kafka's own tools take it), a duration
+    before now, or the milliseconds themselves.
+    """
+    if text.isdecimal():
+        return int(text)
+    ago = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text)
+    if ago is not None:
+        return now_ms - int(ago[1]) * UNITS_MS[ago[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            option,
+            f"is {text!r}; it must be a time (2026-07-31T12:00 or with a zone), how long ago (90s, "
+            "30m, 36h, 7d), or milliseconds since 1970",
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000)
