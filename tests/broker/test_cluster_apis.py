@@ -44,6 +44,13 @@ from ottla.wire.codec_examples import example
 from ottla.wire.codec_types import Message
 from ottla.wire.frames import frame
 from ottla.wire.headers import decode_response_header, encode_request_header
+from ottla.wire.messages.alter_configs_request import AlterableConfig as Replacement
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_request import AlterConfigsResource as ReplacedResource
+from ottla.wire.messages.alter_configs_response import (
+    AlterConfigsResourceResponse as ReplacedResult,
+)
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -63,10 +70,20 @@ from ottla.wire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest
+from ottla.wire.messages.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
+from ottla.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.wire.messages.update_features_response import UpdateFeaturesResponse
 
 CLUSTER_ID = "0123456789abcdefghijkl"
 ORDERS_ID, AUDIT_ID = UUID(int=1000), UUID(int=2000)
@@ -558,6 +575,32 @@ async def test_topic_partitions_come_in_pages() -> None:
     assert seen == [("audit", 0), ("orders", 0), ("orders", 1), ("orders", 2)]
 
 
+async def page(client: Client, name: str, index: int, *topics: str) -> list[Any]:
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=topic) for topic in topics],
+        response_partition_limit=100,
+        cursor=Cursor(topic_name=name, partition_index=index),
+    )
+    return [
+        (topic.name, topic.error_code, [p.partition_index for p in topic.partitions])
+        for topic in (await client.ask(request, 0)).topics
+    ]
+
+
+async def test_a_page_begins_where_the_cursor_says_whatever_became_of_it() -> None:
+    client = Client()
+    assert await page(client, "b-deleted", 3) == [("orders", 0, [0, 1, 2])]
+    assert await page(client, "orders", 9) == [("orders", 0, [])]
+    assert await page(client, "orders", 1, "orders", "audit") == [("orders", 0, [1, 2])]
+    assert await page(client, "zzz", 0) == []
+
+
+async def test_a_cursor_before_the_first_partition_is_an_invalid_request() -> None:
+    """Kafka: "DescribeTopicPartitionsRequest cursor partition must be valid"."""
+    found = await page(Client(), "audit", -1, "orders", "audit")
+    assert found == [(name, ErrorCode.INVALID_REQUEST, []) for name in ("audit", "orders")]
+
+
 async def test_topic_partitions_tell_the_eligible_leaders() -> None:
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name="orders"), TopicRequest(name="nowhere")]
@@ -766,6 +809,87 @@ async def test_create_topics_is_answered_once_this_broker_has_the_topic(version:
     new = Topic("new", UUID(int=3000), PersistentMap({0: partition(1, 1)}))
     await client.publish(with_topic(client.metadata.image, new))
     assert client.take_answer(request, version).topics[0].error_code == 0
+
+
+def with_config(image: MetadataImage, texts: dict[str, str]) -> MetadataImage:
+    return replace(image, configs=image.configs.set((2, "orders"), PersistentMap(texts)))
+
+
+def led_by(image: MetadataImage, leader: int) -> MetadataImage:
+    topic = image.topics[ORDERS_ID]
+    moved = replace(topic, partitions=topic.partitions.set(0, partition(leader, 2, 1)))
+    return with_topic(image, moved)
+
+
+ELECTED = ElectLeadersResponse(
+    replica_election_results=[
+        ReplicaElectionResult(topic="orders", partition_result=[PartitionResult(partition_id=0)])
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "before", "after"),
+    [
+        (
+            AlterConfigsRequest(
+                resources=[
+                    ReplacedResource(
+                        resource_type=2,
+                        resource_name="orders",
+                        configs=[Replacement(name="retention.ms", value="5")],
+                    )
+                ]
+            ),
+            AlterConfigsResponse(
+                responses=[ReplacedResult(resource_type=2, resource_name="orders")]
+            ),
+            lambda image: with_config(image, {"retention.ms": "5", "segment.ms": "6"}),
+            lambda image: with_config(image, {"retention.ms": "5"}),
+        ),
+        (
+            ElectLeadersRequest(election_type=0),
+            ELECTED,
+            lambda image: led_by(image, 1),
+            lambda image: led_by(image, 2),
+        ),
+        (
+            ElectLeadersRequest(election_type=1),
+            ELECTED,
+            lambda image: led_by(image, -1),
+            lambda image: led_by(image, 1),
+        ),
+        (
+            UpdateFeaturesRequest(
+                feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=1)]
+            ),
+            UpdateFeaturesResponse(),
+            lambda image: image,
+            lambda image: replace(image, features=image.features.set("group.version", 1)),
+        ),
+        (
+            UnregisterBrokerRequest(broker_id=3),
+            UnregisterBrokerResponse(),
+            lambda image: image,
+            lambda image: replace(image, brokers=image.brokers.delete(NodeId(3))),
+        ),
+    ],
+    ids=["alter", "elect", "elect unclean", "feature", "unregister"],
+)
+async def test_a_change_is_answered_once_this_broker_shows_it(
+    request_: Message,
+    answer: Message,
+    before: Callable[[MetadataImage], MetadataImage],
+    after: Callable[[MetadataImage], MetadataImage],
+) -> None:
+    client = Client()
+    client.controller.answer = lambda _: answer
+    client.metadata.image = before(client.metadata.image)
+    version = API[request_.API_KEY].latest_stable
+    await client.send(request_, version)
+    assert not client.is_answered
+    await client.publish(after(client.metadata.image))
+    client.take_answer(request_, version)
 
 
 async def test_validating_a_topic_waits_for_nothing() -> None:

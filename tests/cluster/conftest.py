@@ -279,6 +279,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     processes.stop_all()
 
 
+@pytest.fixture(scope="module")
+def plan_module_cluster(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., Processes]]:
+    """A function that plans a cluster which the tests of one module share."""
+    made: list[Processes] = []
+
+    def plan(**wanted: Any) -> Processes:
+        made.append(make_processes(tmp_path_factory.mktemp("cluster"), **wanted))
+        return made[-1]
+
+    yield plan
+    for processes in made:
+        processes.stop_all()
+
+
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Processes]:
     """A planned cluster of one test's own, not started."""

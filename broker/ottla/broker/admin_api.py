@@ -31,6 +31,10 @@ from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlt
 from ottla.wire.messages.incremental_alter_configs_response import (
     IncrementalAlterConfigsResponse,
 )
+from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
+from ottla.wire.messages.update_features_request import UpdateFeaturesRequest
+from ottla.wire.messages.update_features_response import UpdateFeaturesResponse
 
 FORWARDED_API_KEYS = frozenset(REFUSALS)
 """The forwarded APIs that the controller decides in this release."""
@@ -111,6 +115,13 @@ def _what_to_see(request: Message, answer: Message) -> IsSeen | None:
             return _replaced(request, answer)
         case ElectLeadersRequest(), ElectLeadersResponse():
             return _elected(request, answer)
+        case UpdateFeaturesRequest(), UpdateFeaturesResponse(error_code=ErrorCode.NONE):
+            levels = {one.feature: one.max_version_level for one in request.feature_updates}
+            return lambda image: all(
+                image.features.get(name, 0) == level for name, level in levels.items()
+            )
+        case UnregisterBrokerRequest(), UnregisterBrokerResponse(error_code=ErrorCode.NONE):
+            return lambda image: request.broker_id not in image.brokers
     return None
 
 

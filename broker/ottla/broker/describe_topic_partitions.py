@@ -1,5 +1,7 @@
 """DescribeTopicPartitions: topics in pages, with eligible leader replicas (KIP-966).  Pure."""
 
+from collections.abc import Iterable
+
 from ottla.broker.cluster_view import (
     INTERNAL_TOPICS,
     TOPIC_OPERATIONS,
@@ -38,6 +40,8 @@ class DescribeTopicPartitionsApi:
         are_named = bool(request.topics)
         names = {topic.name for topic in request.topics} if are_named else view.image.topic_ids
         cursor = request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            return _refused(names)
         first_name = "" if cursor is None else cursor.topic_name
         left = max(1, min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
         response = DescribeTopicPartitionsResponse()
@@ -57,6 +61,16 @@ class DescribeTopicPartitionsApi:
                 response.next_cursor = Cursor(topic_name=name, partition_index=next_index)
                 break
         return response
+
+
+def _refused(names: Iterable[str]) -> DescribeTopicPartitionsResponse:
+    """Refuse a cursor that points nowhere; the answer has room for it with each topic only."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.INVALID_REQUEST)
+            for name in sorted(names)
+        ]
+    )
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
