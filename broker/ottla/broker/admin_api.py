@@ -19,6 +19,12 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
+from ottla.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+)
+from ottla.wire.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+)
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_partitions_response import CreatePartitionsResponse
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
@@ -115,6 +121,8 @@ def _what_to_see(request: Message, answer: Message) -> IsSeen | None:
             return _replaced(request, answer)
         case ElectLeadersRequest(), ElectLeadersResponse():
             return _elected(request, answer)
+        case AlterPartitionReassignmentsRequest(), AlterPartitionReassignmentsResponse():
+            return _reassigned(request, answer)
         case UpdateFeaturesRequest(), UpdateFeaturesResponse(error_code=ErrorCode.NONE):
             levels = {one.feature: one.max_version_level for one in request.feature_updates}
             return lambda image: all(
@@ -207,6 +215,38 @@ def _elected(request: ElectLeadersRequest, answer: ElectLeadersResponse) -> IsSe
                 request.election_type == PREFERRED_ELECTION
                 and state.leader != state.preferred_leader
             ):
+                return False
+        return True
+
+    return is_seen
+
+
+def _reassigned(
+    request: AlterPartitionReassignmentsRequest, answer: AlterPartitionReassignmentsResponse
+) -> IsSeen:
+    done = {
+        (topic.name, result.partition_index)
+        for topic in answer.responses
+        for result in topic.partitions
+        if result.error_code == ErrorCode.NONE
+    }
+    wanted = {
+        at: asked.replicas
+        for topic in request.topics
+        for asked in topic.partitions
+        if (at := (topic.name, asked.partition_index)) in done
+    }
+
+    def is_seen(image: MetadataImage) -> bool:
+        for (name, index), replicas in wanted.items():
+            topic = image.topic(name)
+            state = None if topic is None else topic.partitions.get(index)
+            if state is None:
+                continue
+            if replicas is None:
+                if state.adding or state.removing:
+                    return False
+            elif set(state.replicas).difference(state.removing) != set(replicas):
                 return False
         return True
 

@@ -14,6 +14,14 @@ from ottla.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as AlteredResource,
 )
 from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
+from ottla.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+)
+from ottla.wire.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_partitions_response import (
     CreatePartitionsResponse,
@@ -35,6 +43,12 @@ from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlt
 from ottla.wire.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
+)
+from ottla.wire.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+)
+from ottla.wire.messages.list_partition_reassignments_response import (
+    ListPartitionReassignmentsResponse,
 )
 from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
@@ -144,6 +158,34 @@ def _elect_leaders(
     )
 
 
+def _alter_reassignments(
+    request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=code,
+        error_message=message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=one.partition_index, error_code=code, error_message=message
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _list_reassignments(
+    request: ListPartitionReassignmentsRequest, code: ErrorCode, message: str, version: int
+) -> Message:
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=message)
+
+
 def _describe_quorum(
     request: DescribeQuorumRequest, code: ErrorCode, message: str, version: int
 ) -> Message:
@@ -169,6 +211,8 @@ REFUSALS: dict[int, Callable[[Any, ErrorCode, str, int], Message]] = {
     AlterConfigsRequest.API_KEY: _alter_configs,
     IncrementalAlterConfigsRequest.API_KEY: _incremental_alter_configs,
     ElectLeadersRequest.API_KEY: _elect_leaders,
+    AlterPartitionReassignmentsRequest.API_KEY: _alter_reassignments,
+    ListPartitionReassignmentsRequest.API_KEY: _list_reassignments,
     DescribeQuorumRequest.API_KEY: _describe_quorum,
     UpdateFeaturesRequest.API_KEY: _update_features,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,

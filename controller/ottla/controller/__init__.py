@@ -9,6 +9,7 @@ elections.py          batches of such changes when brokers leave, come, or someb
 partitions.py         AlterPartition and AssignReplicasToDirs
 topics.py             topics made, grown, deleted
 assignments.py        checked assignments, and the first state of a partition
+reassignments.py      partitions that move to other brokers
 placement.py          where new replicas go
 configs.py            dynamic settings changed
 settings_in_force.py  which value of a topic's setting holds

@@ -1,5 +1,7 @@
 """From lists of brokers to new partitions: checks of what people assign, and the first state."""
 
+from uuid import UUID
+
 from ottla.controller.placement import place, turn_after
 from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.image import MetadataImage, PartitionState, Topic
@@ -36,11 +38,14 @@ def new_partition(
             "All brokers specified in the manual partition assignment for partition "
             f"{partition_id} are fenced or in controlled shutdown.",
         )
-    directories = []
-    for replica in replicas:
-        log_dirs = image.brokers[replica].log_dirs
-        directories.append(log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED)
-    return PartitionState(replicas=replicas, directories=tuple(directories), isr=isr, leader=isr[0])
+    directories = tuple(directory_for(image, replica) for replica in replicas)
+    return PartitionState(replicas=replicas, directories=directories, isr=isr, leader=isr[0])
+
+
+def directory_for(image: MetadataImage, replica: NodeId) -> UUID:
+    """Return where a new replica will lie: a broker with several directories chooses itself."""
+    log_dirs = image.brokers[replica].log_dirs
+    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED
 
 
 def check_manual(

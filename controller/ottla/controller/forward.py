@@ -13,17 +13,27 @@ from ottla.controller.configs import alter_configs, incremental_alter_configs
 from ottla.controller.decision import Context, Decision
 from ottla.controller.describe_quorum import describe_quorum
 from ottla.controller.elections import elect_leaders
+from ottla.controller.reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from ottla.controller.update_features import update_features
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+)
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
 from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest
 from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from ottla.wire.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+)
 from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 from ottla.wire.messages.update_features_request import UpdateFeaturesRequest
@@ -77,6 +87,21 @@ def _elect_leaders(
     return elect_leaders(image, context.config, request)
 
 
+def _alter_reassignments(
+    image: MetadataImage,
+    context: Context,
+    request: AlterPartitionReassignmentsRequest,
+    version: int,
+) -> Decision[Any]:
+    return alter_partition_reassignments(image, context.config, request)
+
+
+def _list_reassignments(
+    image: MetadataImage, context: Context, request: ListPartitionReassignmentsRequest, version: int
+) -> Decision[Any]:
+    return Decision((), list_partition_reassignments(image, request))
+
+
 def _update_features(
     image: MetadataImage, context: Context, request: UpdateFeaturesRequest, version: int
 ) -> Decision[Any]:
@@ -103,6 +128,8 @@ DECISIONS: dict[int, Callable[[MetadataImage, Context, Any, int], Decision[Any]]
     AlterConfigsRequest.API_KEY: _alter_configs,
     IncrementalAlterConfigsRequest.API_KEY: _incremental_alter_configs,
     ElectLeadersRequest.API_KEY: _elect_leaders,
+    AlterPartitionReassignmentsRequest.API_KEY: _alter_reassignments,
+    ListPartitionReassignmentsRequest.API_KEY: _list_reassignments,
     UpdateFeaturesRequest.API_KEY: _update_features,
     DescribeQuorumRequest.API_KEY: _describe_quorum,
     UnregisterBrokerRequest.API_KEY: _unregister_broker,

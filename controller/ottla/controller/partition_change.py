@@ -1,13 +1,14 @@
-"""One partition's change: who is in sync, who is eligible, who leads.
+"""One partition's change: who holds it, who is in sync, who is eligible, who leads.
 
 Every change of a partition is built here, so that a smaller ISR, a new leader and the eligible
 leader replicas (ELR, KIP-966) always go together.  Invariants: NoAcknowledgedRecordLost (a leader
 comes from the ISR, else from the ELR, else it is the last known leader alone; any other only where
-unclean elections are allowed), ElrOnlyBelowMinIsr.
+unclean elections are allowed), ElrOnlyBelowMinIsr, and: a reassignment (KIP-455) ends with the very
+change that makes its last condition true, whatever that change was about.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -36,6 +37,68 @@ class Rules:
     allows_unclean: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """Who holds a partition, and, while that is being changed, who comes and who goes.
+
+    Until the change is complete `replicas` has them all.  Whoever is `adding` was not there before,
+    whoever is `removing` will not be: somebody on the way in whom nobody wants any more is both.
+    """
+
+    replicas: tuple[NodeId, ...]
+    directories: tuple[UUID, ...]
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
+
+    @classmethod
+    def of(cls, state: PartitionState) -> "Assignment":
+        """Return the assignment of a partition as it is."""
+        return cls(
+            replicas=state.replicas,
+            directories=state.directories,
+            adding=state.adding,
+            removing=state.removing,
+        )
+
+    @property
+    def is_changing(self) -> bool:
+        """Say whether a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    def without(self, leaving: Collection[NodeId]) -> "Assignment":
+        """Return the assignment of the others, with nothing under way."""
+        kept = [
+            (replica, directory)
+            for replica, directory in zip(self.replicas, self.directories, strict=True)
+            if replica not in leaving
+        ]
+        return Assignment(
+            replicas=tuple(replica for replica, _ in kept),
+            directories=tuple(directory for _, directory in kept),
+        )
+
+    def completed(
+        self, isr: tuple[NodeId, ...], can_lead: Callable[[NodeId], bool]
+    ) -> "Assignment | None":
+        """Return what a reassignment ends in, None while it must go on.
+
+        It ends once all that come are in sync, and somebody who stays can lead; where fewer
+        replicas stay than there were, all of them must be in sync.
+        """
+        if not self.is_changing:
+            return None
+        staying = self.without(self.removing)
+        in_sync = set(isr).intersection(staying.replicas)
+        if not any(can_lead(replica) for replica in in_sync):
+            return None
+        if not in_sync.issuperset(set(self.adding).difference(self.removing)):
+            return None
+        was_count = len(set(self.replicas).difference(self.adding))
+        if len(staying.replicas) < was_count and not in_sync.issuperset(staying.replicas):
+            return None
+        return staying
+
+
 class Elected(NamedTuple):
     """Who leads, and whether it may lack acknowledged records."""
 
@@ -52,13 +115,18 @@ def change_partition(
     uncleanly_stopped: Collection[NodeId] = (),
     recovery_state: RecoveryState | None = None,
     election: Election = Election.IF_NEEDED,
-    directories: tuple[UUID, ...] | None = None,
+    assignment: Assignment | None = None,
 ) -> Record | None:
     """Return the record that takes the partition to a new ISR and elects if needed.
 
-    None where nothing changes.  `uncleanly_stopped` are brokers that may have lost what they had.
+    None where nothing changes.  `uncleanly_stopped` are brokers that may have lost what they had;
+    `assignment` is who shall hold the partition, where that changes too.
     """
-    target_isr = state.isr if isr is None else isr
+    old, target_isr = state, state.isr if isr is None else isr
+    target = Assignment.of(state) if assignment is None else assignment
+    target = target.completed(target_isr, rules.can_lead) or target
+    state = replace(state, replicas=target.replicas, directories=target.directories)
+    target_isr = tuple(one for one in target_isr if one in state.replicas)
     elr = _eligible(state, rules, target_isr, uncleanly_stopped)
     leader, is_unclean = elect(state, rules, election, isr=target_isr, elr=elr)
     target_recovery = state.recovery_state if recovery_state is None else recovery_state
@@ -71,17 +139,19 @@ def change_partition(
                 elr = ()
     if not target_isr and not rules.is_elr_enabled:
         # Without ELR the last members stay in the ISR: they alone are known to hold everything.
-        target_isr = state.isr
+        target_isr = tuple(one for one in state.isr if one in state.replicas) or state.replicas[:1]
     elif state.leader == NO_NODE and leader in target_isr:
         # And when one of them comes back and leads, it waits for none that is still away.
         target_isr = tuple(one for one in target_isr if rules.can_lead(one))
     last_known = _last_known(state, rules, target_isr, leader)
     return _record(
         partition,
-        state,
+        old,
         PartitionState(
-            replicas=state.replicas,
-            directories=state.directories if directories is None else directories,
+            replicas=target.replicas,
+            directories=target.directories,
+            adding=target.adding,
+            removing=target.removing,
             isr=target_isr,
             elr=elr,
             last_known_elr=last_known,
@@ -140,15 +210,26 @@ def _last_known(
     """Return the leader that was lost last, kept only while nobody leads."""
     if not rules.is_elr_enabled or leader != NO_NODE:
         return ()
-    if isr or state.last_known_elr:
-        return state.last_known_elr
-    if state.leader != NO_NODE:
+    known = tuple(one for one in state.last_known_elr if one in state.replicas)
+    if isr or known:
+        return known
+    if state.leader in state.replicas:
         return (state.leader,)
     # Nobody led while ELRs were not kept yet; the ISR that is lost now held all there was.
-    return state.isr[:1]
+    return tuple(one for one in state.isr if one in state.replicas)[:1]
 
 
-CHANGEABLE = ("isr", "leader", "elr", "last_known_elr", "recovery_state", "directories")
+CHANGEABLE = (
+    "replicas",
+    "directories",
+    "adding",
+    "removing",
+    "isr",
+    "leader",
+    "elr",
+    "last_known_elr",
+    "recovery_state",
+)
 
 
 def _record(partition: TopicIdPartition, old: PartitionState, new: PartitionState) -> Record | None:
@@ -157,4 +238,7 @@ def _record(partition: TopicIdPartition, old: PartitionState, new: PartitionStat
     }
     if not changes:
         return None
+    if not set(old.replicas).issubset(new.replicas):
+        # A new leader epoch: whoever was taken out can be told apart from whoever is still in.
+        changes["leader"] = new.leader
     return partition_change_record(partition.topic_id, partition.partition, **changes)
