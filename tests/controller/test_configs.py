@@ -167,6 +167,15 @@ def test_what_cannot_be_changed_is_refused_whole(
     assert cluster.image == before
 
 
+def test_of_a_broker_anything_may_be_taken_back(cluster: Rehearsal) -> None:
+    """kafka-reassign-partitions --verify clears throttles whether or not there are any."""
+    offset = cluster.next_offset
+    cleared = resource(BROKER, "1", ("leader.replication.throttled.rate", DELETE, None))
+
+    assert alter(cluster, cleared) == [(0, None)]
+    assert cluster.next_offset == offset
+
+
 def test_a_bad_value_is_refused_with_what_is_allowed(cluster: Rehearsal) -> None:
     [(code, sentence)] = alter(cluster, resource(TOPIC, "a", ("retention.ms", SET, "soon")))
 

@@ -161,12 +161,16 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> Resource
 def _check_keys_to_delete(
     resource_type: ResourceType, wanted: Changes, current: Mapping[str, str]
 ) -> None:
-    """Refuse to take back a setting that does not exist; one that was set once always may go."""
+    """Refuse to take back a topic's setting that does not exist; one set once always may go.
+
+    Of a broker anything may be taken back, as in Kafka: its tools clear throttles they never set.
+    """
+    if resource_type is not ResourceType.TOPIC:
+        return
     known = _definitions(resource_type)
     for key, text in wanted.items():
         if text is None and key not in known and key not in current:
-            kind = resource_type.name.lower()
-            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown {kind} config name: {key}")
+            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
 
 
 def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:
