@@ -215,6 +215,26 @@ def test_another_min_isr_forgets_who_was_eligible_under_the_old(
     assert cluster.state("a").elr == ()
 
 
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "a"), (BROKER, "")], ids=["topic", "cluster"])
+def test_who_allows_unclean_elections_gets_a_leader_with_the_answer(
+    cluster: Rehearsal, kind: int, name: str
+) -> None:
+    """Kafka's controller gets there with its next periodic look, up to five minutes later."""
+    cluster.alter_isr("a", 0, 1)
+    cluster.kill(2)
+    cluster.alter_isr("a", 0, 1)
+    alter(cluster, resource(TOPIC, "a", ("min.insync.replicas", SET, "1")))
+    cluster.kill(1)
+    cluster.start(2)
+    assert cluster.state("a").leader == -1
+    allowed = resource(kind, name, ("unclean.leader.election.enable", SET, "true"))
+
+    assert alter(cluster, allowed, validate_only=True) == [(0, None)]
+    assert cluster.state("a").leader == -1
+    assert alter(cluster, allowed) == [(0, None)]
+    assert (cluster.state("a").leader, cluster.state("a").isr) == (2, (2,))
+
+
 def replace_all(cluster: Rehearsal, name: str, configs: dict[str, str | None]) -> int:
     request = AlterConfigsRequest(
         resources=[

@@ -12,8 +12,10 @@ from enum import IntEnum
 from functools import partial
 
 from ottla.controller.decision import Context, Decision
+from ottla.controller.elections import elect_where_nobody_leads
 from ottla.controller.settings_in_force import (
     MIN_INSYNC_REPLICAS,
+    UNCLEAN_LEADER_ELECTION,
     is_elr_enabled,
     topic_setting,
 )
@@ -71,6 +73,7 @@ def incremental_alter_configs(
                 error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
             )
         )
+    records += _elections_due(image, context, records)
     if request.validate_only:
         records = []
     return Decision(
@@ -100,9 +103,22 @@ def alter_configs(
                 error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
             )
         )
+    records += _elections_due(image, context, records)
     if request.validate_only:
         records = []
     return Decision(tuple(records), AlterConfigsResponse(responses=responses), is_atomic=True)
+
+
+def _elections_due(
+    image: MetadataImage, context: Context, made: Sequence[Record]
+) -> Sequence[Record]:
+    """Return the elections that become possible once unclean ones are allowed somewhere.
+
+    Whoever allows them waits for a leader; Kafka lets him wait for its next periodic look.
+    """
+    if any(record.config.key == UNCLEAN_LEADER_ELECTION for record in made):
+        return elect_where_nobody_leads(image, context.config)
+    return ()
 
 
 Outcome = tuple[list[Record], ErrorCode, str | None]
