@@ -12,6 +12,7 @@ import pytest
 
 from ottla.broker.cluster_apis import (
     CLUSTER_API_KEYS,
+    LIST_CONFIG_RESOURCES,
     register_cluster_apis,
     register_early_apis,
 )
@@ -77,7 +78,6 @@ from ottla.wire.messages.elect_leaders_response import (
     ReplicaElectionResult,
 )
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from ottla.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
@@ -614,6 +614,54 @@ async def test_topic_partitions_tell_the_eligible_leaders() -> None:
     assert (first.isr_nodes, first.eligible_leader_replicas) == ([2], [1])
 
 
+# ListConfigResources
+
+
+async def resources(client: Client, *types: int, version: int = 1) -> tuple[int, list[Any]]:
+    request: Any = request_class(LIST_CONFIG_RESOURCES)()
+    request.resource_types = list(types)
+    answer = await client.ask(request, version)
+    return answer.error_code, [
+        (one.resource_type, one.resource_name) for one in answer.config_resources
+    ]
+
+
+def with_settings(client: Client) -> Client:
+    image = client.metadata.image
+    setting = PersistentMap({"interval.ms": "1000"})
+    configs = image.configs.set((16, "lag"), setting).set((32, "workers"), setting)
+    client.metadata.image = replace(image, configs=configs)
+    return client
+
+
+async def test_resources_are_listed_by_their_types() -> None:
+    """KIP-1142: every topic, every live broker twice (its settings, its loggers), what is set."""
+    client = with_settings(Client())
+    everything = [
+        (2, "audit"),
+        (2, "orders"),
+        *((4, node) for node in "12"),
+        *((8, node) for node in "12"),
+        (16, "lag"),
+        (32, "workers"),
+    ]
+    assert await resources(client) == (ErrorCode.NONE, everything)
+    assert await resources(client, 32, 2) == (
+        ErrorCode.NONE,
+        [(32, "workers"), (2, "audit"), (2, "orders")],
+    )
+
+
+async def test_version_0_knows_client_metrics_only() -> None:
+    """As ListClientMetricsResources, which it was called before."""
+    assert await resources(with_settings(Client()), version=0) == (ErrorCode.NONE, [(16, "lag")])
+
+
+@pytest.mark.parametrize("kind", [0, 3, 99])
+async def test_a_type_nobody_knows_is_an_unsupported_version(kind: int) -> None:
+    assert await resources(Client(), 2, kind) == (ErrorCode.UNSUPPORTED_VERSION, [])
+
+
 # DescribeConfigs
 
 
@@ -658,37 +706,6 @@ async def test_a_topics_settings_come_with_their_source_and_synonyms(version: in
         assert retention.documentation
 
 
-async def test_only_the_settings_asked_for_are_told() -> None:
-    result = await describe(Client(), 2, "orders", ["retention.ms", "nonsense"])
-    assert [config.name for config in result.configs] == ["retention.ms"]
-
-
-async def test_a_brokers_settings_say_which_cannot_be_changed_while_it_runs() -> None:
-    result = await describe(Client(), 4, "1")
-    found = {config.name: config for config in result.configs}
-    assert found["num.partitions"].value == "3"
-    assert found["num.partitions"].config_source == 4
-    assert found["num.partitions"].read_only
-    assert not found["log.retention.ms"].read_only
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "code"),
-    [
-        (2, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (2, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (4, "2", ErrorCode.INVALID_REQUEST),
-        (8, "1", ErrorCode.INVALID_REQUEST),
-        (99, "1", ErrorCode.INVALID_REQUEST),
-    ],
-)
-async def test_a_resource_that_cannot_be_described_is_refused_by_itself(
-    kind: int, name: str, code: int
-) -> None:
-    result = await describe(Client(), kind, name)
-    assert (result.error_code, result.configs) == (code, [])
-
-
 @pytest.mark.parametrize(("kind", "source"), [(16, 7), (32, 8)])
 async def test_client_metrics_and_groups_have_sources_of_their_own(kind: int, source: int) -> None:
     """Kafka's ConfigSource: CLIENT_METRICS_CONFIG 7, GROUP_CONFIG 8."""
@@ -718,50 +735,35 @@ async def test_a_brokers_setting_tells_every_place_that_sets_it() -> None:
     assert (default.value, default.config_source) == ("2", 3)
 
 
-# ListConfigResources
+async def test_only_the_settings_asked_for_are_told() -> None:
+    result = await describe(Client(), 2, "orders", ["retention.ms", "nonsense"])
+    assert [config.name for config in result.configs] == ["retention.ms"]
 
 
-async def resources(client: Client, *types: int, version: int = 1) -> tuple[int, list[Any]]:
-    answer = await client.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
-    return answer.error_code, [
-        (one.resource_type, one.resource_name) for one in answer.config_resources
-    ]
+async def test_a_brokers_settings_say_which_cannot_be_changed_while_it_runs() -> None:
+    result = await describe(Client(), 4, "1")
+    found = {config.name: config for config in result.configs}
+    assert found["num.partitions"].value == "3"
+    assert found["num.partitions"].config_source == 4
+    assert found["num.partitions"].read_only
+    assert not found["log.retention.ms"].read_only
 
 
-def with_settings(client: Client) -> Client:
-    image = client.metadata.image
-    setting = PersistentMap({"interval.ms": "1000"})
-    configs = image.configs.set((16, "lag"), setting).set((32, "workers"), setting)
-    client.metadata.image = replace(image, configs=configs)
-    return client
-
-
-async def test_resources_are_listed_by_their_types() -> None:
-    """KIP-1142: every topic, every live broker twice (its settings, its loggers), what is set."""
-    client = with_settings(Client())
-    everything = [
-        (2, "audit"),
-        (2, "orders"),
-        *((4, node) for node in "12"),
-        *((8, node) for node in "12"),
-        (16, "lag"),
-        (32, "workers"),
-    ]
-    assert await resources(client) == (ErrorCode.NONE, everything)
-    assert await resources(client, 32, 2) == (
-        ErrorCode.NONE,
-        [(32, "workers"), (2, "audit"), (2, "orders")],
-    )
-
-
-async def test_version_0_knows_client_metrics_only() -> None:
-    """As ListClientMetricsResources, which it was called before."""
-    assert await resources(with_settings(Client()), version=0) == (ErrorCode.NONE, [(16, "lag")])
-
-
-@pytest.mark.parametrize("kind", [0, 3, 99])
-async def test_a_type_nobody_knows_is_an_unsupported_version(kind: int) -> None:
-    assert await resources(Client(), 2, kind) == (ErrorCode.UNSUPPORTED_VERSION, [])
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (2, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (2, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (4, "2", ErrorCode.INVALID_REQUEST),
+        (8, "1", ErrorCode.INVALID_REQUEST),
+        (99, "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_resource_that_cannot_be_described_is_refused_by_itself(
+    kind: int, name: str, code: int
+) -> None:
+    result = await describe(Client(), kind, name)
+    assert (result.error_code, result.configs) == (code, [])
 
 
 # Coordinators, groups, the node itself

@@ -40,7 +40,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.registration import advertised_endpoints, registration_request
-from ottla.broker.replica_apis import REPLICA_API_KEYS, register_replica_apis
+from ottla.broker.replica_apis import register_replica_apis
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server_driver import SocketServer, open_socket_server
@@ -372,6 +372,9 @@ class Broker:
 
     async def _start(self, nursery: trio.Nursery) -> None:
         self.member.add_publisher(self.metadata)
+        self.member.add_publisher(
+            DynamicSettings(self.config, {MAX_CONNECTIONS: self.server.bound_connections})
+        )
         with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
             await self.member.wait_caught_up()
         if patience.cancelled_caught:
@@ -390,8 +393,7 @@ class Broker:
             lambda partition, topic_id: self._replicas.is_stray(image, partition, topic_id),
         )
         readiness = Readiness(self.config.node_id)
-        settings = DynamicSettings(self.config, {MAX_CONNECTIONS: self.server.bound_connections})
-        for publisher in (settings, self._replicas, ImageWatch(self.purgatory), readiness):
+        for publisher in (self._replicas, ImageWatch(self.purgatory), readiness):
             self.member.add_publisher(publisher)
         await readiness.is_introduced.wait()
         self._open_doors()
@@ -439,7 +441,7 @@ class Broker:
                     self._metrics,
                 ),
             ),
-            coming=CLUSTER_API_KEYS | DATA_API_KEYS | REPLICA_API_KEYS,
+            coming=CLUSTER_API_KEYS | DATA_API_KEYS,
         )
 
     def _open_doors(self) -> None:

@@ -16,10 +16,10 @@ from ottla.broker.describe_node import DescribeNodeApi
 from ottla.broker.describe_topic_partitions import DescribeTopicPartitionsApi
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.forwarding import ControllerDoor
-from ottla.broker.list_config_resources import ListConfigResourcesApi
 from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
 from ottla.broker.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.resources_api import ListConfigResourcesApi
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
 

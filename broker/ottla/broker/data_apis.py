@@ -13,6 +13,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.produce import ProduceApi
 from ottla.broker.producer_ids import Block, ProducerIdsApi
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.replica_apis import REPLICA_API_KEYS
 from ottla.model.seams import Clock
 
 PRODUCE = 0
@@ -22,10 +23,15 @@ DELETE_RECORDS = 21
 INIT_PRODUCER_ID = 22
 OFFSET_FOR_LEADER_EPOCH = 23
 
-DATA_API_KEYS = frozenset(
-    (PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH)
-)
-"""What `register_data_apis` serves."""
+DATA_API_KEYS = REPLICA_API_KEYS | {
+    PRODUCE,
+    FETCH,
+    LIST_OFFSETS,
+    DELETE_RECORDS,
+    INIT_PRODUCER_ID,
+    OFFSET_FOR_LEADER_EPOCH,
+}
+"""What `register_data_apis` and `register_replica_apis` serve."""
 
 
 def register_data_apis(
