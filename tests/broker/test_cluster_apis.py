@@ -52,6 +52,16 @@ from ottla.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as ReplacedResult,
 )
 from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
+from ottla.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.wire.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -823,6 +833,35 @@ def led_by(image: MetadataImage, leader: int) -> MetadataImage:
     return with_topic(image, moved)
 
 
+def assigned(
+    image: MetadataImage,
+    replicas: tuple[int, ...],
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
+) -> MetadataImage:
+    topic = image.topics[ORDERS_ID]
+    state = replace(
+        partition(1, *replicas),
+        adding=tuple(map(NodeId, adding)),
+        removing=tuple(map(NodeId, removing)),
+    )
+    return with_topic(image, replace(topic, partitions=topic.partitions.set(0, state)))
+
+
+def moving(replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
+    asked = ReassignablePartition(partition_index=0, replicas=replicas)
+    return AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="orders", partitions=[asked])]
+    )
+
+
+MOVED = AlterPartitionReassignmentsResponse(
+    responses=[
+        ReassignableTopicResponse(
+            name="orders", partitions=[ReassignablePartitionResponse(partition_index=0)]
+        )
+    ]
+)
 ELECTED = ElectLeadersResponse(
     replica_election_results=[
         ReplicaElectionResult(topic="orders", partition_result=[PartitionResult(partition_id=0)])
@@ -862,6 +901,18 @@ ELECTED = ElectLeadersResponse(
             lambda image: led_by(image, 1),
         ),
         (
+            moving([3, 1]),
+            MOVED,
+            lambda image: image,
+            lambda image: assigned(image, (3, 1, 2), adding=(3,), removing=(2,)),
+        ),
+        (
+            moving(None),
+            MOVED,
+            lambda image: assigned(image, (3, 1, 2), adding=(3,), removing=(2,)),
+            lambda image: assigned(image, (2, 1)),
+        ),
+        (
             UpdateFeaturesRequest(
                 feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=1)]
             ),
@@ -876,7 +927,7 @@ ELECTED = ElectLeadersResponse(
             lambda image: replace(image, brokers=image.brokers.delete(NodeId(3))),
         ),
     ],
-    ids=["alter", "elect", "elect unclean", "feature", "unregister"],
+    ids=["alter", "elect", "elect unclean", "move", "cancel", "feature", "unregister"],
 )
 async def test_a_change_is_answered_once_this_broker_shows_it(
     request_: Message,

@@ -157,7 +157,7 @@ def test_a_controller_that_is_gone_is_told_once_and_then_now_and_again(
         controller.is_there = False
         await trio.sleep(CONFIG.heartbeat_interval_ms / 1000 * FAILURES_BETWEEN_WARNINGS * 1.5)
         controller.is_there = True
-        await trio.sleep(CONFIG.heartbeat_interval_ms / 1000)
+        await trio.sleep(CONFIG.heartbeat_interval_ms / 1000 * 1.5)
 
     with caplog.at_level(logging.WARNING):
         played(body)

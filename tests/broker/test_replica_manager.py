@@ -234,6 +234,26 @@ async def test_a_brokers_own_settings_reach_the_logs_at_once_too(
     assert log.config.producer_id_expiration_ms == 86_400_000
 
 
+async def test_how_long_records_are_kept_is_looked_at_when_it_changes(
+    world: World, managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[None] = []
+    monkeypatch.setattr(managed.logs, "apply_retention_soon", lambda: looks.append(None))
+    image = image_with(world, ("t", FIRST))
+    await publish(managed, image)
+    seen = []
+    for texts in (
+        {"retention.ms": "5"},
+        {"retention.ms": "5", "segment.ms": "7"},
+        {"segment.ms": "7"},
+        {"retention.bytes": "9"},
+    ):
+        configs = {(TOPIC_RESOURCE, "t"): PersistentMap(texts)}
+        await publish(managed, replace(image, configs=PersistentMap(configs)))
+        seen.append(len(looks))
+    assert seen == [1, 1, 2, 3]
+
+
 async def test_a_log_that_the_metadata_does_not_place_here_is_stray(
     world: World, managed: Managed
 ) -> None:

@@ -208,6 +208,15 @@ def test_a_smaller_bound_of_a_batch_holds_at_once_and_until_it_is_taken_back(
     assert produce(cluster, "bounded", 1, value=large) == []
 
 
+def test_a_shorter_retention_is_applied_at_once(cluster: Processes, confluent: AdminClient) -> None:
+    """Kafka applies it with its next check (`log.retention.check.interval.ms`, five minutes)."""
+    cluster.ottla("topic", "create", "emptied", "-p", "1", "-c", "retention.ms=-1")
+    assert produce(cluster, "emptied", 10, timestamp_ms=1_700_000_000_000) == []
+    assert earliest(confluent, "emptied") == 0
+    cluster.ottla("config", "set", "--topic", "emptied", "retention.ms=1000")
+    cluster.wait_for(lambda: earliest(confluent, "emptied") == 10, "an empty topic", 10)
+
+
 def test_the_old_request_replaces_all_settings_of_a_topic(
     cluster: Processes, confluent: AdminClient
 ) -> None:

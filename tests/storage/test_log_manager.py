@@ -411,6 +411,20 @@ async def test_retention_runs_by_itself(autojump_clock: MockClock) -> None:
         assert log.log_start_offset > 0
 
 
+async def test_retention_is_looked_at_soon_when_it_was_changed(autojump_clock: MockClock) -> None:
+    """Kafka lets a change wait for its next periodic look, up to five minutes later."""
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await logs.create(A0, TOPIC_ID, LogConfig(segment_bytes=1_000))
+        for _ in range(5):
+            append(log, b"x" * 800)
+        log.update_high_watermark(log.end_offset)
+        log.config = LogConfig(segment_bytes=1_000, retention_bytes=1_000)
+        logs.apply_retention_soon()
+        await trio.sleep(1)
+        assert log.log_start_offset > 0
+
+
 # ---- failing
 
 

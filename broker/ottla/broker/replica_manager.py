@@ -67,6 +67,10 @@ class Logs(Protocol):
         """Return the directory a log lies in."""
         ...
 
+    def apply_retention_soon(self) -> None:
+        """Look for segments that are kept no longer."""
+        ...
+
 
 class Fetchers(Protocol):
     """What it needs of the followers."""
@@ -245,6 +249,8 @@ class ReplicaManager:
             for local in list(self.table.by_name.get(name, {}).values()):
                 settings = self._settings_of(image, name)
                 if local.log is not None:
+                    if _keeps_otherwise(local.log.config, settings.log):
+                        self._logs.apply_retention_soon()
                     local.log.config = settings.log
                 if local.apply_config(settings.topic, self._clock.monotonic_ms()):
                     self._purgatory.wake(local.high_watermark_key)
@@ -340,6 +346,14 @@ class ReplicaManager:
             return True
         state = topic.partitions.get(partition.partition)
         return state is None or self._local_id not in state.replicas
+
+
+def _keeps_otherwise(old: LogConfig, new: LogConfig) -> bool:
+    return (old.retention_ms, old.retention_bytes, old.is_deleted_by_retention) != (
+        new.retention_ms,
+        new.retention_bytes,
+        new.is_deleted_by_retention,
+    )
 
 
 def _key(partition: Partition) -> TopicIdPartition:

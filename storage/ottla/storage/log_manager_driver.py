@@ -36,6 +36,9 @@ _LOGGER = logging.getLogger(__name__)
 FLUSH_CHECK_INTERVAL_MS = 1_000
 """How often flush.ms is looked at: shorter costs a walk over all logs, longer flushes later."""
 
+RETENTION_PAUSE_S = 0.1
+"""Gathers changes of many topics: shorter looks at all logs more often, longer is felt."""
+
 NOTHING = Offset(0)
 
 
@@ -129,6 +132,7 @@ class LogManager:
         self._changing = trio.Lock()
         self._to_flush: dict[TopicPartition, None] = {}
         self._flush_wanted = trio.Event()
+        self._retention_wanted = trio.Event()
         self._every_directory_failed = trio.Event()
 
     # ---- what is where
@@ -377,11 +381,11 @@ class LogManager:
                 (config.recovery_point_checkpoint_interval_ms, self.checkpoint_recovery_points),
                 (config.log_start_checkpoint_interval_ms, self.checkpoint_log_starts),
                 (config.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
-                (config.retention_check_interval_ms, self.delete_old_segments),
                 (FLUSH_CHECK_INTERVAL_MS, self._request_due_flushes),
             ):
                 nursery.start_soon(_every, interval_ms, work)
             nursery.start_soon(self._flush_requested)
+            nursery.start_soon(self._apply_retention)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write what is committed, so that a restarted broker serves it at once."""
@@ -411,6 +415,18 @@ class LogManager:
             await directory.write_checkpoint(name, offsets)
         except OSError as error:
             self._judge(directory, error)
+
+    def apply_retention_soon(self) -> None:
+        """Look at all logs now: how long something is kept was changed."""
+        self._retention_wanted.set()
+
+    async def _apply_retention(self) -> None:
+        while True:
+            with trio.move_on_after(self._config.retention_check_interval_ms / 1_000):
+                await self._retention_wanted.wait()
+                await trio.sleep(RETENTION_PAUSE_S)
+            self._retention_wanted = trio.Event()
+            await self.delete_old_segments()
 
     async def delete_old_segments(self) -> None:
         """Apply retention to every log and forget producers that went silent."""
