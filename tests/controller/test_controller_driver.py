@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ottla.controller import elections
-from ottla.controller.controller_driver import Controller
+from ottla.controller.controller_driver import NO_RECORDS, Controller
 from ottla.controller.decision import Decision
 from ottla.controller.rehearsal import IDENTITY, CountingRng, registration
 from ottla.controller.upkeep_driver import Upkeep
@@ -151,14 +151,16 @@ class Played:
                 await self.beat(broker)
             await trio.sleep(2)
 
-    async def create(self, name: str, *replicas: int) -> None:
+    async def create(self, name: str, *replicas: int) -> Offset:
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         if replicas:
             assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
             topic = CreatableTopic(
                 name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
             )
-        await self.controller.forwarded(19, 7, CreateTopicsRequest(topics=[topic]))
+        request = CreateTopicsRequest(topics=[topic])
+        _, metadata_offset = await self.controller.forwarded(19, 7, request)
+        return metadata_offset
 
     def is_fenced(self, broker: int) -> bool:
         return self.quorum.committed.brokers[NodeId(broker)].is_fenced
@@ -177,6 +179,17 @@ async def playing(*, idle_interval_ms: int = 0) -> AsyncIterator[Played]:
         await controller.wait_active()
         yield Played(controller, quorum, clock)
         nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_tells_where_its_records_end(autojump_clock: MockClock) -> None:
+    """A broker waits for these, so that it shows what it says; none mean nothing to wait for."""
+    async with playing() as played:
+        await played.register(1)
+        changed = await played.create("orders")
+        again = await played.create("orders")
+
+        assert changed == played.quorum.end_offset - 1
+        assert again == NO_RECORDS
 
 
 async def test_a_silent_broker_is_fenced_when_its_session_ends(autojump_clock: MockClock) -> None:

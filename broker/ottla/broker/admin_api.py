@@ -1,7 +1,7 @@
 """Admin requests: the active controller decides, this broker passes them on.
 
 Pure but for the await of the controller.  After a change the answer waits until this broker's own
-image shows it, so that a client which created a topic finds it at the broker that said so.
+image has its records, so that a client which created a topic finds it at the broker that said so.
 """
 
 from collections.abc import Coroutine
@@ -12,7 +12,6 @@ from ottla.broker.forwarding import ControllerDoor, forward
 from ottla.broker.metadata_cache import MetadataCache, answer_when
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.refusals import REFUSALS, refuse
-from ottla.broker.seen_changes import what_to_see
 from ottla.model.errors import RefusedError
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.codec_types import Message
@@ -53,18 +52,21 @@ class AdminApi:
         if 0 < asked_ms < timeout_ms:
             timeout_ms = asked_ms
         try:
-            answer = await forward(
+            answer, metadata_offset = await forward(
                 self._controller, context, request, version=version, timeout_ms=timeout_ms
             )
         except RefusedError as refusal:
             return refuse(request, refusal, version)
-        is_seen = what_to_see(request, answer)
-        if is_seen is None or is_seen(self._metadata.image):
+
+        def is_seen() -> bool:
+            return self._metadata.image.provenance.offset >= metadata_offset
+
+        if is_seen():
             return answer
         answer_when(
             self._purgatory,
             context,
-            lambda: is_seen(self._metadata.image),
+            is_seen,
             lambda: context.slot.complete(answer),
             deadline_ms=context.arrived_ms + timeout_ms + SEEN_HERE_MS_MAX,
         )

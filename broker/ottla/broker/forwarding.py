@@ -6,6 +6,7 @@ The request and its answer travel in Kafka's own encoding, so no request exists 
 from typing import Protocol, TypeVar
 
 from ottla.broker.dispatch import RequestContext
+from ottla.model.ids import Offset
 from ottla.proto import controller_pb2 as pb
 from ottla.wire.apis import response_class
 from ottla.wire.codec import decode, encode
@@ -32,8 +33,11 @@ async def forward(
     *,
     version: int,
     timeout_ms: int,
-) -> Message:
-    """Let the active controller decide; RefusedError with its code, or when none is reached."""
+) -> tuple[Message, Offset]:
+    """Let the active controller decide; RefusedError with its code, or when none is reached.
+
+    Return with the answer the metadata offset that has all it says, 0 when it changed nothing.
+    """
     answer = await controller.forward(
         pb.ForwardRequest(
             api_key=request.API_KEY,
@@ -45,7 +49,8 @@ async def forward(
         ),
         deadline_ms=timeout_ms,
     )
-    return decode(response_class(request.API_KEY), version, answer.body)
+    decoded = decode(response_class(request.API_KEY), version, answer.body)
+    return decoded, Offset(answer.metadata_offset)
 
 
 async def forward_as(
@@ -58,6 +63,6 @@ async def forward_as(
     timeout_ms: int,
 ) -> R:
     """Forward a request of our own making, whose answer's class is known."""
-    answer = await forward(controller, context, request, version=version, timeout_ms=timeout_ms)
+    answer, _ = await forward(controller, context, request, version=version, timeout_ms=timeout_ms)
     assert isinstance(answer, kind)
     return answer

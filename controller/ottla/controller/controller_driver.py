@@ -34,6 +34,9 @@ _LOGGER = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
+NO_RECORDS = Offset(0)
+"""Said of a decision that wrote nothing: every image has all of it."""
+
 
 class Controller:
     """This node as controller: active while its quorum member leads, else refusing."""
@@ -130,11 +133,22 @@ class Controller:
         )
         return pb.UnregisterResponse()
 
-    async def forwarded(self, api_key: int, api_version: int, request: Message) -> Message:
-        """Decide a client's request that a broker passed on."""
-        return await self.decide(
-            lambda image, _: forward.decide(image, api_key, api_version, request, self._context)
-        )
+    async def forwarded(
+        self, api_key: int, api_version: int, request: Message
+    ) -> tuple[Message, Offset]:
+        """Decide a client's request that a broker passed on.
+
+        Return with the answer where the last record of it lies, NO_RECORDS when it has none.
+        """
+        first_offset = NO_RECORDS
+
+        def make(image: MetadataImage, next_offset: Offset) -> Decision[Message]:
+            nonlocal first_offset
+            first_offset = next_offset
+            return forward.decide(image, api_key, api_version, request, self._context)
+
+        answer, last_offset = await self._decided(make)
+        return answer, last_offset if last_offset >= first_offset else NO_RECORDS
 
     # --- the one way in --------------------------------------------------------------------
 
@@ -144,6 +158,12 @@ class Controller:
         NOT_CONTROLLER while this node is not active, or when it ceases to be before the commit:
         the decision may or may not hold then.
         """
+        reply, _ = await self._decided(make)
+        return reply
+
+    async def _decided(
+        self, make: Callable[[MetadataImage, Offset], Decision[R]]
+    ) -> tuple[R, Offset]:
         async with self._deciding:
             epoch = await self._ready_epoch()
             decision = make(self.image, self._member.end_offset)
@@ -153,7 +173,7 @@ class Controller:
             await self._member.wait_committed(last_offset, epoch)
         except RefusedError as refusal:
             raise not_controller() from refusal
-        return decision.reply
+        return decision.reply, last_offset
 
     async def attempt(self, make: Callable[[MetadataImage, Offset], Decision[R]]) -> R | None:
         """Decide something of our own; return None when we were not the controller for it."""

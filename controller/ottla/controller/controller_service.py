@@ -37,5 +37,5 @@ async def answer_forwarded(
     if api is None or not api.lowest <= version <= api.highest:
         raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
     message = decode(apis.request_class(request.api_key), version, request.body)
-    answer = await controller.forwarded(request.api_key, version, message)
-    return pb.ForwardResponse(body=encode(answer, version))
+    answer, metadata_offset = await controller.forwarded(request.api_key, version, message)
+    return pb.ForwardResponse(body=encode(answer, version), metadata_offset=metadata_offset)
