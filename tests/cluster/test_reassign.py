@@ -79,6 +79,14 @@ def create(cluster: Processes, topic: str) -> None:
     cluster.ottla("topic", "create", topic, "-p", str(PARTITION_COUNT), "-r", "2")
 
 
+def wait_moved(
+    cluster: Processes, kafka: KafkaAdminClient, topic: str, target: tuple[int, ...]
+) -> None:
+    """Wait until the controller has no move under way, then until the brokers tell its outcome."""
+    cluster.wait_for(lambda: not ongoing(kafka), f"a move to {target}")
+    cluster.wait_for(lambda: cluster.replicas(topic) == all_on(*target), "what it came to", 5)
+
+
 def test_a_topic_that_moves_again_and_again_under_load_keeps_every_record(
     cluster: Processes, kafka: KafkaAdminClient, start_load: Callable[..., Load]
 ) -> None:
@@ -87,8 +95,7 @@ def test_a_topic_that_moves_again_and_again_under_load_keeps_every_record(
     for target in TARGETS * 2:
         load.mark(f"to {target}")
         reassign(kafka, "moved", target)
-        cluster.wait_for(lambda: not ongoing(kafka), f"a move to {target}")
-        assert cluster.replicas("moved") == all_on(*target)
+        wait_moved(cluster, kafka, "moved", target)
         assert set(cluster.leaders("moved").values()) <= set(target)
     assert load.stop().is_clean
     everything = set(range(PARTITION_COUNT))
@@ -111,8 +118,7 @@ def test_a_broker_that_dies_amid_a_move_costs_no_record(
         reassign(kafka, topic, target)
         cluster.kill(f"broker {victim}")
         cluster.start(f"broker {victim}")
-        cluster.wait_for(lambda: not ongoing(kafka), f"a move to {target}")
-        assert cluster.replicas(topic) == all_on(*target)
+        wait_moved(cluster, kafka, topic, target)
         cluster.wait_healthy()
     assert load.stop().is_clean
 
@@ -129,9 +135,12 @@ def test_a_move_to_a_broker_that_is_away_waits_and_can_be_cancelled(
         assert ongoing(kafka) == [TopicPartition("stuck", one) for one in range(PARTITION_COUNT)]
         reassign(kafka, "stuck", None)
         assert not ongoing(kafka)
-        assert {one: set(nodes) for one, nodes in cluster.replicas("stuck").items()} == {
-            one: set(nodes) for one, nodes in before.items()
-        }
+        where = {one: set(nodes) for one, nodes in before.items()}
+        cluster.wait_for(
+            lambda: {one: set(nodes) for one, nodes in cluster.replicas("stuck").items()} == where,
+            "what was before",
+            5,
+        )
         unmoved = {one: leader for one, leader in leaders.items() if leader != 4}
         assert unmoved.items() <= cluster.leaders("stuck").items()
     finally:
@@ -146,6 +155,5 @@ def test_a_move_ends_when_the_broker_it_waits_for_is_back(
     cluster.kill("broker 4")
     reassign(kafka, "late", (4, 1))
     cluster.start("broker 4")
-    cluster.wait_for(lambda: not ongoing(kafka), "the end of the move")
-    assert cluster.replicas("late") == all_on(4, 1)
+    wait_moved(cluster, kafka, "late", (4, 1))
     cluster.wait_healthy()
