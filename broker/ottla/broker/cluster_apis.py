@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ottla.broker.admin_api import FORWARDED_API_KEYS, AdminApi
 from ottla.broker.api_versions import ApiVersionsApi
 from ottla.broker.auto_create import AutoCreate
+from ottla.broker.config_resources import ListConfigResourcesApi
 from ottla.broker.configs_api import ConfigsApi
 from ottla.broker.coordinator_api import CoordinatorApi
 from ottla.broker.describe_cluster import DescribeClusterApi
@@ -19,7 +20,6 @@ from ottla.broker.forwarding import ControllerDoor
 from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
 from ottla.broker.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.resources_api import ListConfigResourcesApi
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
 

@@ -35,7 +35,6 @@ COMMANDS = {
     "down": Command("ottla.cli.down", "stop the cluster of a directory"),
     "status": Command("ottla.cli.status", "say whether the cluster is healthy, and why not"),
     "topic": Command("ottla.cli.topic", "create, list, describe, change and delete topics"),
-    "config": Command("ottla.cli.config", "show, change and compare settings"),
     "produce": Command("ottla.cli.produce", "write records from standard input"),
     "consume": Command("ottla.cli.consume", "print records"),
     "log": Command("ottla.cli.log_commands", "look into log files"),
@@ -48,6 +47,7 @@ COMMANDS = {
         verbs_module="ottla.cli.brokers",
     ),
     "quorum": Command("ottla.cli.quorum", "show the controllers' quorum"),
+    "config": Command("ottla.cli.config", "show, change and compare settings"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
     "version": Command("ottla.cli.version", "print the version"),
 }
