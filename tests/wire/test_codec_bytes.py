@@ -42,6 +42,10 @@ from ottla.wire.messages.describe_node_response import (
 )
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
+from ottla.wire.messages.group_metadata_key import GroupMetadataKey
+from ottla.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from ottla.wire.messages.offset_commit_key import OffsetCommitKey
+from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -69,6 +73,123 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1),
         0,
         "0000000000000001 0000000000000002 0000000000000003 ffffffffffffffff",
+    ),
+    (
+        GroupMetadataKey(group="g1"),
+        0,
+        "0002 6731",
+    ),
+    (
+        GroupMetadataValue(
+            protocol_type="c",
+            generation=3,
+            protocol=None,
+            leader="m",
+            members=[
+                MemberMetadata(
+                    member_id="m",
+                    client_id="i",
+                    client_host="h",
+                    session_timeout=10,
+                    subscription=b"s",
+                    assignment=b"as",
+                )
+            ],
+        ),
+        0,
+        "0001 63 00000003 ffff 0001 6d 00000001"
+        "  0001 6d 0001 69 0001 68 0000000a 00000001 73 00000002 6173",
+    ),
+    (
+        GroupMetadataValue(
+            protocol_type="c",
+            generation=3,
+            protocol="p",
+            leader=None,
+            members=[
+                MemberMetadata(
+                    member_id="m",
+                    client_id="i",
+                    client_host="h",
+                    rebalance_timeout=20,
+                    session_timeout=10,
+                )
+            ],
+        ),
+        1,
+        "0001 63 00000003 0001 70 ffff 00000001"
+        "  0001 6d 0001 69 0001 68 00000014 0000000a 00000000 00000000",
+    ),
+    (
+        GroupMetadataValue(
+            protocol_type="c", generation=3, protocol="p", leader="m", current_state_timestamp=5
+        ),
+        2,
+        "0001 63 00000003 0001 70 0001 6d 0000000000000005 00000000",
+    ),
+    (
+        GroupMetadataValue(
+            protocol_type="c",
+            generation=3,
+            protocol="p",
+            leader="m",
+            current_state_timestamp=5,
+            members=[
+                MemberMetadata(member_id="m", group_instance_id="n", rebalance_timeout=20),
+                MemberMetadata(member_id="o", rebalance_timeout=20),
+            ],
+        ),
+        3,
+        "0001 63 00000003 0001 70 0001 6d 0000000000000005 00000002"
+        "  0001 6d 0001 6e 0000 0000 00000014 00000000 00000000 00000000"
+        "  0001 6f ffff 0000 0000 00000014 00000000 00000000 00000000",
+    ),
+    (
+        GroupMetadataValue(
+            protocol_type="c",
+            generation=3,
+            protocol="p",
+            leader="m",
+            current_state_timestamp=5,
+            members=[MemberMetadata(member_id="m", group_instance_id="n", rebalance_timeout=20)],
+        ),
+        4,
+        "02 63 00000003 02 70 02 6d 0000000000000005 02"
+        "  02 6d 02 6e 01 01 00000014 00000000 01 01 00"
+        "  00",
+    ),
+    (
+        OffsetCommitKey(group="g", topic="t", partition=5),
+        0,
+        "0001 67 0001 74 00000005",
+    ),
+    (
+        OffsetCommitValue(offset=258, metadata="hi", commit_timestamp=9),
+        0,
+        "0000000000000102 0002 6869 0000000000000009",
+    ),
+    (
+        OffsetCommitValue(offset=258, metadata="hi", commit_timestamp=9, expire_timestamp=10),
+        1,
+        "0000000000000102 0002 6869 0000000000000009 000000000000000a",
+    ),
+    (
+        OffsetCommitValue(offset=258, metadata="hi", commit_timestamp=9),
+        2,
+        "0000000000000102 0002 6869 0000000000000009",
+    ),
+    (
+        OffsetCommitValue(offset=258, leader_epoch=4, metadata="hi", commit_timestamp=9),
+        3,
+        "0000000000000102 00000004 0002 6869 0000000000000009",
+    ),
+    (
+        OffsetCommitValue(
+            offset=258, leader_epoch=4, metadata="hi", commit_timestamp=9, topic_id=TOPIC_ID
+        ),
+        4,
+        "0000000000000102 00000004 03 6869 0000000000000009"
+        "  01 00 10 00112233445566778899aabbccddeeff",
     ),
     (
         ApiVersionsRequest(

@@ -4,6 +4,7 @@ declare.py     what a declaration is; reading texts into values; the sentence a 
 endpoints.py   listeners, voters: settings that are lists of addresses
 topic.py       settings of one topic, with the broker key that gives each its default
 quorum.py      how fast a quorum notices things, and when it writes snapshots
+groups.py      how groups are coordinated, and how their offsets are kept
 broker.py      settings of one broker process
 controller.py  settings of one controller process
 dynamic.py     checks for settings that are changed while the cluster runs

@@ -14,13 +14,14 @@ from ottla.model.settings.endpoints import (
     parse_listeners,
     parse_voters,
 )
+from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What one broker is told at its start; `quorum` and `topic_defaults` are passed on whole."""
+    """What one broker is told at its start; `quorum`, `groups`, `topic_defaults` are passed on."""
 
     node_id: NodeId = setting(
         NodeId(-1),
@@ -96,19 +97,6 @@ class BrokerConfig:
         key="auto.create.topics.enable",
         doc="Whether a topic is created when a client first asks for it.",
     )
-    offsets_topic_num_partitions: int = setting(
-        50,
-        key="offsets.topic.num.partitions",
-        at_least=1,
-        doc="Partitions of the topic that holds committed offsets.",
-    )
-    offsets_topic_replication_factor: int = setting(
-        3,
-        key="offsets.topic.replication.factor",
-        kind=Kind.SHORT,
-        at_least=1,
-        doc="Replicas of the topic that holds committed offsets.",
-    )
     transaction_state_log_replication_factor: int = setting(
         3,
         key="transaction.state.log.replication.factor",
@@ -121,12 +109,6 @@ class BrokerConfig:
         key="transaction.state.log.min.isr",
         at_least=1,
         doc="Replicas of the transaction state that must be in sync.",
-    )
-    group_initial_rebalance_delay_ms: int = setting(
-        3_000,
-        key="group.initial.rebalance.delay.ms",
-        at_least=0,
-        doc="How long an empty group waits for more members before its first rebalance.",
     )
     socket_request_bytes_max: int = setting(
         100 * MIB,
@@ -288,6 +270,7 @@ class BrokerConfig:
         True, key="delete.topic.enable", doc="Whether topics can be deleted."
     )
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
+    groups: GroupConfig = field(default_factory=GroupConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this broker's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -334,6 +317,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         {"log.dirs": texts.get("log.dir", ""), **texts} if "log.dir" in texts else texts,
     )
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
+    groups, unknown_to_groups = values_of(GroupConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this broker a number of its own")
     if not values.get("controller_quorum_voters"):
@@ -343,8 +327,9 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     config = BrokerConfig(
         **values,
         quorum=QuorumConfig(**quorum),
+        groups=GroupConfig(**groups),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", "controller.listener.names"}
-    return config, (unknown & unknown_to_quorum) - known
+    return config, (unknown & unknown_to_quorum & unknown_to_groups) - known

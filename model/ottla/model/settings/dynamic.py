@@ -6,6 +6,7 @@ from enum import IntEnum
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.declare import Definition, definitions
+from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.topic import check_topic_texts, default_definitions
 
 
@@ -21,8 +22,8 @@ class ResourceType(IntEnum):
 
 
 def broker_definitions() -> dict[str, Definition]:
-    """Return every broker setting by key: its own and the topic defaults."""
-    return {**definitions(BrokerConfig), **default_definitions()}
+    """Return every broker setting by key: its own, those of groups and the topic defaults."""
+    return {**definitions(BrokerConfig), **definitions(GroupConfig), **default_definitions()}
 
 
 def check_texts(resource_type: ResourceType, texts: Mapping[str, str | None]) -> None:

@@ -1,0 +1,22 @@
+"""Groups of consumers: who is in them, what each member works on, and how far they have come.
+
+coordinator_driver.py  the shards led here: loading, appending, time: start here
+shard.py               the groups of one partition of `__consumer_offsets`
+rebalance.py           how members join, get their assignment, stay and leave
+classic_group.py       one group: its members, its generation, what they have in common
+classic_member.py      one member
+offsets.py             what groups have committed
+describe.py            what DescribeGroups says of a group
+effects.py             what a decision asks of the driver
+timers.py              deadlines that move often and come seldom
+commit_wait.py         answers that wait until what they say is committed
+group_records.py       the records of `__consumer_offsets`, in Kafka's formats
+placement.py           which partition a group belongs to
+
+group_apis.py          registers the APIs
+coordinator_door.py    what handlers need of the coordinator
+membership_apis.py     JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+offset_apis.py         OffsetCommit, OffsetFetch, OffsetDelete
+group_admin_apis.py    DescribeGroups, ListGroups, DeleteGroups
+find_coordinator.py    FindCoordinator, and the offsets topic made for the first group
+"""

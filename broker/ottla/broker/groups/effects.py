@@ -1,0 +1,65 @@
+"""What a decision of a group asks of its driver: records to append, answers to give.  Pure.
+
+Some answers leave at once.  The others say something of what is in the log: they leave when all
+that was written before them is committed, so that nothing told to a client is ever taken back.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.broker.groups.group_records import GroupRecord
+
+Asker: TypeAlias = Callable[[Any], None]
+"""Somebody who waits: called once, with the answer, or with an ErrorCode that stands for it all."""
+
+
+class Instant(NamedTuple):
+    """Now, on both clocks: monotonic for timeouts, wall for what is written."""
+
+    mono_ms: int
+    wall_ms: int
+
+
+class Client(NamedTuple):
+    """Who a member says it is, and where it comes from."""
+
+    id: str
+    host: str
+
+
+@dataclass(slots=True)
+class Effects:
+    """What has been decided and not been performed yet, in order."""
+
+    records: list[GroupRecord] = field(default_factory=list)
+    answers: list[tuple[Asker, Any]] = field(default_factory=list)
+    """To be given at once."""
+    committed_answers: list[tuple[Asker, Any]] = field(default_factory=list)
+    """To be given when everything written so far is committed."""
+
+
+class Outbox:
+    """Collects effects until the driver takes them."""
+
+    __slots__ = ("_effects",)
+
+    def __init__(self) -> None:
+        self._effects = Effects()
+
+    def write(self, record: GroupRecord) -> None:
+        """Have a record appended."""
+        self._effects.records.append(record)
+
+    def answer(self, asker: Asker, answer: Any) -> None:
+        """Answer at once."""
+        self._effects.answers.append((asker, answer))
+
+    def answer_when_committed(self, asker: Asker, answer: Any) -> None:
+        """Answer when all that is written by now is committed."""
+        self._effects.committed_answers.append((asker, answer))
+
+    def take(self) -> Effects:
+        """Return what there is to do; it is the caller's now."""
+        effects, self._effects = self._effects, Effects()
+        return effects

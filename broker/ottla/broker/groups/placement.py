@@ -1,0 +1,21 @@
+"""Which partition of `__consumer_offsets` a group belongs to.  Pure."""
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+_UINT32 = 1 << 32
+_INT32_MIN = -(1 << 31)
+
+
+def java_hash(text: str) -> int:
+    """Return what Java's String.hashCode returns: over UTF-16 units, wrapped to 32 bits."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8 | units[at + 1])) % _UINT32
+    return code - _UINT32 if code >= _UINT32 // 2 else code
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """Return the partition, as Kafka chooses it: abs(hash) % count, where abs(MIN_VALUE) is 0."""
+    code = java_hash(group_id)
+    return 0 if code == _INT32_MIN else abs(code) % partition_count

@@ -1,0 +1,521 @@
+"""The classic protocol: how members join, get their assignment, stay, and leave.  Pure.
+
+A rebalance is two rounds.  JoinGroup requests are held until all members have come, or the slowest
+one's rebalance timeout has passed; then all are answered, and the leader is told of everybody.
+SyncGroup requests are held until the leader's brings the assignment; that is written, and answers
+them all once it is committed.  KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static
+members), KIP-394 (ids before joining), KIP-559 (protocol in sync), KIP-814 (skip the assignment).
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from ottla.broker.groups.classic_group import ClassicGroup, GroupState
+from ottla.broker.groups.classic_member import ClassicMember, Protocol
+from ottla.broker.groups.effects import Asker, Client, Instant, Outbox
+from ottla.broker.groups.group_records import GroupRecord, group_key, group_value
+from ottla.broker.groups.timers import Timers
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.groups import GroupConfig
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.join_group_request import JoinGroupRequest
+from ottla.wire.messages.join_group_response import JoinGroupResponse
+from ottla.wire.messages.leave_group_request import MemberIdentity
+from ottla.wire.messages.sync_group_request import SyncGroupRequest
+from ottla.wire.messages.sync_group_response import SyncGroupResponse
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a JoinGroup of a new member may be held.  Shorter drops members out of slow rebalances;
+longer keeps those in the group whose clients have gone away and come back under a new id."""
+
+ID_REQUIRED_FROM = 4
+"""The first version of JoinGroup in which a dynamic member asks for its id before it joins."""
+
+SKIP_ASSIGNMENT_FROM = 9
+
+NO_MEMBER_ID = ""
+
+EMPTY, PREPARING, COMPLETING, STABLE = (
+    GroupState.EMPTY,
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+    GroupState.STABLE,
+)
+
+
+class TimerKind(Enum):
+    """What a group waits for."""
+
+    SESSION = "session"
+    """A sign of life of one member."""
+    JOIN = "join"
+    """All members, to begin a generation."""
+    SYNC = "sync"
+    """All members, to fetch their assignment."""
+
+
+class TimerName(NamedTuple):
+    """One deadline of a group."""
+
+    group_id: str
+    kind: TimerKind
+    member_id: str = NO_MEMBER_ID
+
+
+class Join(NamedTuple):
+    """One JoinGroup request and who sent it."""
+
+    request: JoinGroupRequest
+    version: int
+    client: Client
+    asker: Asker
+
+    @property
+    def protocols(self) -> tuple[Protocol, ...]:
+        """What the member knows, best liked first."""
+        return tuple(Protocol(one.name, one.metadata) for one in self.request.protocols)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long it may take to join again; version 0 does not say."""
+        asked_ms = self.request.rebalance_timeout_ms
+        return self.request.session_timeout_ms if asked_ms < 0 else asked_ms
+
+
+class Rebalancer:
+    """Moves groups through their states; owns the held requests, by way of the members.
+
+    `new_id` returns a text that never comes twice.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        timers: Timers[TimerName],
+        outbox: Outbox,
+        *,
+        new_id: Callable[[], str],
+        record_bytes_max: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._timers = timers
+        self._outbox = outbox
+        self._new_id = new_id
+        self._record_bytes_max = record_bytes_max
+        self._initial_delays: dict[str, tuple[int, int]] = {}
+        """Of groups in their first rebalance: the delay under way, and what is left after it."""
+
+    # ---- joining
+
+    def join(self, group: ClassicGroup, join: Join, now: Instant) -> None:
+        """Take a member into the next generation; it is answered when that begins."""
+        member_id = join.request.member_id
+        if not self._has_room(group, member_id):
+            self._remove(group, member_id)
+            self._refuse_join(join, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
+        elif not group.supports(join.request.protocol_type, join.protocols):
+            self._refuse_join(join, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif member_id == NO_MEMBER_ID:
+            self._join_first_time(group, join, now)
+        elif member_id in group.pending_joins and join.request.group_instance_id is None:
+            self._add(group, member_id, join, now)
+        else:
+            self._join_again(group, join, now)
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        size_max = self._config.size_max
+        if group.state is EMPTY:
+            return True
+        if group.state is PREPARING:
+            member = group.members.get(member_id)
+            is_joining = member is not None and member.join_asker is not None
+            return is_joining or group.joining_count < size_max
+        return member_id in group.members or len(group.members) < size_max
+
+    def _join_first_time(self, group: ClassicGroup, join: Join, now: Instant) -> None:
+        instance_id = join.request.group_instance_id
+        member_id = f"{join.client.id if instance_id is None else instance_id}-{self._new_id()}"
+        if instance_id is not None and instance_id in group.static_members:
+            self._replace_static(group, member_id, join, now)
+        elif instance_id is None and join.version >= ID_REQUIRED_FROM:
+            group.pending_joins.add(member_id)
+            session = TimerName(group.group_id, TimerKind.SESSION, member_id)
+            self._timers.set(session, now.mono_ms + join.request.session_timeout_ms)
+            self._refuse_join(join, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        else:
+            self._add(group, member_id, join, now)
+
+    def _add(self, group: ClassicGroup, member_id: str, join: Join, now: Instant) -> None:
+        member = ClassicMember(
+            member_id,
+            join.request.group_instance_id,
+            join.client,
+            session_timeout_ms=join.request.session_timeout_ms,
+            rebalance_timeout_ms=join.rebalance_timeout_ms,
+            protocol_type=join.request.protocol_type,
+            protocols=join.protocols,
+        )
+        member.is_new = True
+        member.join_asker = join.asker
+        if group.state is PREPARING and group.previous_state is EMPTY:
+            group.has_new_member = True
+        group.add(member)
+        # It has no id to send heartbeats with, and its client may have gone without our noticing.
+        session = TimerName(group.group_id, TimerKind.SESSION, member_id)
+        self._timers.set(session, now.mono_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalance_or_go_on(group, now)
+
+    def _join_again(self, group: ClassicGroup, join: Join, now: Instant) -> None:
+        request = join.request
+        try:
+            member = group.find(request.member_id, request.group_instance_id)
+        except RefusedError as refusal:
+            self._refuse_join(join, refusal.code)
+            return
+        is_unchanged = member.protocols == join.protocols
+        if group.state is COMPLETING and is_unchanged:
+            # It did not get our answer, probably.
+            self._answer_join(group, member, join.asker)
+        elif group.state is STABLE and is_unchanged and not group.is_leader(member.member_id):
+            self._answer_join(group, member, join.asker, is_leader=False)
+        elif group.state is EMPTY:
+            self._refuse_join(join, ErrorCode.UNKNOWN_MEMBER_ID)
+        else:
+            self._update(member, join)
+            self._rebalance_or_go_on(group, now)
+
+    def _update(self, member: ClassicMember, join: Join) -> None:
+        """Take what a member says of itself now; an earlier request of it is not held on."""
+        if member.join_asker is not None:
+            self._answer_failed_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        member.protocols = join.protocols
+        member.rebalance_timeout_ms = join.rebalance_timeout_ms
+        member.session_timeout_ms = join.request.session_timeout_ms
+        member.join_asker = join.asker
+
+    def _replace_static(
+        self, group: ClassicGroup, member_id: str, join: Join, now: Instant
+    ) -> None:
+        """A static member was started again: fence what is left of it, let it go on where it was.
+
+        Only where the choice of protocol or the assignment under way would not hold any more does
+        that cost a rebalance (KIP-345).
+        """
+        instance_id = join.request.group_instance_id
+        assert instance_id is not None
+        old_id, old_leader_id = group.static_members[instance_id], group.leader_id
+        member = group.replace_static(instance_id, member_id)
+        self._timers.cancel(TimerName(group.group_id, TimerKind.SESSION, old_id))
+        self._fence(member, old_id)
+        self._update(member, join)
+        self._extend_session(group, member, now)
+        if group.state is not STABLE or group.chosen_protocol() != group.protocol_name:
+            self._rebalance_or_go_on(group, now)
+            return
+        member.join_asker = None
+        self._outbox.write(_record_of(group))
+        response = self._joined(group, member, is_leader=False)
+        if join.version >= SKIP_ASSIGNMENT_FROM:
+            response = self._joined(group, member, is_leader=group.is_leader(member_id))
+            response.skip_assignment = group.is_leader(member_id)
+        else:
+            # To be told the old leader's id keeps it from computing an assignment nobody takes.
+            response.leader = old_leader_id or ""
+        self._outbox.answer_when_committed(join.asker, response)
+
+    def _fence(self, member: ClassicMember, old_id: str) -> None:
+        code = ErrorCode.FENCED_INSTANCE_ID
+        if member.join_asker is not None:
+            self._outbox.answer(member.join_asker, failed_join(code, old_id))
+            member.join_asker = None
+        self._answer_failed_sync(member, code)
+
+    # ---- from generation to generation
+
+    def _rebalance_or_go_on(self, group: ClassicGroup, now: Instant) -> None:
+        if group.may_rebalance:
+            self.begin_rebalance(group, now)
+        else:
+            self._go_on(group, now)
+
+    def begin_rebalance(self, group: ClassicGroup, now: Instant) -> None:
+        """Have everybody join again."""
+        if group.state is COMPLETING:
+            for member in group.members.values():
+                member.assignment = b""
+                if member.sync_asker is not None:
+                    self._answer_failed_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+                    self._extend_session(group, member, now)
+        self._timers.cancel(TimerName(group.group_id, TimerKind.SYNC))
+        is_first = group.state is EMPTY
+        group.become(PREPARING, now.wall_ms)
+        if not is_first:
+            self._wait_for_joins(group, now)
+            return
+        delay_ms = self._config.initial_rebalance_delay_ms
+        group.has_new_member = False
+        self._delay_first(group, delay_ms, max(0, group.rebalance_timeout_ms - delay_ms), now)
+
+    def _delay_first(self, group: ClassicGroup, delay_ms: int, left_ms: int, now: Instant) -> None:
+        """Give the members of an empty group time to come together (KIP-134)."""
+        self._initial_delays[group.group_id] = (delay_ms, left_ms)
+        self._timers.set(TimerName(group.group_id, TimerKind.JOIN), now.mono_ms + delay_ms)
+
+    def _wait_for_joins(self, group: ClassicGroup, now: Instant) -> None:
+        if group.have_all_joined:
+            self._complete_join(group, now)
+        else:
+            deadline_ms = now.mono_ms + group.rebalance_timeout_ms
+            self._timers.set(TimerName(group.group_id, TimerKind.JOIN), deadline_ms)
+
+    def _go_on(self, group: ClassicGroup, now: Instant) -> None:
+        """Begin the generation if that was the last one waited for."""
+        is_delayed = group.group_id in self._initial_delays
+        if group.state is PREPARING and not is_delayed and group.have_all_joined:
+            self._complete_join(group, now)
+
+    def on_join_timer(self, group: ClassicGroup, now: Instant) -> None:
+        """The time to join is over, or the delay before an empty group's first generation."""
+        delayed = self._initial_delays.pop(group.group_id, None)
+        if group.state is not PREPARING:
+            return
+        if delayed is not None:
+            delay_ms, left_ms = delayed
+            if group.has_new_member and left_ms > 0:
+                group.has_new_member = False
+                next_ms = min(self._config.initial_rebalance_delay_ms, left_ms)
+                self._delay_first(group, next_ms, max(0, left_ms - delay_ms), now)
+                return
+        self._complete_join(group, now)
+
+    def _complete_join(self, group: ClassicGroup, now: Instant) -> None:
+        """Begin a generation with those who have joined; the others are out."""
+        self._timers.cancel(TimerName(group.group_id, TimerKind.JOIN))
+        self._initial_delays.pop(group.group_id, None)
+        for member in list(group.members.values()):
+            if member.join_asker is None and member.instance_id is None:
+                self._remove(group, member.member_id)
+        if group.members and not group.elect_joined_leader():
+            # Only static members are left and none has come: their sessions decide.
+            deadline_ms = now.mono_ms + group.rebalance_timeout_ms
+            self._timers.set(TimerName(group.group_id, TimerKind.JOIN), deadline_ms)
+            return
+        group.begin_generation(now.wall_ms)
+        if group.state is EMPTY:
+            self._outbox.write(_record_of(group))
+            return
+        for member in group.members.values():
+            if member.join_asker is not None:
+                self._answer_join(group, member, member.join_asker)
+                member.join_asker = None
+            self._extend_session(group, member, now)
+            member.is_new = False
+            group.pending_syncs.add(member.member_id)
+        deadline_ms = now.mono_ms + group.rebalance_timeout_ms
+        self._timers.set(TimerName(group.group_id, TimerKind.SYNC), deadline_ms)
+
+    def on_sync_timer(self, group: ClassicGroup, now: Instant) -> None:
+        """Members that did not fetch their assignment in time are out."""
+        if group.is_in(COMPLETING, STABLE) and group.pending_syncs:
+            for member_id in sorted(group.pending_syncs):
+                self._remove(group, member_id)
+            self.begin_rebalance(group, now)
+
+    # ---- the assignment
+
+    def sync(
+        self, group: ClassicGroup, request: SyncGroupRequest, asker: Asker, now: Instant
+    ) -> None:
+        """Give a member its part of the assignment, when the leader has brought it."""
+        try:
+            member = group.find(request.member_id, request.group_instance_id)
+            self._check_sync(group, request)
+        except RefusedError as refusal:
+            self._outbox.answer(asker, refusal.code)
+            return
+        group.pending_syncs.discard(member.member_id)
+        if not group.pending_syncs:
+            self._timers.cancel(TimerName(group.group_id, TimerKind.SYNC))
+        if group.state is STABLE:
+            self._outbox.answer_when_committed(asker, _synced(group, member))
+            self._extend_session(group, member, now)
+            return
+        self._answer_failed_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        member.sync_asker = asker
+        if group.is_leader(member.member_id):
+            self._assign(group, {one.member_id: one.assignment for one in request.assignments}, now)
+
+    def _check_sync(self, group: ClassicGroup, request: SyncGroupRequest) -> None:
+        if request.generation_id != group.generation_id:
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
+        for asked, ours in (
+            (request.protocol_type, group.protocol_type),
+            (request.protocol_name, group.protocol_name),
+        ):
+            if asked is not None and asked != ours:
+                raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.state is EMPTY:
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if group.state is PREPARING:
+            raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def _assign(self, group: ClassicGroup, parts: dict[str, bytes], now: Instant) -> None:
+        for member in group.members.values():
+            member.assignment = parts.get(member.member_id, b"")
+        record = _record_of(group)
+        if len(record.value or b"") > self._record_bytes_max():
+            for member in group.members.values():
+                self._answer_failed_sync(member, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self.begin_rebalance(group, now)
+            return
+        group.become(STABLE, now.wall_ms)
+        self._outbox.write(_record_of(group))
+        for member in group.members.values():
+            if member.sync_asker is not None:
+                self._outbox.answer_when_committed(member.sync_asker, _synced(group, member))
+                member.sync_asker = None
+                self._extend_session(group, member, now)
+
+    # ---- staying and leaving
+
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
+        """Take a sign of life; say whether the member is to join again."""
+        try:
+            member = group.find(request.member_id, request.group_instance_id)
+        except RefusedError as refusal:
+            return refusal.code
+        if request.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._extend_session(group, member, now)
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is PREPARING else ErrorCode.NONE
+
+    def keep_alive(self, group: ClassicGroup, member_id: str, now: Instant) -> None:
+        """A commit of a member is a sign of life too."""
+        member = group.members.get(member_id)
+        if member is not None and group.is_in(STABLE, PREPARING):
+            self._extend_session(group, member, now)
+
+    def leave(
+        self, group: ClassicGroup, identities: Iterable[MemberIdentity], now: Instant
+    ) -> list[ErrorCode]:
+        """Let members go; a static one may be named by its group.instance.id alone."""
+        count = len(group.members)
+        codes = [self._leave(group, identity) for identity in identities]
+        if ErrorCode.NONE in codes:
+            self._on_gone(group, now, has_lost_member=len(group.members) < count)
+        return codes
+
+    def _leave(self, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
+        member_id, instance_id = identity.member_id, identity.group_instance_id
+        if member_id in group.pending_joins:
+            self._remove(group, member_id)
+            return ErrorCode.NONE
+        if member_id == NO_MEMBER_ID and instance_id is not None:
+            member_id = group.static_members.get(instance_id, NO_MEMBER_ID)
+        try:
+            member = group.find(member_id, instance_id)
+        except RefusedError as refusal:
+            return refusal.code
+        self._remove(group, member.member_id)
+        return ErrorCode.NONE
+
+    def on_session_timer(self, group: ClassicGroup, member_id: str, now: Instant) -> None:
+        """A member was silent for too long; one whose request is held here cannot speak."""
+        member = group.members.get(member_id)
+        if member is None and member_id not in group.pending_joins:
+            return
+        if member is not None and member.is_waiting and not member.is_new:
+            return
+        self._remove(group, member_id)
+        self._on_gone(group, now, has_lost_member=member is not None)
+
+    def _on_gone(self, group: ClassicGroup, now: Instant, *, has_lost_member: bool) -> None:
+        """Share the work anew, or stop waiting for who is gone; an id given out had no share."""
+        if not group.is_in(STABLE, COMPLETING):
+            self._go_on(group, now)
+        elif has_lost_member:
+            self.begin_rebalance(group, now)
+
+    def _remove(self, group: ClassicGroup, member_id: str) -> None:
+        member = group.remove(member_id)
+        self._timers.cancel(TimerName(group.group_id, TimerKind.SESSION, member_id))
+        if member is not None:
+            # Whoever is still there may join again, as somebody new.
+            self._answer_failed_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
+            self._answer_failed_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _extend_session(self, group: ClassicGroup, member: ClassicMember, now: Instant) -> None:
+        session = TimerName(group.group_id, TimerKind.SESSION, member.member_id)
+        self._timers.set(session, now.mono_ms + member.session_timeout_ms)
+
+    def resume(self, group: ClassicGroup, now: Instant) -> None:
+        """Go on with a group that was loaded: every session begins anew."""
+        for member in group.members.values():
+            self._extend_session(group, member, now)
+        if len(group.members) > self._config.size_max:
+            self.begin_rebalance(group, now)
+
+    def forget(self, group: ClassicGroup) -> None:
+        """Let go of a group that is deleted: nobody is in it, but ids may be given out."""
+        for member_id in list(group.pending_joins):
+            self._remove(group, member_id)
+
+    # ---- answers
+
+    def _answer_join(
+        self,
+        group: ClassicGroup,
+        member: ClassicMember,
+        asker: Asker,
+        *,
+        is_leader: bool | None = None,
+    ) -> None:
+        if is_leader is None:
+            is_leader = group.is_leader(member.member_id)
+        self._outbox.answer(asker, self._joined(group, member, is_leader=is_leader))
+
+    def _joined(
+        self, group: ClassicGroup, member: ClassicMember, *, is_leader: bool
+    ) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=group.leader_id or "",
+            member_id=member.member_id,
+            members=group.joined_members() if is_leader else [],
+        )
+
+    def _refuse_join(self, join: Join, code: ErrorCode, member_id: str | None = None) -> None:
+        named = join.request.member_id if member_id is None else member_id
+        self._outbox.answer(join.asker, failed_join(code, named))
+
+    def _answer_failed_join(self, member: ClassicMember, code: ErrorCode) -> None:
+        if member.join_asker is not None:
+            # An id of no use any more is not given back: the client comes as somebody new.
+            named = NO_MEMBER_ID if code is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
+            self._outbox.answer(member.join_asker, failed_join(code, named))
+            member.join_asker = None
+
+    def _answer_failed_sync(self, member: ClassicMember, code: ErrorCode) -> None:
+        if member.sync_asker is not None:
+            self._outbox.answer(member.sync_asker, code)
+            member.sync_asker = None
+
+
+def failed_join(code: ErrorCode, member_id: str) -> JoinGroupResponse:
+    """Return the answer to a JoinGroup that did not get into a generation."""
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+
+
+def _synced(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def _record_of(group: ClassicGroup) -> GroupRecord:
+    return GroupRecord(group_key(group.group_id), group_value(group.as_value()))

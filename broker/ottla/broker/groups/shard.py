@@ -1,0 +1,387 @@
+"""The groups of one partition of `__consumer_offsets`, for as long as it is led here.  Pure.
+
+A request and the time go in; records and answers come out (`take_effects`).  What is in the log
+and what is in memory are brought together in two ways that meet: a log is loaded by `replay`, and
+whatever is written later takes the same change at once.  An answer that says something of what is
+written leaves when it is committed, so a change that is lost with this leader was told to nobody.
+
+Who waits in a JoinGroup or SyncGroup, and every session, is here alone: after a change of leader
+the sessions begin anew, and who waited is told to come again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.broker.groups.classic_group import (
+    CLASSIC,
+    CONSUMER_PROTOCOL,
+    ClassicGroup,
+    GroupState,
+    group_of,
+)
+from ottla.broker.groups.effects import Asker, Effects, Instant, Outbox
+from ottla.broker.groups.group_records import (
+    NO_EXPIRY,
+    GroupRecord,
+    group_key,
+    offset_key,
+    offset_value,
+    read_record,
+)
+from ottla.broker.groups.offsets import CommittedOffset, OffsetTable, committed_offset_of
+from ottla.broker.groups.rebalance import Join, Rebalancer, TimerKind, TimerName, failed_join
+from ottla.broker.groups.timers import Timers
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.groups import GroupConfig
+from ottla.wire.messages.group_metadata_key import GroupMetadataKey
+from ottla.wire.messages.group_metadata_value import GroupMetadataValue
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.leave_group_request import MemberIdentity
+from ottla.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+)
+from ottla.wire.messages.offset_commit_value import OffsetCommitValue
+from ottla.wire.messages.sync_group_request import SyncGroupRequest
+
+NO_GENERATION = -1
+"""Commits with it come from whoever uses no group, only its offsets."""
+
+NO_RETENTION = -1
+
+GENERATION_REFUSED_AS_UNKNOWN_GROUP_FROM = 9
+"""Before it, OffsetCommit answers ILLEGAL_GENERATION for a group that does not exist (KIP-848)."""
+
+
+class TopicCommit(NamedTuple):
+    """What a commit says of one topic, which exists."""
+
+    topic: str
+    topic_id: UUID
+    partitions: Sequence[OffsetCommitRequestPartition]
+
+
+class GroupShard:
+    """The groups of one partition and their offsets; owns both."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        *,
+        new_id: Callable[[], str],
+        record_bytes_max: Callable[[], int] = lambda: 1 << 20,
+    ) -> None:
+        """`new_id` gives a text that never comes twice; no record above the size is written."""
+        self._config = config
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetTable()
+        self._outbox = Outbox()
+        self._timers: Timers[TimerName] = Timers()
+        self._rebalancer = Rebalancer(
+            config,
+            self._timers,
+            self._outbox,
+            new_id=new_id,
+            record_bytes_max=record_bytes_max,
+        )
+
+    # ---- what the driver does with it
+
+    def take_effects(self) -> Effects:
+        """Return what was decided since the last time."""
+        return self._outbox.take()
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `on_time` may have something to do, on the monotonic clock."""
+        return self._timers.next_deadline_ms
+
+    def on_time(self, now: Instant) -> None:
+        """End what has taken too long."""
+        for name in self._timers.pop_due(now.mono_ms):
+            group = self.groups.get(name.group_id)
+            if group is None:
+                continue
+            match name.kind:
+                case TimerKind.SESSION:
+                    self._rebalancer.on_session_timer(group, name.member_id, now)
+                case TimerKind.JOIN:
+                    self._rebalancer.on_join_timer(group, now)
+                case TimerKind.SYNC:
+                    self._rebalancer.on_sync_timer(group, now)
+
+    def forgive(self, elapsed_ms: int) -> None:
+        """Let time in which this process stood still count against no member."""
+        self._timers.postpone(lambda name: name.kind is TimerKind.SESSION, elapsed_ms)
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Take in one record of the log; CorruptDataError when its bytes lie."""
+        found = read_record(key, value)
+        if found is None:
+            return
+        named, said = found
+        if isinstance(named, GroupMetadataKey):
+            assert said is None or isinstance(said, GroupMetadataValue)
+            if said is not None:
+                self.groups[named.group] = group_of(named.group, said)
+            else:
+                self.groups.pop(named.group, None)
+        else:
+            assert said is None or isinstance(said, OffsetCommitValue)
+            if said is not None:
+                offset = committed_offset_of(said)
+                self.offsets.put(named.group, named.topic, named.partition, offset)
+                self._find_or_make(named.group)
+            else:
+                self.offsets.remove(named.group, named.topic, named.partition)
+
+    def resume(self, now: Instant) -> None:
+        """Begin to serve, when all of the log has been replayed."""
+        for group in self.groups.values():
+            self._rebalancer.resume(group, now)
+
+    def resign(self) -> Iterator[tuple[Asker, ErrorCode]]:
+        """Yield everybody who waits in a group with what to tell them: this leader is deposed."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                for asker in (member.join_asker, member.sync_asker):
+                    if asker is not None:
+                        yield asker, ErrorCode.NOT_COORDINATOR
+                member.join_asker = member.sync_asker = None
+
+    # ---- membership
+
+    def join(self, join: Join, now: Instant) -> None:
+        """Take somebody into a group, which is made for whoever comes for the first time."""
+        request = join.request
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                code = ErrorCode.UNKNOWN_MEMBER_ID
+                self._outbox.answer(join.asker, failed_join(code, request.member_id))
+                return
+            group = self._find_or_make(request.group_id)
+        self._rebalancer.join(group, join, now)
+
+    def sync(self, request: SyncGroupRequest, asker: Asker, now: Instant) -> None:
+        """Bring or fetch the assignment of a generation."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            self._outbox.answer(asker, ErrorCode.UNKNOWN_MEMBER_ID)
+        else:
+            self._rebalancer.sync(group, request, asker, now)
+
+    def heartbeat(self, request: HeartbeatRequest, asker: Asker, now: Instant) -> None:
+        """Take a member's sign of life; the answer is a code."""
+        group = self.groups.get(request.group_id)
+        code = ErrorCode.UNKNOWN_MEMBER_ID
+        if group is not None:
+            code = self._rebalancer.heartbeat(group, request, now)
+        self._outbox.answer(asker, code)
+
+    def leave(
+        self, group_id: str, members: Sequence[MemberIdentity], asker: Asker, now: Instant
+    ) -> None:
+        """Let members go; the answer is a code for each."""
+        group = self.groups.get(group_id)
+        codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+        if group is not None:
+            codes = self._rebalancer.leave(group, members, now)
+        self._outbox.answer_when_committed(asker, codes)
+
+    # ---- offsets
+
+    def commit(
+        self,
+        request: OffsetCommitRequest,
+        topics: Iterable[TopicCommit],
+        asker: Asker,
+        now: Instant,
+        *,
+        version: int,
+    ) -> None:
+        """Keep offsets; the answer is a list of codes for each topic, in order."""
+        try:
+            self._check_commit(request, version)
+        except RefusedError as refusal:
+            self._outbox.answer(asker, refusal.code)
+            return
+        group = self._find_or_make(request.group_id)
+        self._rebalancer.keep_alive(group, request.member_id, now)
+        expire_ms = NO_EXPIRY
+        if request.retention_time_ms != NO_RETENTION:
+            expire_ms = now.wall_ms + request.retention_time_ms
+        codes = [
+            [
+                self._commit_one(request.group_id, topic, one, now.wall_ms, expire_ms)
+                for one in topic.partitions
+            ]
+            for topic in topics
+        ]
+        self._outbox.answer_when_committed(asker, codes)
+
+    def _commit_one(
+        self,
+        group_id: str,
+        topic: TopicCommit,
+        asked: OffsetCommitRequestPartition,
+        wall_ms: int,
+        expire_ms: int,
+    ) -> ErrorCode:
+        metadata = asked.committed_metadata or ""
+        if len(metadata) > self._config.offset_metadata_bytes_max:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        offset = CommittedOffset(
+            asked.committed_offset,
+            asked.committed_leader_epoch,
+            metadata,
+            wall_ms,
+            expire_ms,
+            topic.topic_id,
+        )
+        index = asked.partition_index
+        key = offset_key(group_id, topic.topic, index)
+        self._outbox.write(GroupRecord(key, offset_value(offset.as_value())))
+        self.offsets.put(group_id, topic.topic, index, offset)
+        return ErrorCode.NONE
+
+    def _check_commit(self, request: OffsetCommitRequest, version: int) -> None:
+        """Refuse a commit of somebody who is not in the group's generation."""
+        group = self.groups.get(request.group_id)
+        generation_id = request.generation_id_or_member_epoch
+        if group is None:
+            if generation_id >= 0:
+                is_named = version >= GENERATION_REFUSED_AS_UNKNOWN_GROUP_FROM
+                code = ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
+                raise RefusedError(code)
+            return
+        if generation_id < 0 and group.state is GroupState.EMPTY:
+            return
+        is_member = bool(request.member_id) or request.group_instance_id is not None
+        if generation_id < 0 and not is_member:
+            # Somebody outside the group would overwrite what its members commit.
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+        group.find(request.member_id, request.group_instance_id)
+        if generation_id != group.generation_id:
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # It joined, and may have lost the partition: it is to fetch its assignment first.
+            raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def fetch_offsets(
+        self, group_id: str, wanted: Iterable[tuple[str, int]] | None, asker: Asker
+    ) -> None:
+        """Answer with (topic, partition, offset or None) of what is wanted, or of all there is."""
+        found = self.offsets.of_group(group_id)
+        keys = sorted(found) if wanted is None else wanted
+        answer = [(topic, index, found.get((topic, index))) for topic, index in keys]
+        self._outbox.answer_when_committed(asker, answer)
+
+    def delete_offsets(
+        self, group_id: str, wanted: Iterable[tuple[str, int]], asker: Asker
+    ) -> None:
+        """Forget offsets of topics that nobody in the group has subscribed (KIP-496).
+
+        The answer is a code for each; the whole is refused where the group may use them all.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            self._outbox.answer(asker, ErrorCode.GROUP_ID_NOT_FOUND)
+            return
+        is_empty = group.state is GroupState.EMPTY
+        if not is_empty and group.protocol_type != CONSUMER_PROTOCOL:
+            self._outbox.answer(asker, ErrorCode.NON_EMPTY_GROUP)
+            return
+        subscribed = frozenset[str]() if is_empty else group.subscribed_topics()
+        codes = []
+        for topic, index in wanted:
+            if subscribed is None or topic in subscribed:
+                codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+            else:
+                self._drop_offset(group_id, topic, index)
+                codes.append(ErrorCode.NONE)
+        self._outbox.answer_when_committed(asker, codes)
+
+    def drop_offsets_without_topic(self, exists: Callable[[str, UUID], bool]) -> None:
+        """Forget what was committed for topics that are no more, or are others by the same name."""
+        gone = [
+            (group_id, topic, index)
+            for group_id, topic, index, offset in self.offsets
+            if not exists(topic, offset.topic_id)
+        ]
+        for group_id, topic, index in gone:
+            self._drop_offset(group_id, topic, index)
+
+    def expire_offsets(self, wall_ms: int) -> None:
+        """Forget offsets that nobody has used for the retention, and groups left with nothing."""
+        for group in list(self.groups.values()):
+            self._expire_offsets_of(group, wall_ms)
+            if group.state is GroupState.EMPTY and not (
+                group.pending_joins or self.offsets.has_group(group.group_id)
+            ):
+                self._drop_group(group)
+
+    def _expire_offsets_of(self, group: ClassicGroup, wall_ms: int) -> None:
+        """Offsets are kept while there are members, but for topics they subscribe no more.
+
+        An empty group's age from when its last member left, where there were any (KIP-211).
+        """
+        used = frozenset[str]()
+        emptied_ms = -1
+        if group.state is not GroupState.EMPTY:
+            subscribed = group.subscribed_topics() if group.state is GroupState.STABLE else None
+            if subscribed is None:
+                return
+            used = subscribed
+        elif group.protocol_type is not None:
+            emptied_ms = group.state_timestamp_ms
+        for (topic, index), offset in list(self.offsets.of_group(group.group_id).items()):
+            expires_ms = offset.expire_timestamp_ms
+            if expires_ms == NO_EXPIRY:
+                unused_since_ms = max(emptied_ms, offset.commit_timestamp_ms)
+                expires_ms = unused_since_ms + self._config.offsets_retention_ms
+            if topic not in used and wall_ms >= expires_ms:
+                self._drop_offset(group.group_id, topic, index)
+
+    # ---- groups as a whole
+
+    def delete_group(self, group_id: str, asker: Asker) -> None:
+        """Delete a group that nobody is in, with its offsets; the answer is a code."""
+        group = self.groups.get(group_id)
+        if group is None:
+            self._outbox.answer_when_committed(asker, ErrorCode.GROUP_ID_NOT_FOUND)
+        elif group.state is not GroupState.EMPTY:
+            self._outbox.answer(asker, ErrorCode.NON_EMPTY_GROUP)
+        else:
+            for topic, index in list(self.offsets.of_group(group_id)):
+                self._drop_offset(group_id, topic, index)
+            self._drop_group(group)
+            self._outbox.answer_when_committed(asker, ErrorCode.NONE)
+
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ClassicGroup]:
+        """Return the groups in one of the states (in lower case; all when none is named)."""
+        if types and CLASSIC not in types:
+            return []
+        return [
+            group
+            for group in self.groups.values()
+            if not states or group.state.value.lower() in states
+        ]
+
+    def _find_or_make(self, group_id: str) -> ClassicGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    def _drop_offset(self, group_id: str, topic: str, index: int) -> None:
+        if self.offsets.find(group_id, topic, index) is not None:
+            self._outbox.write(GroupRecord(offset_key(group_id, topic, index), None))
+            self.offsets.remove(group_id, topic, index)
+
+    def _drop_group(self, group: ClassicGroup) -> None:
+        self._rebalancer.forget(group)
+        group.become(GroupState.DEAD, group.state_timestamp_ms)
+        del self.groups[group.group_id]
+        self._outbox.write(GroupRecord(group_key(group.group_id), None))
