@@ -66,7 +66,6 @@ from ottla.wire.messages.describe_topic_partitions_request import (
     TopicRequest,
 )
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from ottla.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
@@ -764,22 +763,80 @@ async def test_a_resource_that_cannot_be_described_is_refused_by_itself(
 # Coordinators, groups, the node itself
 
 
-@pytest.mark.parametrize("version", range(7))
-async def test_there_is_no_coordinator_yet(version: int) -> None:
-    request = (
-        FindCoordinatorRequest(key="g")
-        if version < 4
-        else FindCoordinatorRequest(coordinator_keys=["g", "h"])
+def offsets_topic(leader: int) -> Topic:
+    return Topic(
+        "__consumer_offsets",
+        UUID(int=4000),
+        PersistentMap({index: partition(leader, leader) for index in range(50)}),
     )
-    answer = await Client().ask(request, version)
-    found = [answer] if version < 4 else answer.coordinators
-    assert {f.error_code for f in found} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+def coordinators_of(answer: Any, version: int) -> list[Any]:
+    return [answer] if version < 4 else list(answer.coordinators)
+
+
+def find_request(version: int, key_type: int = 0) -> FindCoordinatorRequest:
+    if version < 4:
+        return FindCoordinatorRequest(key="g", key_type=key_type if version else 0)
+    return FindCoordinatorRequest(coordinator_keys=["g", "h"], key_type=key_type)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_a_groups_coordinator_leads_its_partition_of_the_offsets_topic(version: int) -> None:
+    client = Client()
+    client.metadata.image = with_topic(client.metadata.image, offsets_topic(leader=2))
+    answer = await client.ask(find_request(version), version)
+    found = coordinators_of(answer, version)
+    assert {(f.error_code, f.node_id, f.host, f.port) for f in found} == {(0, 2, "broker2", 9092)}
     assert len(found) == (1 if version < 4 else 2)
 
 
-@pytest.mark.parametrize("version", range(6))
-async def test_there_are_no_groups(version: int) -> None:
-    assert (await Client().ask(ListGroupsRequest(), version)).groups == []
+@pytest.mark.parametrize("leader", [-1, 3])
+async def test_a_group_whose_partition_nobody_leads_has_no_coordinator(leader: int) -> None:
+    client = Client()
+    client.metadata.image = with_topic(client.metadata.image, offsets_topic(leader))
+    answer = await client.ask(find_request(2), 2)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+async def test_the_first_group_has_the_offsets_topic_made_and_waits_for_its_leaders() -> None:
+    client = Client()
+    client.controller.answer = created
+    await client.send(find_request(6), 6)
+    assert not client.is_answered
+    (asked,) = client.controller.requests
+    assert isinstance(asked, CreateTopicsRequest)
+    (topic,) = asked.topics
+    assert (topic.name, topic.num_partitions) == ("__consumer_offsets", 50)
+    assert topic.replication_factor == 3
+    assert {(one.name, one.value) for one in topic.configs} >= {("cleanup.policy", "compact")}
+    await client.publish(with_topic(client.metadata.image, offsets_topic(leader=1)))
+    answer = client.take_answer(find_request(6), 6)
+    assert {found.node_id for found in answer.coordinators} == {1}
+
+
+async def test_without_room_for_the_offsets_topic_there_is_no_coordinator() -> None:
+    client = Client()
+    client.controller.answer = RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR)
+    answer = await client.ask(find_request(6), 6)
+    codes = {found.error_code for found in answer.coordinators}
+    assert codes == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+@pytest.mark.parametrize(
+    ("key_type", "version", "code"),
+    [
+        (1, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (2, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (2, 5, ErrorCode.INVALID_REQUEST),
+        (9, 6, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_nothing_but_groups_is_coordinated(
+    key_type: int, version: int, code: ErrorCode
+) -> None:
+    answer = await Client().ask(find_request(version, key_type), version)
+    assert {found.error_code for found in answer.coordinators} == {code}
 
 
 async def test_describe_node_tells_the_state_the_recovery_and_the_numbers() -> None:
@@ -878,7 +935,7 @@ async def test_the_request_after_a_forwarded_one_waits_for_its_answer() -> None:
     client = Client()
     client.controller.answer = created
     await client.send(CreateTopicsRequest(topics=[CreatableTopic(name="new")]), 7)
-    await client.send(ListGroupsRequest(), 0)
+    await client.send(MetadataRequest(), 1)
     assert not client.is_answered
     new = Topic("new", UUID(int=3000), PersistentMap({0: partition(1, 1)}))
     await client.publish(with_topic(client.metadata.image, new))

@@ -4,7 +4,7 @@ Each name is on its way to the controller once at a time: a thousand clients tha
 new topic cost one request, and everybody waits for the image to show it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.forwarding import ControllerDoor, forward_as
@@ -30,9 +30,16 @@ class AutoCreate:
     """Asks the controller for topics; `on_refused` wakes who waits for one that will not come."""
 
     def __init__(
-        self, controller: ControllerDoor, *, timeout_ms: int, on_refused: Callable[[], object]
+        self,
+        controller: ControllerDoor,
+        *,
+        timeout_ms: int,
+        on_refused: Callable[[], object],
+        internal: Mapping[str, CreatableTopic] | None = None,
     ) -> None:
+        """`internal` says how topics of the brokers' own are made; others have the defaults."""
         self._controller = controller
+        self._internal = internal or {}
         self._timeout_ms = timeout_ms
         self._on_refused = on_refused
         self._under_way: dict[str, Attempt] = {}
@@ -56,7 +63,8 @@ class AutoCreate:
 
     async def _ask(self, context: RequestContext, names: list[str]) -> frozenset[str]:
         topics = [
-            CreatableTopic(
+            self._internal.get(name)
+            or CreatableTopic(
                 name=name, num_partitions=CLUSTER_DEFAULT, replication_factor=CLUSTER_DEFAULT
             )
             for name in names

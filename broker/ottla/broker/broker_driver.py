@@ -30,6 +30,8 @@ from ottla.broker.drain_api import DrainApi
 from ottla.broker.dynamic_settings import MAX_CONNECTIONS, DynamicSettings
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.flush_driver import Flusher
+from ottla.broker.groups.coordinator_driver import GroupCoordinator
+from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
 from ottla.broker.isr_driver import IsrKeeper
 from ottla.broker.lifecycle import BrokerState, Lifecycle
 from ottla.broker.lifecycle_driver import LifecycleDriver
@@ -344,12 +346,23 @@ class Broker:
             on_isr_due=self._isr.note,
             on_placed=self._assignments.report,
         )
+        self._groups = self._new_group_coordinator()
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
         logs.on_directory_failed = self._on_directory_failed
         self.metadata = MetadataCache()
         self._pauses = LoopPauseMeter()
         self._open_first_doors()
+
+    def _new_group_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            self.config.groups,
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            rng=self._rng,
+            on_flush_due=self._flusher.request,
+        )
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
@@ -368,6 +381,7 @@ class Broker:
             nursery.start_soon(self._assignments.run)
             nursery.start_soon(self._fetchers.run)
             nursery.start_soon(self._isr.run)
+            nursery.start_soon(self._groups.run)
             await self._start(nursery)
 
     async def _start(self, nursery: trio.Nursery) -> None:
@@ -393,7 +407,7 @@ class Broker:
             lambda partition, topic_id: self._replicas.is_stray(image, partition, topic_id),
         )
         readiness = Readiness(self.config.node_id)
-        for publisher in (self._replicas, ImageWatch(self.purgatory), readiness):
+        for publisher in (self._replicas, self._groups, ImageWatch(self.purgatory), readiness):
             self.member.add_publisher(publisher)
         await readiness.is_introduced.wait()
         self._open_doors()
@@ -441,7 +455,7 @@ class Broker:
                     self._metrics,
                 ),
             ),
-            coming=CLUSTER_API_KEYS | DATA_API_KEYS,
+            coming=CLUSTER_API_KEYS | DATA_API_KEYS | GROUP_API_KEYS,
         )
 
     def _open_doors(self) -> None:
@@ -466,6 +480,12 @@ class Broker:
             on_flush_due=self._flusher.request,
             on_isr_due=self._isr.note,
             allocate_producer_ids=self._allocate_producer_ids,
+        )
+        register_group_apis(
+            self.dispatcher,
+            config=self.config.groups,
+            coordinator=self._groups,
+            metadata=self.metadata,
         )
 
     def _recovery(self) -> list[DirectoryRecovery]:

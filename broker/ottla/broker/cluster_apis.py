@@ -11,12 +11,13 @@ from ottla.broker.api_versions import ApiVersionsApi
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.config_resources import ListConfigResourcesApi
 from ottla.broker.configs_api import ConfigsApi
-from ottla.broker.coordinator_api import CoordinatorApi
 from ottla.broker.describe_cluster import DescribeClusterApi
 from ottla.broker.describe_node import DescribeNodeApi
 from ottla.broker.describe_topic_partitions import DescribeTopicPartitionsApi
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.forwarding import ControllerDoor
+from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
+from ottla.broker.groups.placement import OFFSETS_TOPIC
 from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
 from ottla.broker.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.purgatory import Purgatory
@@ -25,7 +26,6 @@ from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
 
 METADATA = 3
 FIND_COORDINATOR = 10
-LIST_GROUPS = 16
 DESCRIBE_CONFIGS = 32
 DESCRIBE_CLUSTER = 60
 LIST_CONFIG_RESOURCES = 74
@@ -34,7 +34,6 @@ DESCRIBE_TOPIC_PARTITIONS = 75
 CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
     METADATA,
     FIND_COORDINATOR,
-    LIST_GROUPS,
     DESCRIBE_CONFIGS,
     DESCRIBE_CLUSTER,
     LIST_CONFIG_RESOURCES,
@@ -82,21 +81,24 @@ def register_cluster_apis(
     admin = AdminApi(config=config, controller=controller, metadata=metadata, purgatory=purgatory)
     for api_key in FORWARDED_API_KEYS:
         dispatcher.register(api_key, admin.handle)
+    auto_create = AutoCreate(
+        controller,
+        timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
+        on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
+        internal={OFFSETS_TOPIC: offsets_topic(config.groups)},
+    )
     topics = MetadataApi(
         config=config,
         cluster_id=cluster_id,
         metadata=metadata,
         purgatory=purgatory,
-        auto_create=AutoCreate(
-            controller,
-            timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
-            on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
-        ),
+        auto_create=auto_create,
     )
     dispatcher.register(METADATA, topics.handle)
-    coordinators = CoordinatorApi()
-    dispatcher.register(FIND_COORDINATOR, coordinators.handle_find)
-    dispatcher.register(LIST_GROUPS, coordinators.handle_list)
+    coordinators = FindCoordinatorApi(
+        config=config, metadata=metadata, purgatory=purgatory, auto_create=auto_create
+    )
+    dispatcher.register(FIND_COORDINATOR, coordinators.handle)
     dispatcher.register(DESCRIBE_CONFIGS, ConfigsApi(config=config, metadata=metadata).handle)
     resources = ListConfigResourcesApi(config=config, metadata=metadata)
     dispatcher.register(LIST_CONFIG_RESOURCES, resources.handle)

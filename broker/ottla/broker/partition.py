@@ -18,7 +18,7 @@ from ottla.metadata.image import PartitionState, RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset
 from ottla.model.settings.topic import TopicConfig
-from ottla.storage.append_info import AppendInfo
+from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.log import Log
 from ottla.wire.codec_types import Records
 
@@ -192,6 +192,20 @@ class Partition:
         )
         self.advance_high_watermark(mono_ms)
         return info
+
+    def append_of_coordinator(self, batches: bytes, *, now_ms: int, mono_ms: int) -> Offset:
+        """Append batches of a coordinator on this broker, as one write; return their end.
+
+        With too few replicas in sync they are written all the same, and committed when more are.
+        """
+        info = self.leader_log().append_as_leader(
+            memoryview(batches),
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=AppendOrigin.COORDINATOR,
+        )
+        self.advance_high_watermark(mono_ms)
+        return Offset(info.last_offset + 1)
 
     def acknowledgement(self, end_offset: Offset, acks: int) -> ErrorCode | None:
         """Say how a produce that ended at `end_offset` is answered; None while it must wait."""

@@ -1,0 +1,61 @@
+"""Answers that wait until what they say is committed.  Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.broker.groups.effects import Asker
+from ottla.broker.partition import Partition
+from ottla.broker.purgatory import WaitingEntry
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import Offset
+
+TOLD_AS = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What members are told when the log of their coordinator fails; else it is not available."""
+
+
+def told_as(code: ErrorCode) -> ErrorCode:
+    """Return what a member is told when appending ended in `code`."""
+    return TOLD_AS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class CommitWait(WaitingEntry):
+    """The answers of one turn, to be given when the high watermark has passed its records."""
+
+    __slots__ = ("_answers", "_end_offset", "_partition")
+
+    def __init__(
+        self, partition: Partition, end_offset: Offset, answers: Sequence[tuple[Asker, Any]]
+    ) -> None:
+        super().__init__()
+        self._partition = partition
+        self._end_offset = end_offset
+        self._answers = answers
+
+    def try_complete(self) -> bool:
+        """Answer once it is known what became of the records."""
+        log = self._partition.log
+        if log is None or not self._partition.is_leader:
+            self._give(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif log.high_watermark >= self._end_offset:
+            self._give(ErrorCode.NONE)
+        elif log.failure is not None:
+            self._give(ErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            return False
+        return True
+
+    def on_expire(self) -> None:
+        """Say that it is not known: they may be committed yet."""
+        self._give(ErrorCode.REQUEST_TIMED_OUT)
+
+    def _give(self, code: ErrorCode) -> None:
+        for asker, answer in self._answers:
+            asker(answer if code is ErrorCode.NONE else told_as(code))

@@ -1,0 +1,383 @@
+"""Coordinates the groups whose partition of `__consumer_offsets` is led here.
+
+A publisher: when this broker begins to lead such a partition it replays its log into a
+`GroupShard`, and members are told COORDINATOR_LOAD_IN_PROGRESS until that is done; when it leads it
+no more, who waits is told NOT_COORDINATOR.  What a turn of the loop decides is appended as one
+write, all requests of that turn together; an answer that depends on it leaves when the high
+watermark has passed it.  A shard whose append failed has decided more than its log holds: it is
+thrown away and loaded again.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import trio
+
+from ottla.broker.alarm_driver import Alarm
+from ottla.broker.groups.commit_wait import CommitWait, told_as
+from ottla.broker.groups.effects import Asker, Instant
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.placement import OFFSETS_TOPIC, partition_of
+from ottla.broker.groups.shard import GroupShard
+from ottla.broker.partition import Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.purgatory import Purgatory
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import ZERO_UUID, Epoch, Offset
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.groups import GroupConfig
+from ottla.storage.log import Log
+from ottla.wire.batch import batches
+from ottla.wire.batch_builder import BatchBuilder
+from ottla.wire.records import scan
+
+logger = logging.getLogger("ottla.broker.groups")
+
+LOAD_BYTES = 64 * 1024
+"""How much of a log is replayed before other tasks have their turn: some milliseconds' work."""
+
+RECORD_OVERHEAD_BYTES = 128
+"""At most what a batch adds to a record's key and value, its own header included."""
+
+PAUSE_MS = 1_000
+"""An alarm later than this says that the process stood still: no member was silent meanwhile."""
+
+Action = Callable[[GroupShard, Instant], None]
+
+
+class LedShard:
+    """One partition of the offsets topic that is led here, and what is still to be done for it."""
+
+    __slots__ = (
+        "answers",
+        "epoch",
+        "has_failed",
+        "is_active",
+        "is_due",
+        "partition",
+        "records",
+        "shard",
+    )
+
+    def __init__(self, partition: Partition, shard: GroupShard) -> None:
+        self.partition = partition
+        self.epoch: Epoch = partition.leader_epoch
+        self.shard = shard
+        self.is_active = False
+        """Its log has been replayed."""
+        self.has_failed = False
+        """Its log cannot be replayed."""
+        self.is_due = False
+        self.records: list[GroupRecord] = []
+        self.answers: list[tuple[Asker, Any]] = []
+
+
+class GroupCoordinator:
+    """The shards led here; owns them and their timers."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        *,
+        table: PartitionTable,
+        purgatory: Purgatory,
+        clock: Clock,
+        rng: Rng,
+        on_flush_due: Callable[[Partition], None],
+    ) -> None:
+        self._config = config
+        self._table = table
+        self._purgatory = purgatory
+        self._clock = clock
+        self._rng = rng
+        self._on_flush_due = on_flush_due
+        self._image: MetadataImage = EMPTY
+        self._led: dict[int, LedShard] = {}
+        self._due: list[LedShard] = []
+        self._is_due = trio.Event()
+        self._to_load: list[LedShard] = []
+        self._armed_ms: int | None = None
+        self._alarm = Alarm(clock, self._next_deadline_ms, self._on_time)
+
+    @property
+    def name(self) -> str:
+        """How faults call this publisher."""
+        return "group coordinator"
+
+    async def run(self) -> None:
+        """Load, append and keep time until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._alarm.run)
+            nursery.start_soon(self._expire_regularly)
+            while True:
+                await self._is_due.wait()
+                self._is_due = trio.Event()
+                loading, self._to_load = self._to_load, []
+                for led in loading:
+                    nursery.start_soon(self._load, led)
+                due, self._due = self._due, []
+                for led in due:
+                    self._flush(led)
+
+    # ---- what the metadata says
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Lead, or resign from, what has changed hands."""
+        self._image = image
+        partitions = self._table.by_name.get(OFFSETS_TOPIC, {})
+        for index, led in list(self._led.items()):
+            if partitions.get(index) is not led.partition or not self._leads(led):
+                self._resign(index)
+        for index, partition in partitions.items():
+            if partition.is_leader and index not in self._led:
+                self._begin(index, partition)
+        if delta.deleted_topics:
+            for led in list(self._led.values()):
+                if led.is_active:
+                    led.shard.drop_offsets_without_topic(self._has_topic)
+                    self._perform(led)
+
+    def _leads(self, led: LedShard) -> bool:
+        return led.partition.is_leader and led.partition.leader_epoch == led.epoch
+
+    def _has_topic(self, name: str, topic_id: UUID) -> bool:
+        topic = self._image.topic(name)
+        return topic is not None and topic_id in (topic.id, ZERO_UUID)
+
+    def _begin(self, index: int, partition: Partition) -> None:
+        shard = GroupShard(
+            self._config,
+            new_id=lambda: str(self._rng.uuid()),
+            record_bytes_max=lambda: partition.config.max_message_bytes - RECORD_OVERHEAD_BYTES,
+        )
+        led = self._led[index] = LedShard(partition, shard)
+        log = partition.log
+        if log is not None and log.log_start_offset == log.end_offset:
+            self._activate(led)
+        else:
+            self._to_load.append(led)
+            self._is_due.set()
+
+    def _resign(self, index: int) -> None:
+        led = self._led.pop(index)
+        led.is_active = False
+        answers, led.answers, led.records = led.answers, [], []
+        for asker, _ in answers:
+            asker(ErrorCode.NOT_COORDINATOR)
+        for asker, code in led.shard.resign():
+            asker(code)
+
+    # ---- loading
+
+    async def _load(self, led: LedShard) -> None:
+        """Replay the log up to its end; nobody but this shard writes to it."""
+        log = led.partition.log
+        if log is None or not self._is_current(led):
+            return
+        started_ms = self._clock.monotonic_ms()
+        offset, end_offset = log.log_start_offset, log.end_offset
+        try:
+            while offset < end_offset:
+                offset = _replay(log, offset, end_offset, led.shard)
+                await trio.lowlevel.checkpoint()
+                if not self._is_current(led):
+                    return
+        except (CorruptDataError, RefusedError) as error:
+            logger.error("the groups of %r cannot be loaded: %s", led.partition, error)
+            led.has_failed = True
+            return
+        logger.info(
+            "loaded %d groups and %d offsets of %r in %d ms",
+            len(led.shard.groups),
+            len(led.shard.offsets),
+            led.partition,
+            self._clock.monotonic_ms() - started_ms,
+        )
+        self._activate(led)
+
+    def _is_current(self, led: LedShard) -> bool:
+        return self._led.get(led.partition.index) is led
+
+    def _activate(self, led: LedShard) -> None:
+        led.is_active = True
+        led.shard.resume(self._now())
+        led.shard.drop_offsets_without_topic(self._has_topic)
+        self._perform(led)
+
+    # ---- requests
+
+    def perform(
+        self, group_id: str, asker: Asker, action: Action, *, is_write: bool = False
+    ) -> None:
+        """Do something to a group; whoever asks is told if its coordinator is not here.
+
+        `is_write` refuses at once what could not be committed now.
+        """
+        try:
+            led = self._find(group_id)
+            if is_write and len(led.partition.isr) < led.partition.min_isr_count:
+                raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        except RefusedError as refusal:
+            asker(refusal.code)
+            return
+        action(led.shard, self._now())
+        self._perform(led)
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        """Return the shard of a group, to be read only; refuse if it is not here."""
+        return self._find(group_id).shard
+
+    @property
+    def is_loading(self) -> bool:
+        """Say whether some groups are not known yet."""
+        return any(not (led.is_active or led.has_failed) for led in self._led.values())
+
+    def shards(self) -> Iterator[GroupShard]:
+        """Yield what is served, to be read only."""
+        for _, led in sorted(self._led.items()):
+            if led.is_active:
+                yield led.shard
+
+    def _find(self, group_id: str) -> LedShard:
+        topic = self._image.topic(OFFSETS_TOPIC)
+        if topic is None:
+            raise RefusedError(ErrorCode.NOT_COORDINATOR)
+        led = self._led.get(partition_of(group_id, len(topic.partitions)))
+        if led is None or led.has_failed or not self._leads(led):
+            raise RefusedError(ErrorCode.NOT_COORDINATOR)
+        if not led.is_active:
+            raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return led
+
+    def _now(self) -> Instant:
+        return Instant(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+    # ---- effects
+
+    def _perform(self, led: LedShard) -> None:
+        """Give the answers that may leave now; have the rest appended at the end of the turn."""
+        effects = led.shard.take_effects()
+        for asker, answer in effects.answers:
+            asker(answer)
+        led.records += effects.records
+        led.answers += effects.committed_answers
+        if not led.is_due and (led.records or led.answers):
+            led.is_due = True
+            self._due.append(led)
+            self._is_due.set()
+        deadline_ms = led.shard.next_deadline_ms
+        if deadline_ms is not None and (self._armed_ms is None or deadline_ms < self._armed_ms):
+            self._alarm.rearm()
+
+    def _flush(self, led: LedShard) -> None:
+        """Append what the turn decided; its answers wait until that is committed."""
+        if not self._is_current(led):
+            return
+        led.is_due = False
+        records, led.records = led.records, []
+        answers, led.answers = led.answers, []
+        partition = led.partition
+        try:
+            log = partition.leader_log(led.epoch)
+            end_offset = log.end_offset
+            if records:
+                end_offset = self._append(partition, records)
+        except RefusedError as error:
+            logger.warning("the groups of %r are given up or loaded again: %s", partition, error)
+            self._resign(partition.index)
+            for asker, _ in answers:
+                asker(told_as(error.code))
+            if partition.is_leader:
+                self._begin(partition.index, partition)
+            return
+        self._answer_when_committed(partition, end_offset, answers)
+
+    def _append(self, partition: Partition, records: Sequence[GroupRecord]) -> Offset:
+        now = self._now()
+        end_offset = partition.append_of_coordinator(
+            _batches_of(records, now.wall_ms, partition.config.max_message_bytes),
+            now_ms=now.wall_ms,
+            mono_ms=now.mono_ms,
+        )
+        self._purgatory.wake(partition.end_offset_key)
+        self._purgatory.wake(partition.high_watermark_key)
+        log = partition.log
+        if log is not None and log.is_flush_due:
+            self._on_flush_due(partition)
+        return end_offset
+
+    def _answer_when_committed(
+        self, partition: Partition, end_offset: Offset, answers: list[tuple[Asker, Any]]
+    ) -> None:
+        if not answers:
+            return
+        entry = CommitWait(partition, end_offset, answers)
+        if not entry.try_complete():
+            deadline_ms = self._clock.monotonic_ms() + self._config.offsets_commit_timeout_ms
+            self._purgatory.watch((partition.high_watermark_key,), entry, deadline_ms)
+
+    # ---- time
+
+    def _next_deadline_ms(self) -> int | None:
+        deadlines = [
+            deadline_ms
+            for led in self._led.values()
+            if led.is_active and (deadline_ms := led.shard.next_deadline_ms) is not None
+        ]
+        self._armed_ms = min(deadlines, default=None)
+        return self._armed_ms
+
+    def _on_time(self, now_ms: int) -> None:
+        late_ms = 0 if self._armed_ms is None else now_ms - self._armed_ms
+        now = self._now()
+        for led in list(self._led.values()):
+            if not led.is_active:
+                continue
+            if late_ms > PAUSE_MS:
+                led.shard.forgive(late_ms)
+            led.shard.on_time(now)
+            self._perform(led)
+
+    async def _expire_regularly(self) -> None:
+        while True:
+            await trio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+            for led in list(self._led.values()):
+                if led.is_active:
+                    led.shard.expire_offsets(self._clock.wall_ms())
+                    self._perform(led)
+                    await trio.lowlevel.checkpoint()
+
+
+def _replay(log: Log, offset: Offset, end_offset: Offset, shard: GroupShard) -> Offset:
+    """Replay the next part of a log; return where the part after it begins."""
+    part = log.read(offset, bytes_max=LOAD_BYTES, end_offset=end_offset, at_least_one=True).slice
+    if part is None:
+        return end_offset
+    data = part.read()
+    begins_at = offset
+    for at, header in batches(data, is_partial_end_allowed=True):
+        offset = header.end_offset
+        if not header.is_control:
+            for record in scan(data, at, header):
+                shard.replay(record.key, record.value)
+    if offset <= begins_at:
+        raise CorruptDataError(f"no batch at offset {begins_at} of {log.directory}")
+    return offset
+
+
+def _batches_of(records: Sequence[GroupRecord], timestamp_ms: int, bytes_max: int) -> bytes:
+    """Return the records in as few batches as the topic's size of a batch allows."""
+    done = []
+    builder = BatchBuilder()
+    for key, value in records:
+        size = len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+        if builder.record_count and builder.size_bytes + size > bytes_max:
+            done.append(builder.build())
+            builder = BatchBuilder()
+        builder.append(timestamp_ms, key, value)
+    done.append(builder.build())
+    return b"".join(done)

@@ -1,0 +1,46 @@
+"""What DescribeGroups says of a group.  Pure."""
+
+from ottla.broker.groups.classic_group import ClassicGroup, GroupState
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
+
+NOT_FOUND_FROM = 6
+"""The first version that tells a group that does not exist from a dead one (KIP-1043)."""
+
+GROUP_OPERATIONS = 0b1101_0100_1000
+"""Read, delete, describe, describe configs, alter configs: one bit each, by Kafka's number."""
+
+
+def describe(group: ClassicGroup, *, with_operations: bool) -> DescribedGroup:
+    """Return the group with its members; what they share is told of a stable group only."""
+    is_stable = group.state is GroupState.STABLE
+    protocol = group.protocol_name or "" if is_stable else ""
+    found = DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client.id,
+                client_host=member.client.host,
+                member_metadata=member.metadata_for(protocol),
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+    if with_operations:
+        found.authorized_operations = GROUP_OPERATIONS
+    return found
+
+
+def describe_missing(group_id: str, version: int) -> DescribedGroup:
+    """Return how a group looks that does not exist."""
+    found = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if version >= NOT_FOUND_FROM:
+        found.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        found.error_message = f"Group {group_id} not found."
+    return found

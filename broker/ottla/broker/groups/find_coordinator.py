@@ -1,0 +1,155 @@
+"""FindCoordinator: which broker coordinates a group.  Pure, but for the topic it may have made.
+
+That is the leader of the group's partition of `__consumer_offsets`.  The first group of a cluster
+has that topic made, and waits until it has leaders.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+from ottla.broker.auto_create import AutoCreate
+from ottla.broker.cluster_view import ClusterView
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.groups.placement import OFFSETS_TOPIC, partition_of
+from ottla.broker.metadata_cache import MetadataCache, answer_when
+from ottla.broker.purgatory import Purgatory
+from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.ids import NO_NODE
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.groups import GroupConfig
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+
+BATCHED_FROM = 4
+"""The first version that asks for several keys at once (KIP-699)."""
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+SHARE_FROM = 6
+
+NO_PORT = -1
+
+TOPIC_WAIT_MS = 2_000
+"""How long the answer waits for the leaders of a new offsets topic; clients ask again."""
+
+
+def offsets_topic(config: GroupConfig) -> CreatableTopic:
+    """Return how the topic of committed offsets is made."""
+    settings = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    return CreatableTopic(
+        name=OFFSETS_TOPIC,
+        num_partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
+    )
+
+
+class Address(NamedTuple):
+    """Where a coordinator is."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class FindCoordinatorApi:
+    """Serves FindCoordinator 0-6."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        purgatory: Purgatory,
+        auto_create: AutoCreate,
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._purgatory = purgatory
+        self._auto_create = auto_create
+
+    def handle(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> Message | Coroutine[Any, Any, None]:
+        """Answer from the metadata; have the offsets topic made first where it is not there."""
+        if request.key_type == GROUP and self._metadata.image.topic(OFFSETS_TOPIC) is None:
+            return self._create_and_answer(context, request)
+        return self._response(context, request)
+
+    async def _create_and_answer(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> None:
+        (attempt,) = await self._auto_create.create(context, [OFFSETS_TOPIC])
+        answer_when(
+            self._purgatory,
+            context,
+            lambda: self._has_leaders() or OFFSETS_TOPIC in attempt.refused,
+            lambda: context.slot.complete(self._response(context, request)),
+            deadline_ms=context.arrived_ms + TOPIC_WAIT_MS,
+        )
+
+    def _has_leaders(self) -> bool:
+        topic = self._metadata.image.topic(OFFSETS_TOPIC)
+        return topic is not None and all(
+            state.leader != NO_NODE for state in topic.partitions.values()
+        )
+
+    def _response(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        if context.api_version < BATCHED_FROM:
+            found = self._coordinator(context, request.key_type, request.key)
+            return FindCoordinatorResponse(
+                error_code=found.error_code,
+                error_message=found.error_message,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+            )
+        return FindCoordinatorResponse(
+            coordinators=[
+                self._coordinator(context, request.key_type, key)
+                for key in request.coordinator_keys
+            ]
+        )
+
+    def _coordinator(self, context: RequestContext, key_type: int, key: str) -> Coordinator:
+        try:
+            address = self._address(context, key_type, key)
+        except RefusedError as refusal:
+            return Coordinator(
+                key=key,
+                node_id=NO_NODE,
+                port=NO_PORT,
+                error_code=refusal.code,
+                error_message=row_of(refusal.code).meaning,
+            )
+        return Coordinator(
+            key=key,
+            node_id=address.node_id,
+            host=address.host,
+            port=address.port,
+            error_message=None,
+        )
+
+    def _address(self, context: RequestContext, key_type: int, key: str) -> Address:
+        known = (
+            (GROUP, TRANSACTION, SHARE)
+            if context.api_version >= SHARE_FROM
+            else (GROUP, TRANSACTION)
+        )
+        if key_type not in known:
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
+        image = self._metadata.image
+        topic = image.topic(OFFSETS_TOPIC)
+        if key_type == GROUP and topic is not None:
+            state = topic.partitions.get(partition_of(key, len(topic.partitions)))
+            for broker in ClusterView(image, self._config, context.peer).brokers():
+                if state is not None and broker.node_id == state.leader:
+                    return Address(broker.node_id, broker.host, broker.port)
+        raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

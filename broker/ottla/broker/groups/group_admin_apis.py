@@ -1,0 +1,85 @@
+"""DescribeGroups, ListGroups and DeleteGroups: what admins ask of groups.  Pure."""
+
+from collections.abc import Sequence
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.groups.classic_group import CLASSIC
+from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
+from ottla.broker.groups.describe import describe, describe_missing
+from ottla.broker.groups.effects import Asker
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
+from ottla.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from ottla.wire.messages.list_groups_request import ListGroupsRequest
+from ottla.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
+
+
+class GroupAdminApis:
+    """Serves DescribeGroups 0-6, ListGroups 0-5 and DeleteGroups 0-3."""
+
+    def __init__(self, coordinator: CoordinatorDoor) -> None:
+        self._coordinator = coordinator
+
+    def describe(
+        self, context: RequestContext, request: DescribeGroupsRequest
+    ) -> DescribeGroupsResponse:
+        """Answer for each group by itself."""
+        return DescribeGroupsResponse(
+            groups=[self._describe(context, request, group_id) for group_id in request.groups]
+        )
+
+    def _describe(
+        self, context: RequestContext, request: DescribeGroupsRequest, group_id: str
+    ) -> DescribedGroup:
+        try:
+            group = self._coordinator.shard_of(group_id).groups.get(group_id)
+        except RefusedError as refusal:
+            return DescribedGroup(group_id=group_id, error_code=refusal.code)
+        if group is None:
+            return describe_missing(group_id, context.api_version)
+        return describe(group, with_operations=request.include_authorized_operations)
+
+    def list(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+        """Answer with the groups of this broker that are in one of the states, of one type."""
+        states = frozenset(state.lower() for state in request.states_filter)
+        types = frozenset(kind.lower() for kind in request.types_filter)
+        response = ListGroupsResponse(
+            groups=[
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
+                for shard in self._coordinator.shards()
+                for group in shard.list_groups(states, types)
+            ]
+        )
+        if self._coordinator.is_loading:
+            response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return response
+
+    def delete(self, context: RequestContext, request: DeleteGroupsRequest) -> None:
+        """Delete groups that nobody is in; answer when all of that is committed."""
+        group_ids = request.groups_names
+
+        def answer(codes: Sequence[ErrorCode]) -> None:
+            results = [
+                DeletableGroupResult(group_id=group_id, error_code=code)
+                for group_id, code in zip(group_ids, codes, strict=True)
+            ]
+            context.slot.complete(DeleteGroupsResponse(results=results))
+
+        gathering = Gathering(len(group_ids), answer)
+        for at, group_id in enumerate(group_ids):
+            self._delete(group_id, gathering.asker(at))
+
+    def _delete(self, group_id: str, asker: Asker) -> None:
+        self._coordinator.perform(
+            group_id,
+            asker,
+            lambda shard, now: shard.delete_group(group_id, asker),
+            is_write=True,
+        )

@@ -1,0 +1,59 @@
+"""Registers the APIs of groups.  Pure."""
+
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.groups.coordinator_door import CoordinatorDoor
+from ottla.broker.groups.group_admin_apis import GroupAdminApis
+from ottla.broker.groups.membership_apis import MembershipApis
+from ottla.broker.groups.offset_apis import OffsetApis
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.model.settings.groups import GroupConfig
+
+OFFSET_COMMIT = 8
+OFFSET_FETCH = 9
+JOIN_GROUP = 11
+HEARTBEAT = 12
+LEAVE_GROUP = 13
+SYNC_GROUP = 14
+DESCRIBE_GROUPS = 15
+LIST_GROUPS = 16
+DELETE_GROUPS = 42
+OFFSET_DELETE = 47
+
+GROUP_API_KEYS = frozenset(
+    (
+        OFFSET_COMMIT,
+        OFFSET_FETCH,
+        JOIN_GROUP,
+        HEARTBEAT,
+        LEAVE_GROUP,
+        SYNC_GROUP,
+        DESCRIBE_GROUPS,
+        LIST_GROUPS,
+        DELETE_GROUPS,
+        OFFSET_DELETE,
+    )
+)
+"""What `register_group_apis` serves; FindCoordinator is answered from metadata."""
+
+
+def register_group_apis(
+    dispatcher: Dispatcher,
+    *,
+    config: GroupConfig,
+    coordinator: CoordinatorDoor,
+    metadata: MetadataCache,
+) -> None:
+    """Serve what is asked of groups."""
+    members = MembershipApis(config, coordinator)
+    dispatcher.register(JOIN_GROUP, members.join)
+    dispatcher.register(SYNC_GROUP, members.sync)
+    dispatcher.register(HEARTBEAT, members.heartbeat)
+    dispatcher.register(LEAVE_GROUP, members.leave)
+    offsets = OffsetApis(coordinator, metadata)
+    dispatcher.register(OFFSET_COMMIT, offsets.commit)
+    dispatcher.register(OFFSET_FETCH, offsets.fetch)
+    dispatcher.register(OFFSET_DELETE, offsets.delete)
+    admin = GroupAdminApis(coordinator)
+    dispatcher.register(DESCRIBE_GROUPS, admin.describe)
+    dispatcher.register(LIST_GROUPS, admin.list)
+    dispatcher.register(DELETE_GROUPS, admin.delete)

@@ -1,0 +1,135 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what members of a group ask.  Pure.
+
+A handler checks what needs no group and passes the request on; the coordinator answers into the
+slot, at once or when the others have come, or when the log is committed.
+"""
+
+from typing import Any
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.groups.coordinator_door import CoordinatorDoor
+from ottla.broker.groups.effects import Client
+from ottla.broker.groups.rebalance import Join, failed_join
+from ottla.model.errors import ErrorCode
+from ottla.model.settings.groups import GroupConfig
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.heartbeat_response import HeartbeatResponse
+from ottla.wire.messages.join_group_request import JoinGroupRequest
+from ottla.wire.messages.join_group_response import JoinGroupResponse
+from ottla.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from ottla.wire.messages.sync_group_request import SyncGroupRequest
+from ottla.wire.messages.sync_group_response import SyncGroupResponse
+
+NULL_PROTOCOL_FROM = 7
+"""The first version of JoinGroup whose answer may have no protocol."""
+
+PROTOCOL_IN_SYNC_FROM = 5
+"""From here on SyncGroup has to name the protocol that the member believes in (KIP-559)."""
+
+SEVERAL_LEAVE_FROM = 3
+"""The first version in which several members leave with one request (KIP-345)."""
+
+
+class MembershipApis:
+    """Serves JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4 and LeaveGroup 0-5."""
+
+    def __init__(self, config: GroupConfig, coordinator: CoordinatorDoor) -> None:
+        self._config = config
+        self._coordinator = coordinator
+
+    def join(self, context: RequestContext, request: JoinGroupRequest) -> None:
+        """Hold the request until the member's next generation begins."""
+        version = context.api_version
+
+        def answer(answer: JoinGroupResponse | ErrorCode) -> None:
+            if isinstance(answer, ErrorCode):
+                answer = failed_join(answer, request.member_id)
+            if answer.protocol_name is None and version < NULL_PROTOCOL_FROM:
+                answer.protocol_name = ""
+            context.slot.complete(answer)
+
+        config = self._config
+        timeout_ms = request.session_timeout_ms
+        if not request.group_id:
+            answer(ErrorCode.INVALID_GROUP_ID)
+        elif not config.session_timeout_ms_min <= timeout_ms <= config.session_timeout_ms_max:
+            answer(ErrorCode.INVALID_SESSION_TIMEOUT)
+        else:
+            join = Join(request, version, _client_of(context), answer)
+            self._coordinator.perform(
+                request.group_id, answer, lambda shard, now: shard.join(join, now)
+            )
+
+    def sync(self, context: RequestContext, request: SyncGroupRequest) -> None:
+        """Hold the request until the leader has brought the assignment."""
+
+        def answer(answer: SyncGroupResponse | ErrorCode) -> None:
+            if isinstance(answer, ErrorCode):
+                answer = SyncGroupResponse(error_code=answer)
+            context.slot.complete(answer)
+
+        names_protocol = request.protocol_type is not None and request.protocol_name is not None
+        if not request.group_id:
+            answer(ErrorCode.INVALID_GROUP_ID)
+        elif context.api_version >= PROTOCOL_IN_SYNC_FROM and not names_protocol:
+            answer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        else:
+            self._coordinator.perform(
+                request.group_id, answer, lambda shard, now: shard.sync(request, answer, now)
+            )
+
+    def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> None:
+        """Answer at once."""
+
+        def answer(code: ErrorCode) -> None:
+            context.slot.complete(HeartbeatResponse(error_code=code))
+
+        if not request.group_id:
+            answer(ErrorCode.INVALID_GROUP_ID)
+        else:
+            self._coordinator.perform(
+                request.group_id, answer, lambda shard, now: shard.heartbeat(request, answer, now)
+            )
+
+    def leave(self, context: RequestContext, request: LeaveGroupRequest) -> None:
+        """Let members go; old versions name one, and have one code for it."""
+        members = request.members
+        is_single = context.api_version < SEVERAL_LEAVE_FROM
+        if is_single:
+            members = [MemberIdentity(member_id=request.member_id)]
+
+        def answer(answer: Any) -> None:
+            if isinstance(answer, ErrorCode):
+                context.slot.complete(LeaveGroupResponse(error_code=answer))
+            elif is_single:
+                context.slot.complete(LeaveGroupResponse(error_code=answer[0]))
+            else:
+                context.slot.complete(_left(members, answer))
+
+        if not request.group_id:
+            answer(ErrorCode.INVALID_GROUP_ID)
+        else:
+            self._coordinator.perform(
+                request.group_id,
+                answer,
+                lambda shard, now: shard.leave(request.group_id, members, answer, now),
+            )
+
+
+def _left(members: list[MemberIdentity], codes: list[ErrorCode]) -> LeaveGroupResponse:
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=code,
+            )
+            for member, code in zip(members, codes, strict=True)
+        ]
+    )
+
+
+def _client_of(context: RequestContext) -> Client:
+    """Return who sent a request; its host is told the way Java prints an address."""
+    return Client(context.client_id or "", f"/{context.peer.peer_host}")
