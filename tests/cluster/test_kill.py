@@ -75,10 +75,7 @@ class Load:
 
 def read_all(bootstrap: str) -> dict[int, list[tuple[int, int]]]:
     """Return (offset, number) of every record, by partition."""
-    # Nothing to commit: until groups exist, a commit would wait for a coordinator.
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False}
-    )
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
     found: dict[int, list[tuple[int, int]]] = {}
     for partition in range(PARTITION_COUNT):
         at = TopicPartition(TOPIC, partition, 0)

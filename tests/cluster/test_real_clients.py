@@ -22,10 +22,6 @@ RECORD_COUNT = 100_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_TIMESTAMP_MS = 1_760_000_000_000
 
-WITHOUT_GROUPS = {"enable.auto.commit": False}
-"""The one setting that is not librdkafka's default: until groups exist there is no coordinator to
-commit to, and closing a consumer that has something to commit waits for one."""
-
 
 class Sent(NamedTuple):
     """What a record should read back as."""
@@ -100,7 +96,7 @@ def write_by_confluent(bootstrap: str, topic: str) -> None:
 
 
 def read_by_confluent(bootstrap: str, topic: str) -> dict[int, list[Sent]]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", **WITHOUT_GROUPS})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
     consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITION_COUNT)])
     found: dict[int, list[Sent]] = defaultdict(list)
     count = 0
@@ -130,7 +126,7 @@ def test_confluent_kafka_writes_and_reads_everything(cluster: Any) -> None:
 
 
 def test_confluent_kafka_finds_offsets_by_time(cluster: Any) -> None:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", **WITHOUT_GROUPS})
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
     index = RECORD_COUNT // 2
     partition = partition_of(index)
     wanted = [TopicPartition("by-confluent", partition, FIRST_TIMESTAMP_MS + index)]

@@ -1,0 +1,399 @@
+"""Groups as people use them: their clients' own examples, as they stand, against real processes."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaRange
+
+pytestmark = pytest.mark.cluster
+
+PARTITION_COUNT = 6
+RECORD_COUNT = 60
+WAIT_S = 30.0
+FIRST_RECORD_S = 0.3
+KILL_COUNT = 5
+
+Owned = set[tuple[str, int]]
+
+
+def make_topic(cluster: Any, topic: str, *, record_count: int = RECORD_COUNT) -> None:
+    """Make a topic with the same number of records in each partition."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for future in admin.create_topics([NewTopic(topic, PARTITION_COUNT)]).values():
+        future.result(timeout=30)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(record_count):
+        producer.produce(topic, b"%d" % number, partition=number % PARTITION_COUNT)
+    assert producer.flush(30) == 0
+
+
+def confluent(cluster: Any, group: str, **changes: Any) -> Consumer:
+    """Return a consumer as the documentation of confluent-kafka makes it."""
+    return Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            **{name.replace("_", "."): value for name, value in changes.items()},
+        }
+    )
+
+
+def read(consumer: Consumer, count: int) -> list[int]:
+    """Poll until that many records have come."""
+    values: list[int] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(values) < count:
+        assert time.monotonic() < deadline, f"{len(values)} of {count}"
+        message = consumer.poll(0.5)
+        if message is not None:
+            assert message.error() is None
+            values.append(int(message.value() or b""))
+    return values
+
+
+def committed(cluster: Any, group: str, topic: str) -> dict[int, int]:
+    """Return what a group has committed in each partition of a topic."""
+    consumer = confluent(cluster, group)
+    wanted = [TopicPartition(topic, index) for index in range(PARTITION_COUNT)]
+    found = {one.partition: one.offset for one in consumer.committed(wanted, timeout=WAIT_S)}
+    consumer.close()
+    return found
+
+
+def test_confluent_kafka_goes_on_where_its_group_left_off(cluster: Any) -> None:
+    make_topic(cluster, "by-confluent")
+    consumer = confluent(cluster, "confluent")
+    consumer.subscribe(["by-confluent"])
+    first = read(consumer, RECORD_COUNT // 2)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+    again = confluent(cluster, "confluent")
+    again.subscribe(["by-confluent"])
+    second = read(again, RECORD_COUNT - len(first))
+    again.close()  # commits by itself: enable.auto.commit is true by default
+    assert sorted(first + second) == list(range(RECORD_COUNT))
+    assert set(committed(cluster, "confluent", "by-confluent").values()) == {10}
+
+
+def test_kafka_python_goes_on_where_its_group_left_off(cluster: Any) -> None:
+    make_topic(cluster, "by-kafka-python")
+    consumer = KafkaConsumer(
+        "by-kafka-python",
+        group_id="kafka-python",
+        bootstrap_servers=cluster.bootstrap,
+        auto_offset_reset="earliest",
+    )
+    values = [int(message.value) for _, message in zip(range(RECORD_COUNT), consumer, strict=False)]
+    consumer.close()
+    assert sorted(values) == list(range(RECORD_COUNT))
+    assert set(committed(cluster, "kafka-python", "by-kafka-python").values()) == {10}
+
+
+def test_aiokafka_goes_on_where_its_group_left_off(cluster: Any) -> None:
+    make_topic(cluster, "by-aiokafka")
+
+    async def consume(count: int) -> list[int]:
+        consumer = aiokafka.AIOKafkaConsumer(
+            "by-aiokafka",
+            bootstrap_servers=cluster.bootstrap,
+            group_id="aiokafka",
+            auto_offset_reset="earliest",
+        )
+        await consumer.start()
+        values = []
+        try:
+            async for message in consumer:
+                values.append(int(message.value))
+                if len(values) == count:
+                    break
+        finally:
+            await consumer.stop()
+        return values
+
+    async def body() -> list[int]:
+        async with asyncio.timeout(WAIT_S):
+            return await consume(RECORD_COUNT // 2) + await consume(RECORD_COUNT // 2)
+
+    assert sorted(asyncio.run(body())) == list(range(RECORD_COUNT))
+
+
+def test_a_new_group_gets_its_first_record_at_once(cluster: Any) -> None:
+    make_topic(cluster, "quick")
+    seconds = []
+    for number in range(5):
+        started = time.monotonic()
+        consumer = KafkaConsumer(
+            "quick",
+            group_id=f"quick-{number}",
+            bootstrap_servers=cluster.bootstrap,
+            auto_offset_reset="earliest",
+        )
+        next(consumer)
+        seconds.append(time.monotonic() - started)
+        consumer.close()
+    print(f"first record after {', '.join(f'{one * 1000:.0f}' for one in seconds)} ms")
+    assert min(seconds) < FIRST_RECORD_S
+
+
+# ---- sharing
+
+
+class Worker:
+    """One consumer in a thread of its own, which tells what it owns now."""
+
+    def __init__(self, poll: Callable[[], Owned], close: Callable[[], None]) -> None:
+        self.owned: Owned = set()
+        self._poll = poll
+        self._close = close
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_stopping.is_set():
+            self.owned = self._poll()
+        self._close()
+        self.owned = set()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+
+
+def confluent_worker(cluster: Any, group: str, topic: str, **changes: Any) -> Worker:
+    consumer = confluent(cluster, group, **changes)
+    consumer.subscribe([topic])
+
+    def poll() -> Owned:
+        consumer.poll(0.1)
+        return {(one.topic, one.partition) for one in consumer.assignment()}
+
+    return Worker(poll, consumer.close)
+
+
+def kafka_python_worker(cluster: Any, group: str, topic: str, *assignors: Any) -> Worker:
+    consumer = KafkaConsumer(
+        topic,
+        group_id=group,
+        bootstrap_servers=cluster.bootstrap,
+        partition_assignment_strategy=assignors,
+    )
+
+    def poll() -> Owned:
+        consumer.poll(100)
+        return {(one.topic, one.partition) for one in consumer.assignment()}
+
+    return Worker(poll, consumer.close)
+
+
+def aiokafka_worker(cluster: Any, group: str, topic: str, *assignors: Any) -> Worker:
+    loop = asyncio.new_event_loop()
+
+    async def open_consumer() -> Any:
+        return aiokafka.AIOKafkaConsumer(
+            topic,
+            group_id=group,
+            bootstrap_servers=cluster.bootstrap,
+            partition_assignment_strategy=assignors,
+        )
+
+    consumer = loop.run_until_complete(open_consumer())
+    has_started = False
+
+    def poll() -> Owned:
+        nonlocal has_started
+        if not has_started:
+            loop.run_until_complete(consumer.start())
+            has_started = True
+        loop.run_until_complete(consumer.getmany(timeout_ms=100))
+        return {(one.topic, one.partition) for one in consumer.assignment()}
+
+    def close() -> None:
+        loop.run_until_complete(consumer.stop())
+        loop.close()
+
+    return Worker(poll, close)
+
+
+def shared(workers: list[Worker], topic: str) -> bool:
+    """Say whether they own all partitions, each partition once, and everybody has some."""
+    owned = [set(worker.owned) for worker in workers]
+    everything = {(topic, index) for index in range(PARTITION_COUNT)}
+    return (
+        all(owned) and sum(map(len, owned)) == PARTITION_COUNT and set().union(*owned) == everything
+    )
+
+
+@contextmanager
+def stopped_at_the_end(workers: list[Worker]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def test_three_kinds_of_clients_share_one_group(cluster: Any) -> None:
+    make_topic(cluster, "mixed")
+    workers = [confluent_worker(cluster, "mixed", "mixed", partition_assignment_strategy="range")]
+    with stopped_at_the_end(workers):
+        cluster.wait_for(lambda: shared(workers, "mixed"), "share of one")
+        workers.append(kafka_python_worker(cluster, "mixed", "mixed", KafkaRange))
+        cluster.wait_for(lambda: shared(workers, "mixed"), "share of two")
+        workers.append(aiokafka_worker(cluster, "mixed", "mixed", AioRange))
+        cluster.wait_for(lambda: shared(workers, "mixed"), "share of three")
+        workers.pop(0).stop()
+        cluster.wait_for(lambda: shared(workers, "mixed"), "share of who is left")
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_partitions_are_shared_anew_when_members_come_and_go(cluster: Any, strategy: str) -> None:
+    topic = f"shared-{strategy}"
+    make_topic(cluster, topic)
+    workers: list[Worker] = []
+    with stopped_at_the_end(workers):
+        for _ in range(3):
+            workers.append(
+                confluent_worker(cluster, topic, topic, partition_assignment_strategy=strategy)
+            )
+            cluster.wait_for(lambda: shared(workers, topic), f"share of {len(workers)}")
+        workers.pop().stop()
+        cluster.wait_for(lambda: shared(workers, topic), "share of who is left")
+
+
+def test_a_static_member_that_comes_back_costs_no_rebalance(cluster: Any) -> None:
+    make_topic(cluster, "static")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+    def members() -> dict[str, Owned]:
+        found = admin.describe_consumer_groups(["static"])["static"].result(10)
+        return {
+            one.group_instance_id: {(p.topic, p.partition) for p in one.assignment.topic_partitions}
+            for one in found.members
+        }
+
+    def worker(name: str) -> Worker:
+        return confluent_worker(cluster, "static", "static", group_instance_id=name)
+
+    workers = [worker("a"), worker("b")]
+    with stopped_at_the_end(workers):
+        cluster.wait_for(lambda: shared(workers, "static"), "share of two")
+        before = members()
+        workers.pop().stop()
+        workers.append(worker("b"))
+        cluster.wait_for(lambda: shared(workers, "static"), "share of two")
+        assert members() == before
+
+
+# ---- admin
+
+
+def test_an_admin_lists_describes_and_deletes_groups_and_their_offsets(cluster: Any) -> None:
+    make_topic(cluster, "administered")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    workers = [confluent_worker(cluster, "administered", "administered")]
+    with stopped_at_the_end(workers):
+        cluster.wait_for(lambda: shared(workers, "administered"), "share of one")
+        found = admin.describe_consumer_groups(["administered"])["administered"].result(10)
+        assert found.state == ConsumerGroupState.STABLE
+        assert found.partition_assignor == "range"
+        (member,) = found.members
+        assert member.client_id == "rdkafka"
+        assert len(member.assignment.topic_partitions) == PARTITION_COUNT
+        stable = admin.list_consumer_groups(states={ConsumerGroupState.STABLE}).result(10)
+        assert "administered" in {one.group_id for one in stable.valid}
+        with pytest.raises(KafkaException) as refusal:
+            admin.delete_consumer_groups(["administered"])["administered"].result(10)
+        assert refusal.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
+    moved = [TopicPartition("administered", index, 3) for index in range(PARTITION_COUNT)]
+    asked = [ConsumerGroupTopicPartitions("administered", moved)]
+    admin.alter_consumer_group_offsets(asked)["administered"].result(10)
+    assert set(committed(cluster, "administered", "administered").values()) == {3}
+    listed = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    offsets = listed.list_group_offsets(["administered"])["administered"]
+    assert {one.offset for one in offsets.values()} == {3}
+    listed.close()
+    admin.delete_consumer_groups(["administered"])["administered"].result(10)
+    empty = admin.list_consumer_groups().result(10)
+    assert "administered" not in {one.group_id for one in empty.valid}
+    assert set(committed(cluster, "administered", "administered").values()) == {-1001}
+
+
+# ---- what is acknowledged stays
+
+
+class Committer:
+    """A thread that commits higher and higher offsets, and knows which of them are acknowledged."""
+
+    def __init__(self, cluster: Any, topic: str) -> None:
+        self.acknowledged = -1
+        self.asked = 0
+        self._consumer = confluent(cluster, topic, enable_auto_commit=False)
+        self._topic = topic
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_stopping.is_set():
+            self.asked += 1
+            wanted = [TopicPartition(self._topic, 0, self.asked)]
+            try:
+                (done,) = self._consumer.commit(offsets=wanted, asynchronous=False)
+            except KafkaException:
+                continue
+            if done.error is None:
+                self.acknowledged = done.offset
+
+    def wait_for_one_more(self, cluster: Any) -> None:
+        """Wait until commits are acknowledged again."""
+        before = self.acknowledged
+        cluster.wait_for(lambda: self.acknowledged > before, "acknowledged commit")
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        self._consumer.close()
+
+
+def test_an_acknowledged_commit_outlives_kill_9_of_the_coordinator(fresh: Any) -> None:
+    """The broker that coordinates is killed at random moments while offsets are committed."""
+    fresh.start("controller", "broker")
+    make_topic(fresh, "killed")
+    rng = random.Random(4)
+    committer = Committer(fresh, "killed")
+    try:
+        for _ in range(KILL_COUNT):
+            committer.wait_for_one_more(fresh)
+            time.sleep(rng.uniform(0.0, 0.5))
+            acknowledged = committer.acknowledged
+            fresh.kill("broker")
+            fresh.start("broker")
+            found = fresh.wait_for(lambda: committed(fresh, "killed", "killed")[0], "commit")
+            assert found >= acknowledged
+    finally:
+        committer.stop()
+    assert committed(fresh, "killed", "killed")[0] >= committer.acknowledged > 0
