@@ -24,6 +24,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaRange
 
+from ottla.broker.groups.placement import partition_of
+
 pytestmark = pytest.mark.cluster
 
 PARTITION_COUNT = 6
@@ -397,3 +399,30 @@ def test_an_acknowledged_commit_outlives_kill_9_of_the_coordinator(fresh: Any) -
     finally:
         committer.stop()
     assert committed(fresh, "killed", "killed")[0] >= committer.acknowledged > 0
+
+
+def test_the_next_broker_takes_the_group_over_where_it_was(
+    plan_cluster: Callable[..., Any],
+) -> None:
+    """With three brokers nothing acknowledged is lost, and nobody waits for the one that died."""
+    processes = plan_cluster(controllers=1, brokers=3)
+    processes.start()
+    make_topic(processes, "moving")
+    index = partition_of("moving", 50)
+    committer = Committer(processes, "moving")
+    try:
+        for _ in range(3):
+            committer.wait_for_one_more(processes)
+            victim = f"broker {processes.leaders('__consumer_offsets')[index]}"
+            acknowledged = committer.acknowledged
+            processes.kill(victim)
+            committer.wait_for_one_more(processes)
+            found = processes.wait_for(
+                lambda: committed(processes, "moving", "moving")[0], "commit", WAIT_S
+            )
+            assert found >= acknowledged
+            processes.start(victim)
+            processes.wait_healthy()
+    finally:
+        committer.stop()
+    assert committed(processes, "moving", "moving")[0] >= committer.acknowledged > 0

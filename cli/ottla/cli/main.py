@@ -35,6 +35,7 @@ COMMANDS = {
     "down": Command("ottla.cli.down", "stop the cluster of a directory"),
     "status": Command("ottla.cli.status", "say whether the cluster is healthy, and why not"),
     "topic": Command("ottla.cli.topic", "create, list, describe, change and delete topics"),
+    "group": Command("ottla.cli.group", "list, describe, reset and delete groups of consumers"),
     "produce": Command("ottla.cli.produce", "write records from standard input"),
     "consume": Command("ottla.cli.consume", "print records"),
     "log": Command("ottla.cli.log_commands", "look into log files"),

@@ -1,0 +1,167 @@
+"""What the verbs of `ottla group` ask of coordinators and of the leaders of partitions."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+import trio
+
+from ottla.client.cluster import Cluster, raise_for
+from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.ids import NodeId, TopicPartition
+from ottla.wire.codec import decode_prefix
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
+from ottla.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from ottla.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
+from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
+
+R = TypeVar("R", bound=Message)
+
+PATIENCE_S = 10.0
+ASK_AGAIN_S = 0.1
+MOVING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Codes that pass by themselves: the coordinator is being made, moved or loaded."""
+
+OFFSETS_BY_NAME_VERSION = 9
+"""The last version of OffsetFetch and OffsetCommit in which topics are named by their names."""
+
+EARLIEST, LATEST = -2, -1
+NO_OFFSET = -1
+
+
+class Lag(NamedTuple):
+    """How far a group is behind in one partition."""
+
+    partition: TopicPartition
+    committed: int | None
+    end: int
+
+    @property
+    def lag(self) -> int | None:
+        """The records that are still to be read; None where nothing was committed."""
+        return None if self.committed is None else max(0, self.end - self.committed)
+
+
+async def ask_coordinator(
+    cluster: Cluster,
+    group: str,
+    request: Message,
+    response: type[R],
+    code_of: Callable[[R], int],
+    *,
+    version: int | None = None,
+) -> R:
+    """Ask whoever coordinates a group, and ask again while that moves; the code may be any else."""
+    code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with trio.move_on_after(PATIENCE_S):
+        while True:
+            node, code = await _coordinator_of(cluster, group)
+            if code == ErrorCode.NONE:
+                answer = await cluster.request(request, response, node=node, version=version)
+                code = code_of(answer)
+                if code not in MOVING:
+                    return answer
+            elif code not in MOVING:
+                break
+            await trio.sleep(ASK_AGAIN_S)
+    raise RefusedError(ErrorCode(code), f"group {group!r}: {row_of(code).meaning}")
+
+
+async def _coordinator_of(cluster: Cluster, group: str) -> tuple[NodeId, int]:
+    request = FindCoordinatorRequest(coordinator_keys=[group])
+    (found,) = (await cluster.request(request, FindCoordinatorResponse)).coordinators
+    return NodeId(found.node_id), found.error_code
+
+
+async def described(cluster: Cluster, group: str) -> DescribedGroup:
+    """Return a group with its members; refuse one that does not exist."""
+    answer = await ask_coordinator(
+        cluster,
+        group,
+        DescribeGroupsRequest(groups=[group]),
+        DescribeGroupsResponse,
+        lambda answer: answer.groups[0].error_code,
+    )
+    (found,) = answer.groups
+    raise_for(found.error_code, f"there is no group {group!r}")
+    return found
+
+
+async def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    """Return all that a group has committed."""
+    answer = await ask_coordinator(
+        cluster,
+        group,
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]),
+        OffsetFetchResponse,
+        lambda answer: answer.groups[0].error_code,
+        version=OFFSETS_BY_NAME_VERSION,
+    )
+    raise_for(answer.groups[0].error_code, f"group {group!r}")
+    return {
+        TopicPartition(topic.name, one.partition_index): one.committed_offset
+        for topic in answer.groups[0].topics
+        for one in topic.partitions
+        if one.committed_offset != NO_OFFSET
+    }
+
+
+async def offsets_at(
+    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    """Return each partition's offset at a time in ms, or at EARLIEST or LATEST."""
+    found = {}
+    for at in partitions:
+        part = ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=at.topic, partitions=[part])]
+        )
+        node = await cluster.leader_of(at)
+        answer = await cluster.request(request, ListOffsetsResponse, node=node)
+        result = answer.topics[0].partitions[0]
+        raise_for(result.error_code, f"{at}: {row_of(result.error_code).meaning}")
+        found[at] = result.offset
+    return found
+
+
+async def lags(cluster: Cluster, group: str) -> list[Lag]:
+    """Return how far a group is behind, in everything it committed or works on."""
+    committed = await committed_offsets(cluster, group)
+    owned = owners(await described(cluster, group))
+    ends = await offsets_at(cluster, sorted({*committed, *owned}), LATEST)
+    return [Lag(at, committed.get(at), end) for at, end in ends.items()]
+
+
+def owners(group: DescribedGroup) -> dict[TopicPartition, str]:
+    """Return which member works on which partition."""
+    return {
+        at: member.member_id
+        for member in group.members
+        for at in partitions_of(member.member_assignment)
+    }
+
+
+def partitions_of(assignment: bytes) -> list[TopicPartition]:
+    """Return what a consumer was assigned; nothing where that is not in the consumers' form."""
+    if len(assignment) <= 2:
+        return []
+    version = min(int.from_bytes(assignment[:2]), ConsumerProtocolAssignment.VERSIONS[-1])
+    found, _ = decode_prefix(ConsumerProtocolAssignment, version, memoryview(assignment), 2)
+    return sorted(
+        TopicPartition(topic.topic, index)
+        for topic in found.assigned_partitions
+        for index in topic.partitions
+    )
