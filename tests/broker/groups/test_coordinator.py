@@ -385,3 +385,25 @@ async def test_offsets_are_fetched_by_topic_id_too(world: Any) -> None:
                 (found,) = group.topics
                 assert found.topic_id == topic_id
                 assert found.partitions[0].committed_offset == 42
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"group_id": "g" * 8_192}, ErrorCode.INVALID_GROUP_ID),
+        ({"group_instance_id": "i" * 8_192}, ErrorCode.INVALID_REQUEST),
+        ({"protocol_type": "t" * 8_192}, ErrorCode.INVALID_REQUEST),
+        (
+            {"protocols": [JoinGroupRequestProtocol(name="p" * 8_192)]},
+            ErrorCode.INVALID_REQUEST,
+        ),
+    ],
+)
+async def test_texts_that_no_record_could_hold_are_refused(
+    world: Any, change: dict[str, Any], code: ErrorCode
+) -> None:
+    request = join_request()
+    for name, value in change.items():
+        setattr(request, name, value)
+    async with coordinated(world) as (groups, _):
+        assert (await groups.ask(request)).response(JoinGroupResponse).error_code == code

@@ -181,3 +181,10 @@ def test_a_commit_may_have_a_retention_of_its_own(groups: Any) -> None:
     )
     expire(groups, 1)
     assert groups.fetched() is None
+
+
+def test_a_retention_beyond_all_time_is_kept_as_for_ever(groups: Any) -> None:
+    groups.commit(retention_ms=(1 << 63) - 1, version=4)
+    groups.restart()
+    expire(groups, 1_000 * DAY_MS)
+    assert groups.fetched() is not None

@@ -405,3 +405,18 @@ def test_an_assignment_too_large_to_be_kept_is_refused(groups: Any) -> None:
     assert groups.sync(member, 1, {member: bytes(1_000)}).code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert groups.log == []
     assert groups.group.state == "PreparingRebalance"
+
+
+def test_absent_static_members_without_patience_are_not_waited_for_without_end(
+    groups: Any,
+) -> None:
+    """None of them has come, and they grant each other no time: that is no reason to spin."""
+    (static,) = groups.stable(size=1, instance_id="i", rebalance_ms=1)
+    newcomer = groups.join(rebalance_ms=1)
+    groups.leave((next(id_ for id_ in groups.group.members if id_ != static), None))
+    assert newcomer.code is ErrorCode.UNKNOWN_MEMBER_ID
+    groups.pass_time(1)
+    assert groups.group.state == "PreparingRebalance"
+    assert groups.shard.next_deadline_ms >= groups.mono_ms + 1_000
+    groups.pass_time(SESSION_MS)
+    assert groups.group.state == "Empty"

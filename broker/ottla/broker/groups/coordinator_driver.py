@@ -18,7 +18,7 @@ import trio
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.groups.commit_wait import CommitWait, told_as
 from ottla.broker.groups.effects import Asker, Instant
-from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.group_records import TEXT_LENGTH_MAX, GroupRecord
 from ottla.broker.groups.placement import OFFSETS_TOPIC, partition_of
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.partition import Partition
@@ -186,7 +186,7 @@ class GroupCoordinator:
                 await trio.lowlevel.checkpoint()
                 if not self._is_current(led):
                     return
-        except (CorruptDataError, RefusedError) as error:
+        except (CorruptDataError, RefusedError, OSError) as error:
             logger.error("the groups of %r cannot be loaded: %s", led.partition, error)
             led.has_failed = True
             return
@@ -243,6 +243,8 @@ class GroupCoordinator:
                 yield led.shard
 
     def _find(self, group_id: str) -> LedShard:
+        if len(group_id) > TEXT_LENGTH_MAX:
+            raise RefusedError(ErrorCode.INVALID_GROUP_ID)
         topic = self._image.topic(OFFSETS_TOPIC)
         if topic is None:
             raise RefusedError(ErrorCode.NOT_COORDINATOR)

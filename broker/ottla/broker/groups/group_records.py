@@ -27,6 +27,9 @@ GROUP_VERSION = 3
 
 NO_EXPIRY = -1
 
+TEXT_LENGTH_MAX = 8_191
+"""Characters of a text in a record: four bytes each, they fill the 32,767 it may have there."""
+
 _int16 = Struct(">h")
 _OFFSET_COMMIT_PREFIX = _int16.pack(OFFSET_COMMIT)
 _GROUP_METADATA_PREFIX = _int16.pack(GROUP_METADATA)

@@ -4,11 +4,13 @@ A handler checks what needs no group and passes the request on; the coordinator 
 slot, at once or when the others have come, or when the log is committed.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.effects import Client
+from ottla.broker.groups.group_records import TEXT_LENGTH_MAX
 from ottla.broker.groups.rebalance import Join, failed_join
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.groups import GroupConfig
@@ -23,6 +25,9 @@ from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
 NULL_PROTOCOL_FROM = 7
 """The first version of JoinGroup whose answer may have no protocol."""
+
+CLIENT_ID_LENGTH_MAX = 1_000
+"""What of a client's name is kept, and put in front of the ids that it gets."""
 
 PROTOCOL_IN_SYNC_FROM = 5
 """From here on SyncGroup has to name the protocol that the member believes in (KIP-559)."""
@@ -53,6 +58,8 @@ class MembershipApis:
         timeout_ms = request.session_timeout_ms
         if not request.group_id:
             answer(ErrorCode.INVALID_GROUP_ID)
+        elif max(map(len, _texts_of(request))) > TEXT_LENGTH_MAX:
+            answer(ErrorCode.INVALID_REQUEST)
         elif not config.session_timeout_ms_min <= timeout_ms <= config.session_timeout_ms_max:
             answer(ErrorCode.INVALID_SESSION_TIMEOUT)
         else:
@@ -130,6 +137,15 @@ def _left(members: list[MemberIdentity], codes: list[ErrorCode]) -> LeaveGroupRe
     )
 
 
+def _texts_of(request: JoinGroupRequest) -> Iterator[str]:
+    """Yield what goes into the group's record as it is; a flexible version sets it no bound."""
+    yield request.protocol_type
+    yield request.group_instance_id or ""
+    for protocol in request.protocols:
+        yield protocol.name
+
+
 def _client_of(context: RequestContext) -> Client:
     """Return who sent a request; its host is told the way Java prints an address."""
-    return Client(context.client_id or "", f"/{context.peer.peer_host}")
+    name = context.client_id or ""
+    return Client(name[:CLIENT_ID_LENGTH_MAX], f"/{context.peer.peer_host}")

@@ -29,6 +29,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a JoinGroup of a new member may be held.  Shorter drops members out of slow rebalances;
 longer keeps those in the group whose clients have gone away and come back under a new id."""
 
+ABSENT_WAIT_MS_MIN = 1_000
+"""How long static members are waited for at least of whom none has come; 0 would spin."""
+
 ID_REQUIRED_FROM = 4
 """The first version of JoinGroup in which a dynamic member asks for its id before it joins."""
 
@@ -298,7 +301,7 @@ class Rebalancer:
                 self._remove(group, member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members are left and none has come: their sessions decide.
-            deadline_ms = now.mono_ms + group.rebalance_timeout_ms
+            deadline_ms = now.mono_ms + max(ABSENT_WAIT_MS_MIN, group.rebalance_timeout_ms)
             self._timers.set(TimerName(group.group_id, TimerKind.JOIN), deadline_ms)
             return
         group.begin_generation(now.wall_ms)

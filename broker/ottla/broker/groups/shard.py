@@ -33,6 +33,7 @@ from ottla.broker.groups.offsets import CommittedOffset, OffsetTable, committed_
 from ottla.broker.groups.rebalance import Join, Rebalancer, TimerKind, TimerName, failed_join
 from ottla.broker.groups.timers import Timers
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.limits import INT64_MAX
 from ottla.model.settings.groups import GroupConfig
 from ottla.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.group_metadata_value import GroupMetadataValue
@@ -211,7 +212,7 @@ class GroupShard:
         self._rebalancer.keep_alive(group, request.member_id, now)
         expire_ms = NO_EXPIRY
         if request.retention_time_ms != NO_RETENTION:
-            expire_ms = now.wall_ms + request.retention_time_ms
+            expire_ms = min(now.wall_ms + request.retention_time_ms, INT64_MAX)
         codes = [
             [
                 self._commit_one(request.group_id, topic, one, now.wall_ms, expire_ms)
