@@ -206,6 +206,7 @@ class Client:
             metadata=self.metadata,
             purgatory=self.purgatory,
             controller=self.controller,
+            followed=lambda: self.metadata.image,
         )
         self.connect()
 

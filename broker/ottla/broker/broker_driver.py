@@ -357,6 +357,7 @@ class Broker:
     def _new_group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
             self.config.groups,
+            local_id=self.config.node_id,
             table=self.table,
             purgatory=self.purgatory,
             clock=self._clock,
@@ -467,6 +468,7 @@ class Broker:
             metadata=self.metadata,
             purgatory=self.purgatory,
             controller=self.controller,
+            followed=lambda: self._groups.image,
         )
         self.dispatcher.register(DRAIN_BROKER, DrainApi(self.lifecycle).handle)
         register_replica_apis(self.dispatcher, table=self.table, logs=self.logs)

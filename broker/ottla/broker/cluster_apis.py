@@ -4,7 +4,7 @@ Pure.  Two steps, because the listener opens before the logs are recovered: firs
 of any broker at any time, then, when it runs, the rest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ottla.broker.admin_api import FORWARDED_API_KEYS, AdminApi
 from ottla.broker.api_versions import ApiVersionsApi
@@ -21,6 +21,7 @@ from ottla.broker.groups.placement import OFFSETS_TOPIC
 from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
 from ottla.broker.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.purgatory import Purgatory
+from ottla.metadata.image import MetadataImage
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
 
@@ -76,8 +77,12 @@ def register_cluster_apis(
     metadata: MetadataCache,
     purgatory: Purgatory,
     controller: ControllerDoor,
+    followed: Callable[[], MetadataImage],
 ) -> None:
-    """Serve everything that is answered from the image or by the controller."""
+    """Serve everything that is answered from the image or by the controller.
+
+    `followed` returns the image that this broker's group coordinator has followed.
+    """
     admin = AdminApi(config=config, controller=controller, metadata=metadata, purgatory=purgatory)
     for api_key in FORWARDED_API_KEYS:
         dispatcher.register(api_key, admin.handle)
@@ -96,7 +101,7 @@ def register_cluster_apis(
     )
     dispatcher.register(METADATA, topics.handle)
     coordinators = FindCoordinatorApi(
-        config=config, metadata=metadata, purgatory=purgatory, auto_create=auto_create
+        config=config, followed=followed, purgatory=purgatory, auto_create=auto_create
     )
     dispatcher.register(FIND_COORDINATOR, coordinators.handle)
     dispatcher.register(DESCRIBE_CONFIGS, ConfigsApi(config=config, metadata=metadata).handle)

@@ -1,9 +1,11 @@
 """The coordinator over real logs: what is acknowledged is committed, and the next leader has it."""
 
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 import trio
@@ -30,6 +32,7 @@ from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.topic import TopicConfig
 from ottla.wire.apis import API, request_class
 from ottla.wire.batch import batches
+from ottla.wire.codec_examples import example
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
@@ -77,6 +80,7 @@ class Coordinated:
         self.metadata = MetadataCache()
         self.coordinator = GroupCoordinator(
             config,
+            local_id=NodeId(1),
             table=world.table,
             purgatory=world.purgatory,
             clock=world.clock,
@@ -407,3 +411,63 @@ async def test_texts_that_no_record_could_hold_are_refused(
         setattr(request, name, value)
     async with coordinated(world) as (groups, _):
         assert (await groups.ask(request)).response(JoinGroupResponse).error_code == code
+
+
+class SeededRng(random.Random):
+    """Chance that repeats itself."""
+
+    def below(self, bound: int) -> int:
+        return self.randrange(bound)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self.getrandbits(128))
+
+
+@pytest.mark.parametrize("key", sorted(GROUP_API_KEYS))
+async def test_random_requests_of_every_version_are_answered_or_held(world: Any, key: int) -> None:
+    """Whatever comes, nothing breaks, and another coordinator can take over what was written."""
+    rng = SeededRng(key)
+    async with coordinated(world) as (groups, _):
+        await groups.commit(1)
+        for version in API[key].advertised:
+            for _ in range(30):
+                request = example(request_class(key), version, rng)
+                if rng.random() < 0.8:
+                    tame(request)
+                call = await groups.ask(request, version)
+                assert call.is_completed or key in (JOIN_GROUP, SYNC_GROUP)
+            world.pass_time(10_000)
+            groups.coordinator._on_time(world.clock.now_ms)
+        await groups.publish()
+    async with trio.open_nursery() as nursery:
+        after = Coordinated(world)
+        nursery.start_soon(after.coordinator.run)
+        await after.publish()
+        assert (await after.fetched("nobody")) == (ErrorCode.NONE, -1)
+        nursery.cancel_scope.cancel()
+
+
+def tame(request: Any) -> None:
+    """Let a random request get further than its first check."""
+    for name, value in (
+        ("group_id", "g"),
+        ("session_timeout_ms", 10_000),
+        ("protocol_type", "consumer"),
+        ("member_id", ""),
+        ("group_instance_id", None),
+        ("generation_id_or_member_epoch", -1),
+    ):
+        if hasattr(request, name):
+            setattr(request, name, value)
+    for topic in getattr(request, "topics", None) or ():
+        if hasattr(topic, "name"):
+            topic.name = "orders"
+
+
+async def test_a_coordinator_that_is_only_becoming_one_says_so(world: Any) -> None:
+    """The metadata is here, its logs are being made: to look elsewhere would cost seconds."""
+    await world.add(OFFSETS_TOPIC, is_log_there=False)
+    groups = Coordinated(world)
+    assert (await groups.fetched())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.know(OFFSETS_TOPIC, world.state(replicas=(1, 2), leader=2))
+    assert (await groups.fetched())[0] is ErrorCode.NOT_COORDINATOR

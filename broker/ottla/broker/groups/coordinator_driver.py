@@ -27,7 +27,7 @@ from ottla.broker.purgatory import Purgatory
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
-from ottla.model.ids import ZERO_UUID, Epoch, Offset
+from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.groups import GroupConfig
 from ottla.storage.log import Log
@@ -83,6 +83,7 @@ class GroupCoordinator:
         self,
         config: GroupConfig,
         *,
+        local_id: NodeId,
         table: PartitionTable,
         purgatory: Purgatory,
         clock: Clock,
@@ -90,12 +91,14 @@ class GroupCoordinator:
         on_flush_due: Callable[[Partition], None],
     ) -> None:
         self._config = config
+        self._local_id = local_id
         self._table = table
         self._purgatory = purgatory
         self._clock = clock
         self._rng = rng
         self._on_flush_due = on_flush_due
-        self._image: MetadataImage = EMPTY
+        self.image: MetadataImage = EMPTY
+        """The metadata that it has followed: what it leads by that is being served."""
         self._led: dict[int, LedShard] = {}
         self._due: list[LedShard] = []
         self._is_due = trio.Event()
@@ -127,7 +130,7 @@ class GroupCoordinator:
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Lead, or resign from, what has changed hands."""
-        self._image = image
+        self.image = image
         partitions = self._table.by_name.get(OFFSETS_TOPIC, {})
         for index, led in list(self._led.items()):
             if partitions.get(index) is not led.partition or not self._leads(led):
@@ -145,7 +148,7 @@ class GroupCoordinator:
         return led.partition.is_leader and led.partition.leader_epoch == led.epoch
 
     def _has_topic(self, name: str, topic_id: UUID) -> bool:
-        topic = self._image.topic(name)
+        topic = self.image.topic(name)
         return topic is not None and topic_id in (topic.id, ZERO_UUID)
 
     def _begin(self, index: int, partition: Partition) -> None:
@@ -245,11 +248,18 @@ class GroupCoordinator:
     def _find(self, group_id: str) -> LedShard:
         if len(group_id) > TEXT_LENGTH_MAX:
             raise RefusedError(ErrorCode.INVALID_GROUP_ID)
-        topic = self._image.topic(OFFSETS_TOPIC)
+        topic = self._table.image.topic(OFFSETS_TOPIC)
         if topic is None:
             raise RefusedError(ErrorCode.NOT_COORDINATOR)
-        led = self._led.get(partition_of(group_id, len(topic.partitions)))
-        if led is None or led.has_failed or not self._leads(led):
+        index = partition_of(group_id, len(topic.partitions))
+        led = self._led.get(index)
+        if led is None or not self._leads(led):
+            # The metadata that makes us leader may be here, and what it asks of us not done yet.
+            is_coming = topic.partitions[index].leader == self._local_id
+            raise RefusedError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_coming else ErrorCode.NOT_COORDINATOR
+            )
+        if led.has_failed:
             raise RefusedError(ErrorCode.NOT_COORDINATOR)
         if not led.is_active:
             raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

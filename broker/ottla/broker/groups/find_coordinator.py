@@ -1,18 +1,20 @@
 """FindCoordinator: which broker coordinates a group.  Pure, but for the topic it may have made.
 
 That is the leader of the group's partition of `__consumer_offsets`.  The first group of a cluster
-has that topic made, and waits until it has leaders.
+has that topic made, and waits until it has leaders and this broker serves its share of it: sent
+too early, a client would be sent away again, and take seconds to come back.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.groups.placement import OFFSETS_TOPIC, partition_of
-from ottla.broker.metadata_cache import MetadataCache, answer_when
+from ottla.broker.metadata_cache import answer_when
 from ottla.broker.purgatory import Purgatory
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import NO_NODE
 from ottla.model.settings.broker import BrokerConfig
@@ -64,12 +66,13 @@ class FindCoordinatorApi:
         self,
         *,
         config: BrokerConfig,
-        metadata: MetadataCache,
+        followed: Callable[[], MetadataImage],
         purgatory: Purgatory,
         auto_create: AutoCreate,
     ) -> None:
+        """`followed` returns the image that this broker's own coordinator has followed."""
         self._config = config
-        self._metadata = metadata
+        self._followed = followed
         self._purgatory = purgatory
         self._auto_create = auto_create
 
@@ -77,7 +80,7 @@ class FindCoordinatorApi:
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> Message | Coroutine[Any, Any, None]:
         """Answer from the metadata; have the offsets topic made first where it is not there."""
-        if request.key_type == GROUP and self._metadata.image.topic(OFFSETS_TOPIC) is None:
+        if request.key_type == GROUP and self._followed().topic(OFFSETS_TOPIC) is None:
             return self._create_and_answer(context, request)
         return self._response(context, request)
 
@@ -94,7 +97,7 @@ class FindCoordinatorApi:
         )
 
     def _has_leaders(self) -> bool:
-        topic = self._metadata.image.topic(OFFSETS_TOPIC)
+        topic = self._followed().topic(OFFSETS_TOPIC)
         return topic is not None and all(
             state.leader != NO_NODE for state in topic.partitions.values()
         )
@@ -145,7 +148,7 @@ class FindCoordinatorApi:
         )
         if key_type not in known:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
-        image = self._metadata.image
+        image = self._followed()
         topic = image.topic(OFFSETS_TOPIC)
         if key_type == GROUP and topic is not None:
             state = topic.partitions.get(partition_of(key, len(topic.partitions)))
