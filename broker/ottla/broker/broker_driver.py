@@ -453,6 +453,7 @@ class Broker:
                 metric_sources=(
                     lambda: self.server.metrics,
                     self.lifecycle.metrics,
+                    self._groups.metrics,
                     self._metrics,
                 ),
             ),
@@ -515,6 +516,7 @@ class Broker:
             if partition.damage is not None:
                 yield f"{at} has damaged records: {partition.damage}"
         yield from self._fetchers.problems()
+        yield from self._groups.problems()
         yield from self.member.problems
 
     def _metrics(self) -> dict[str, float]:

@@ -291,6 +291,12 @@ async def test_a_log_that_lies_makes_no_coordinator(world: Any) -> None:
         nursery.start_soon(groups.coordinator.run)
         await groups.publish()
         assert (await groups.fetched())[0] is ErrorCode.NOT_COORDINATOR
+        (problem,) = groups.coordinator.problems()
+        assert problem == (
+            "the groups of __consumer_offsets-0 cannot be loaded: "
+            "a record of __consumer_offsets has no key"
+        )
+        assert groups.coordinator.metrics()["groups.partitions.loading"] == 0
         nursery.cancel_scope.cancel()
 
 

@@ -55,7 +55,7 @@ class LedShard:
     __slots__ = (
         "answers",
         "epoch",
-        "has_failed",
+        "failure",
         "is_active",
         "is_due",
         "partition",
@@ -69,8 +69,8 @@ class LedShard:
         self.shard = shard
         self.is_active = False
         """Its log has been replayed."""
-        self.has_failed = False
-        """Its log cannot be replayed."""
+        self.failure: str | None = None
+        """Why its log cannot be replayed."""
         self.is_due = False
         self.records: list[GroupRecord] = []
         self.answers: list[tuple[Asker, Any]] = []
@@ -191,7 +191,7 @@ class GroupCoordinator:
                     return
         except (CorruptDataError, RefusedError, OSError) as error:
             logger.error("the groups of %r cannot be loaded: %s", led.partition, error)
-            led.has_failed = True
+            led.failure = str(error)
             return
         logger.info(
             "loaded %d groups and %d offsets of %r in %d ms",
@@ -237,7 +237,24 @@ class GroupCoordinator:
     @property
     def is_loading(self) -> bool:
         """Say whether some groups are not known yet."""
-        return any(not (led.is_active or led.has_failed) for led in self._led.values())
+        return any(not (led.is_active or led.failure) for led in self._led.values())
+
+    def problems(self) -> Iterator[str]:
+        """Yield which groups are not served and why, for DescribeNode."""
+        for index, led in sorted(self._led.items()):
+            if led.failure is not None:
+                yield f"the groups of {OFFSETS_TOPIC}-{index} cannot be loaded: {led.failure}"
+
+    def metrics(self) -> dict[str, float]:
+        """Return how much it coordinates."""
+        shards = list(self.shards())
+        return {
+            "groups": sum(len(shard.groups) for shard in shards),
+            "groups.offsets": sum(len(shard.offsets) for shard in shards),
+            "groups.partitions.loading": sum(
+                1 for led in self._led.values() if not (led.is_active or led.failure)
+            ),
+        }
 
     def shards(self) -> Iterator[GroupShard]:
         """Yield what is served, to be read only."""
@@ -259,7 +276,7 @@ class GroupCoordinator:
             raise RefusedError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_coming else ErrorCode.NOT_COORDINATOR
             )
-        if led.has_failed:
+        if led.failure is not None:
             raise RefusedError(ErrorCode.NOT_COORDINATOR)
         if not led.is_active:
             raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
