@@ -477,3 +477,23 @@ async def test_a_coordinator_that_is_only_becoming_one_says_so(world: Any) -> No
     assert (await groups.fetched())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.know(OFFSETS_TOPIC, world.state(replicas=(1, 2), leader=2))
     assert (await groups.fetched())[0] is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize(
+    ("pauses_ms", "code"),
+    [
+        ([30_000], ErrorCode.NONE),
+        ([500] * 30, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+async def test_a_broker_that_stood_still_ends_no_session_but_silence_does(
+    world: Any, pauses_ms: list[int], code: ErrorCode
+) -> None:
+    async with coordinated(world) as (groups, _):
+        joined = (await groups.ask(join_request(), 3)).response(JoinGroupResponse)
+        for pause_ms in pauses_ms:
+            world.clock.now_ms += pause_ms
+            groups.coordinator._on_time(world.clock.now_ms)
+            groups.coordinator._next_deadline_ms()
+        beat = HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=1)
+        assert (await groups.ask(beat)).response(HeartbeatResponse).error_code == code

@@ -32,15 +32,6 @@ def test_a_cancelled_deadline_does_not_come_and_may_be_set_again() -> None:
     assert list(timers.pop_due(20)) == ["a"]
 
 
-def test_time_that_does_not_count_moves_only_who_is_chosen() -> None:
-    timers: Timers[str] = Timers()
-    timers.set("a", 10)
-    timers.set("b", 10)
-    timers.postpone(lambda name: name == "a", 5)
-    assert list(timers.pop_due(14)) == ["b"]
-    assert list(timers.pop_due(15)) == ["a"]
-
-
 def test_ten_thousand_heartbeats_leave_one_entry_behind() -> None:
     timers: Timers[str] = Timers()
     for now_ms in range(10_000):

@@ -367,7 +367,7 @@ class GroupCoordinator:
             if not led.is_active:
                 continue
             if late_ms > PAUSE_MS:
-                led.shard.forgive(late_ms)
+                led.shard.restart_sessions(now)
             led.shard.on_time(now)
             self._perform(led)
 

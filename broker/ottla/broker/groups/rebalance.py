@@ -454,10 +454,15 @@ class Rebalancer:
 
     def resume(self, group: ClassicGroup, now: Instant) -> None:
         """Go on with a group that was loaded: every session begins anew."""
-        for member in group.members.values():
-            self._extend_session(group, member, now)
+        self.restart_sessions(group, now)
         if len(group.members) > self._config.size_max:
             self.begin_rebalance(group, now)
+
+    def restart_sessions(self, group: ClassicGroup, now: Instant) -> None:
+        """Count no member's silence so far; a new one's join is held for long enough as it is."""
+        for member in group.members.values():
+            if not member.is_new:
+                self._extend_session(group, member, now)
 
     def forget(self, group: ClassicGroup) -> None:
         """Let go of a group that is deleted: nobody is in it, but ids may be given out."""

@@ -112,9 +112,10 @@ class GroupShard:
                 case TimerKind.SYNC:
                     self._rebalancer.on_sync_timer(group, now)
 
-    def forgive(self, elapsed_ms: int) -> None:
-        """Let time in which this process stood still count against no member."""
-        self._timers.postpone(lambda name: name.kind is TimerKind.SESSION, elapsed_ms)
+    def restart_sessions(self, now: Instant) -> None:
+        """Begin every session anew: this process stood still, and could hear nobody meanwhile."""
+        for group in self.groups.values():
+            self._rebalancer.restart_sessions(group, now)
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
         """Take in one record of the log; CorruptDataError when its bytes lie."""

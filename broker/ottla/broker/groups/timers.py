@@ -5,7 +5,7 @@ instant at which a name may be due, and looks at the real one only then.
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -37,12 +37,6 @@ class Timers(Generic[K]):
     def deadline_of(self, name: K) -> int | None:
         """Return when `name` is due."""
         return self._due.get(name)
-
-    def postpone(self, chosen: Callable[[K], bool], elapsed_ms: int) -> None:
-        """Move the deadlines of the chosen names: time has passed that does not count."""
-        for name in self._due:
-            if chosen(name):
-                self._due[name] += elapsed_ms
 
     @property
     def next_deadline_ms(self) -> int | None:
