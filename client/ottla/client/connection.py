@@ -32,6 +32,7 @@ class ConnectionLostError(OttlaError):
 
 
 R = TypeVar("R", bound=Message)
+C = TypeVar("C", bound="Connection")
 
 
 class Connection:
@@ -125,6 +126,16 @@ class Connection:
             raise ProtocolError(f"answer length {length}")
         return memoryview(await self._receive_into(bytearray(length)))
 
+    async def _receive_more(self) -> None:
+        """Take what the socket has into `_received`, waiting for at least one byte."""
+        try:
+            data = await self._stream.receive_some(RECEIVE_BYTES)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionLostError(f"{self.address} hung up") from error
+        if not data:
+            raise ConnectionLostError(f"{self.address} hung up")
+        self._received += data
+
     async def _receive_into(self, frame: bytearray) -> bytearray:
         """Fill `frame`, from what was received already and else straight from the socket."""
         have = min(len(frame), len(self._received))
@@ -162,11 +173,18 @@ async def open_connection(
 
 async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> Connection:
     """Connect and settle versions; the caller closes."""
+    return await open_stream(Connection, host, port, client_id=client_id, timeout_s=timeout_s)
+
+
+async def open_stream(
+    kind: type[C], host: str, port: int, *, client_id: str, timeout_s: float
+) -> C:
+    """Connect, as this kind of connection."""
     address = f"{host}:{port}"
     try:
         with trio.fail_after(timeout_s):
             stream = await trio.open_tcp_stream(host, port, happy_eyeballs_delay=0.1)
-            connection = Connection(stream, address, client_id)
+            connection = kind(stream, address, client_id)
             try:
                 await connection.negotiate()
             except BaseException as error:

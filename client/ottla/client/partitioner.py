@@ -1,14 +1,71 @@
-"""Which partition a key belongs to, as the Java client decides it: murmur2 of the key's bytes."""
+"""Which partition a record belongs to, decided as other clients decide it.
+
+A key has the same partition under every client that hashes alike: Java's and kafka-python's
+murmur2, or CRC32 as librdkafka does by default.  Records without a key stay on one partition until
+a batch's worth of bytes went there (KIP-480, KIP-794), so that batches fill.  Pure: chance is
+handed in.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from enum import Enum
 
 SEED = 0x9747B28C
 MULTIPLIER = 0x5BD1E995
 MASK = 0xFFFFFFFF
 
 
+class Partitioner(Enum):
+    """How keys are hashed, under librdkafka's names."""
+
+    MURMUR2_RANDOM = "murmur2_random"
+    """Java's and kafka-python's default: an empty key is a key."""
+    CONSISTENT_RANDOM = "consistent_random"
+    """librdkafka's default, CRC32: an empty key is no key."""
+
+    def partition_of(self, key: bytes | None, partition_count: int) -> int | None:
+        """Return the partition of a key; None where any partition will do."""
+        if self is Partitioner.CONSISTENT_RANDOM:
+            return crc32_partition_of(key, partition_count) if key else None
+        return None if key is None else partition_of(key, partition_count)
+
+
+class StickyPartitions:
+    """Where the keyless records of each topic go now, and for how many bytes more."""
+
+    __slots__ = ("_below", "_stay", "_sticky_bytes")
+
+    def __init__(self, sticky_bytes: int, below: Callable[[int], int]) -> None:
+        assert sticky_bytes > 0
+        self._sticky_bytes = sticky_bytes
+        self._below = below
+        self._stay: dict[str, list[int]] = {}
+
+    def choose(self, topic: str, available: Sequence[int], record_bytes: int) -> int:
+        """Return the partition of the next keyless record of a topic, of those that have a leader.
+
+        A batch's worth of bytes later, or when that partition is not available any more, another
+        one is dealt.
+        """
+        assert available
+        stay = self._stay.get(topic)
+        if stay is None or stay[1] >= self._sticky_bytes or stay[0] not in available:
+            others = [one for one in available if stay is None or one != stay[0]] or available
+            stay = self._stay[topic] = [others[self._below(len(others))], 0]
+        stay[1] += record_bytes
+        return stay[0]
+
+
 def partition_of(key: bytes, partition_count: int) -> int:
-    """Return the partition number of a key among `partition_count`."""
+    """Return the partition number of a key among `partition_count`, as Java's client does."""
     assert partition_count > 0
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+def crc32_partition_of(key: bytes, partition_count: int) -> int:
+    """Return the partition number of a key as librdkafka's default partitioner does."""
+    assert partition_count > 0
+    return zlib.crc32(key) % partition_count
 
 
 def murmur2(data: bytes) -> int:
