@@ -7,5 +7,6 @@ quorum.py      how fast a quorum notices things, and when it writes snapshots
 groups.py      how groups are coordinated, and how their offsets are kept
 broker.py      settings of one broker process
 controller.py  settings of one controller process
+client.py      settings of producers and consumers
 dynamic.py     checks for settings that are changed while the cluster runs
 """

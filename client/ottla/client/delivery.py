@@ -1,0 +1,68 @@
+"""What becomes of a record that was sent."""
+
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import trio
+
+from ottla.client.producer_lane import Batch, NotDeliveredError
+from ottla.model.ids import Offset
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    """-1 where nobody says: under acks=0, and of a batch that an earlier attempt had written."""
+    timestamp_ms: int
+
+
+class Delivery:
+    """The delivery report of one record, to come: `await` it.
+
+    It gives RecordMetadata or raises NotDeliveredError; awaiting it twice gives the same twice.
+    """
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: Batch, index: int, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        return self.wait().__await__()
+
+    @property
+    def is_settled(self) -> bool:
+        """Say whether it is known what became of the record."""
+        return self._batch.is_settled
+
+    async def wait(self) -> RecordMetadata:
+        """Wait until it is known what became of the record."""
+        batch = self._batch
+        batch.is_watched = True
+        if batch.is_settled:
+            await trio.lowlevel.checkpoint()
+        else:
+            event = trio.Event()
+            batch.on_settled.append(event.set)
+            await event.wait()
+        return self.result()
+
+    def result(self) -> RecordMetadata:
+        """Return what became of the record; it must be settled."""
+        batch = self._batch
+        assert batch.is_settled
+        if batch.failure is not None:
+            batch.is_watched = True
+            raise batch.failure
+        offset = batch.base_offset + self._index if batch.base_offset >= 0 else -1
+        stamp = batch.log_append_time_ms if batch.log_append_time_ms >= 0 else self._timestamp_ms
+        topic, partition = batch.partition
+        return RecordMetadata(topic, partition, Offset(offset), stamp)
+
+
+__all__ = ["Delivery", "NotDeliveredError", "RecordMetadata"]

@@ -1,0 +1,259 @@
+"""One partition's way to its leader: batches that gather, wait, are in flight, and come back.
+
+Pure.  The order of a partition is kept whatever fails: a batch that must be sent again goes alone,
+before all that came after it.  With an idempotent producer every batch has its sequence from its
+first attempt on, and keeps it, so that the broker knows a repetition.  Invariants:
+
+OrderKept        batches leave a lane in the order in which their records came
+OneCopy          a batch gets a new sequence only when no copy of it can be in the log
+GapsAreBridged   where a numbered batch failed, nothing follows under its producer epoch
+"""
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+
+from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.ids import Offset, TopicPartition
+from ottla.wire.batch import NO_SEQUENCE, SEQUENCE_COUNT
+from ottla.wire.batch_builder import BatchBuilder
+
+NUMBERING_ERRORS = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+"""The broker's memory of this producer is not ours: a new epoch makes them agree (KIP-360)."""
+NOT_APPENDED = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Retriable answers that say for sure that nothing was written.  NOT_LEADER_OR_FOLLOWER is none of
+them: a leader that was deposed while the batch waited says it too."""
+
+
+class NotDeliveredError(RefusedError):
+    """A record was not delivered; `may_be_in_log` says whether it may be there nevertheless."""
+
+    def __init__(self, code: ErrorCode, message: str, *, may_be_in_log: bool) -> None:
+        super().__init__(code, message)
+        self.may_be_in_log = may_be_in_log
+
+
+class Fate(Enum):
+    """What an answer means for its batch."""
+
+    DELIVERED = auto()
+    FAILED = auto()
+    RETRIED = auto()
+
+
+class Batch:
+    """Records of one partition that travel together."""
+
+    __slots__ = (
+        "attempt_count",
+        "base_offset",
+        "base_sequence",
+        "builder",
+        "charged_bytes",
+        "created_ms",
+        "encoded",
+        "failure",
+        "is_settled",
+        "is_uncertain",
+        "is_watched",
+        "log_append_time_ms",
+        "number",
+        "on_settled",
+        "partition",
+    )
+
+    def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
+        self.partition = partition
+        self.number = number
+        """Counts the batches of the lane: their order."""
+        self.created_ms = created_ms
+        self.builder = BatchBuilder()
+        self.charged_bytes = 0
+        """What it takes of `buffer.memory`."""
+        self.encoded: bytes | None = None
+        self.base_sequence = NO_SEQUENCE
+        self.attempt_count = 0
+        self.is_uncertain = False
+        """Whether an attempt may have been appended though nobody said so."""
+        self.is_settled = False
+        self.base_offset = Offset(-1)
+        self.log_append_time_ms = -1
+        self.failure: NotDeliveredError | None = None
+        self.is_watched = False
+        """Whether somebody waits, or waited, for what becomes of it."""
+        self.on_settled: list[Callable[[], None]] = []
+
+    @property
+    def record_count(self) -> int:
+        """Return how many records it holds."""
+        return self.builder.record_count
+
+    @property
+    def is_numbered(self) -> bool:
+        """Say whether it has its sequence."""
+        return self.base_sequence != NO_SEQUENCE
+
+
+class Lane:
+    """The batches of one partition, from the first record to the last answer."""
+
+    __slots__ = (
+        "_batch_count",
+        "in_flight",
+        "is_idempotent",
+        "needs_new_epoch",
+        "next_sequence",
+        "partition",
+        "retries",
+        "retry_at_ms",
+        "waiting",
+    )
+
+    def __init__(self, partition: TopicPartition, *, is_idempotent: bool, retries: int) -> None:
+        self.partition = partition
+        self.is_idempotent = is_idempotent
+        self.retries = retries
+        self.waiting: deque[Batch] = deque()
+        """Those to be repeated, then those never sent; the last one may still gather."""
+        self.in_flight: list[Batch] = []
+        self.retry_at_ms = 0
+        self.next_sequence = 0
+        self.needs_new_epoch = False
+        self._batch_count = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether nothing waits and nothing is in flight."""
+        return not self.waiting and not self.in_flight
+
+    @property
+    def has_numbered(self) -> bool:
+        """Say whether batches hold sequences of the present epoch."""
+        return bool(self.in_flight) or any(batch.is_numbered for batch in self.waiting)
+
+    def open_batch(self, now_ms: int) -> Batch:
+        """Begin a new batch behind all others."""
+        self._batch_count += 1
+        batch = Batch(self.partition, self._batch_count, now_ms)
+        self.waiting.append(batch)
+        return batch
+
+    def may_send(self, now_ms: int, in_flight_max: int, *, may_number: bool) -> bool:
+        """Say whether the first waiting batch may leave, full or not.
+
+        `may_number` says whether sequences may be given out: not before there is a producer id,
+        nor while a new epoch is due.
+        """
+        first = self.waiting[0]
+        if now_ms < self.retry_at_ms:
+            return False
+        if first.attempt_count > 0 or not self.is_idempotent:
+            is_turn = not self.in_flight
+        else:
+            is_turn = len(self.in_flight) < in_flight_max and all(
+                batch.attempt_count == 1 for batch in self.in_flight
+            )
+        return is_turn and (may_number or first.is_numbered or not self.is_idempotent)
+
+    def send_first(self) -> Batch:
+        """Take the first waiting batch into flight; number it if it must be."""
+        batch = self.waiting.popleft()
+        assert not self.in_flight or self.in_flight[-1].number < batch.number
+        if self.is_idempotent and not batch.is_numbered:
+            batch.base_sequence = self.next_sequence
+            self.next_sequence = (self.next_sequence + batch.record_count) % SEQUENCE_COUNT
+            batch.encoded = None
+        batch.attempt_count += 1
+        self.in_flight.append(batch)
+        return batch
+
+    def on_answer(self, batch: Batch, code: int, message: str | None) -> Fate:
+        """Take the broker's answer for a batch in flight."""
+        self.in_flight.remove(batch)
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            return Fate.DELIVERED
+        row = row_of(code)
+        if self.is_idempotent and code in NUMBERING_ERRORS:
+            return self._on_numbering_error(batch, ErrorCode(row.code), message)
+        if not row.is_retriable:
+            return self.fail(batch, ErrorCode(row.code), message or row.meaning)
+        batch.is_uncertain |= code not in NOT_APPENDED
+        return self._retry(batch, ErrorCode(row.code), message or row.meaning)
+
+    def on_lost(self, batch: Batch, why: str) -> Fate:
+        """Take note that no answer will come: it may have been appended or not."""
+        self.in_flight.remove(batch)
+        batch.is_uncertain = True
+        return self._retry(batch, ErrorCode.NETWORK_EXCEPTION, why)
+
+    def on_unsent(self, batch: Batch) -> None:
+        """Put back what surely did not leave."""
+        self.in_flight.remove(batch)
+        batch.attempt_count -= 1
+        self._put_back(batch)
+
+    def expired(self, created_before_ms: int) -> list[Batch]:
+        """Take out the waiting batches whose time to be delivered is over."""
+        gone = []
+        while self.waiting and self.waiting[0].created_ms <= created_before_ms:
+            gone.append(self.waiting.popleft())
+        return gone
+
+    def start_epoch(self) -> None:
+        """Number from 0 on, under a new producer epoch."""
+        assert not self.has_numbered
+        self.next_sequence = 0
+        self.needs_new_epoch = False
+
+    def fail(self, batch: Batch, code: ErrorCode, message: str) -> Fate:
+        """Settle a batch that is in no queue any more as failed."""
+        if batch.is_numbered:
+            # Its sequences are missing now, or nobody knows whether they are.
+            self.needs_new_epoch = True
+        batch.failure = NotDeliveredError(
+            code, f"{self.partition}: {message}", may_be_in_log=batch.is_uncertain
+        )
+        return Fate.FAILED
+
+    def _on_numbering_error(self, batch: Batch, code: ErrorCode, message: str | None) -> Fate:
+        if self._is_behind_another(batch):
+            # What it misses may come yet: the older batch decides.
+            self._put_back(batch)
+            return Fate.RETRIED
+        self.needs_new_epoch = True
+        if batch.is_uncertain:
+            # The broker has forgotten us: it can not tell whether an earlier attempt is there.
+            return self.fail(batch, code, message or row_of(code).meaning)
+        batch.base_sequence = NO_SEQUENCE
+        self._put_back(batch)
+        return Fate.RETRIED
+
+    def _is_behind_another(self, batch: Batch) -> bool:
+        return any(one.number < batch.number for one in self.in_flight) or any(
+            one.number < batch.number and one.is_numbered for one in self.waiting
+        )
+
+    def _retry(self, batch: Batch, code: ErrorCode, message: str) -> Fate:
+        if batch.attempt_count > self.retries:
+            return self.fail(batch, code, message)
+        self._put_back(batch)
+        return Fate.RETRIED
+
+    def _put_back(self, batch: Batch) -> None:
+        at = sum(1 for one in self.waiting if one.number < batch.number)
+        self.waiting.insert(at, batch)
