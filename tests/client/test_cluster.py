@@ -8,7 +8,8 @@ import trio
 import trio.testing
 
 from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection, ConnectionLostError
+from ottla.client.connection import ConnectionLostError
+from ottla.client.pipeline import Pipeline
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.metadata_response import (
     MetadataResponse,
@@ -84,7 +85,7 @@ def test_a_topic_that_is_not_there_is_unknown_at_once_for_a_reader() -> None:
 class HangingCluster(Cluster):
     """Brokers of which the first takes the connection and never answers."""
 
-    async def _at(self, address: tuple[str, int]) -> Connection:
+    async def _at(self, address: tuple[str, int]) -> Pipeline:
         if address == ("hangs", 1):
             await trio.sleep_forever()
         if address == ("gone", 1):
@@ -93,12 +94,12 @@ class HangingCluster(Cluster):
         return ANSWERS
 
 
-ANSWERS = cast(Connection, object())
+ANSWERS = cast(Pipeline, object())
 
 
 @pytest.mark.parametrize("first", ["hangs", "gone"])
 def test_a_broker_that_hangs_or_is_gone_does_not_keep_from_the_next(first: str) -> None:
-    async def body() -> tuple[Connection, float]:
+    async def body() -> tuple[Pipeline, float]:
         found = await HangingCluster([(first, 1), ("answers", 1)])._any()
         return found, trio.current_time()
 

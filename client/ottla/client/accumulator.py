@@ -68,7 +68,7 @@ class Accumulator:
         headers: Headers,
         now_ms: int,
     ) -> tuple[Batch, bool]:
-        """Take one record; return its batch (it is the last in it) and whether to send one now."""
+        """Take one record; return its batch (it is the last in it) and whether to look again."""
         lane = self._busy.get(partition)
         if lane is None:
             lane = self._lanes.get(partition)
@@ -89,7 +89,7 @@ class Accumulator:
             or batch.is_numbered
             or batch.builder.size_bytes + charge > self._config.batch_bytes
         ):
-            is_due = batch is not None or self._config.linger_ms == 0
+            is_due = True  # to be sent, or to begin its linger
             batch = lane.open_batch(now_ms)
         batch.builder.append(timestamp_ms, key, value, headers)
         batch.charged_bytes += charge

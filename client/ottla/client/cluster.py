@@ -3,18 +3,22 @@
 The view is asked for anew when it proves stale; it is never trusted to be right.
 """
 
+import math
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 import trio
 
-from ottla.client.connection import Connection, ConnectionLostError, connect
+from ottla.client.connection import ConnectionLostError
+from ottla.client.pipeline import Pipeline, open_pipeline
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
-from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from ottla.wire.messages.metadata_response import MetadataResponse
+from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 
 R = TypeVar("R", bound=Message)
 
@@ -23,15 +27,48 @@ NEXT_BROKER_AFTER_S = 0.5
 """A first broker that has not answered by then may hang; the next is tried beside it."""
 
 
-class Cluster:
-    """The brokers of one cluster, each connected when first needed."""
+CONNECT_TIMEOUT_S = 10.0
 
-    def __init__(self, bootstrap: Iterable[tuple[str, int]], *, client_id: str = "ottla") -> None:
+
+class Leader(NamedTuple):
+    """Who leads a partition, since which epoch."""
+
+    node: NodeId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """What the last answer said of a topic."""
+
+    topic_id: UUID
+    partitions: tuple[int, ...]
+    available: tuple[int, ...]
+    """Those that have a leader."""
+
+
+class Cluster:
+    """The brokers of one cluster, each connected when first needed.
+
+    Tasks share it: requests to one broker travel together on one connection.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Iterable[tuple[str, int]],
+        *,
+        client_id: str = "ottla",
+        request_timeout_s: float | None = None,
+    ) -> None:
+        self.topics: dict[str, KnownTopic] = {}
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
+        self._request_timeout_s = request_timeout_s
         self._addresses: dict[NodeId, tuple[str, int]] = {}
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._leaders: dict[TopicPartition, NodeId] = {}
+        self._connections: dict[tuple[str, int], Pipeline] = {}
+        self._connecting: dict[tuple[str, int], trio.Lock] = {}
+        self._failed_at: dict[tuple[str, int], float] = {}
+        self._leaders: dict[TopicPartition, Leader] = {}
 
     async def metadata(
         self, topics: Iterable[str] | None = None, *, may_create: bool = False
@@ -42,13 +79,63 @@ class Cluster:
             allow_auto_topic_creation=may_create,
         )
         answer = await self.request(request, MetadataResponse)
-        for broker in answer.brokers:
-            self._addresses[NodeId(broker.node_id)] = (broker.host, broker.port)
+        if answer.brokers:
+            self._addresses = {
+                NodeId(broker.node_id): (broker.host, broker.port) for broker in answer.brokers
+            }
         for topic in answer.topics:
-            for partition in topic.partitions:
-                at = TopicPartition(topic.name or "", partition.partition_index)
-                self._leaders[at] = NodeId(partition.leader_id)
+            self._learn_topic(topic)
         return answer
+
+    def known_leader(self, partition: TopicPartition) -> Leader | None:
+        """Return who is believed to lead a partition, without asking."""
+        return self._leaders.get(partition)
+
+    def address_of(self, node: NodeId) -> tuple[str, int] | None:
+        """Return where a broker is believed to be, without asking."""
+        return self._addresses.get(node)
+
+    def learn_leader(self, partition: TopicPartition, leader: Leader) -> bool:
+        """Take a broker's hint who leads (KIP-951); return whether it is news."""
+        known = self._leaders.get(partition)
+        if leader.node < 0 or leader.node not in self._addresses:
+            return False
+        if known is not None and known.epoch >= leader.epoch:
+            return False
+        self._leaders[partition] = leader
+        return True
+
+    def learn_address(self, node: NodeId, host: str, port: int) -> None:
+        """Take a broker's hint where another one is."""
+        self._addresses[node] = (host, port)
+
+    def _learn_topic(self, topic: MetadataResponseTopic) -> None:
+        name = topic.name or ""
+        known = self.topics.get(name)
+        is_new = known is not None and known.topic_id != topic.topic_id
+        if topic.error_code != ErrorCode.NONE or is_new:
+            # It is gone, or another one has its name now: epochs begin anew.
+            self.topics.pop(name, None)
+            for at in [at for at in self._leaders if at.topic == name]:
+                del self._leaders[at]
+        if topic.error_code != ErrorCode.NONE:
+            return
+        for partition in topic.partitions:
+            at = TopicPartition(name, partition.partition_index)
+            found = Leader(NodeId(partition.leader_id), Epoch(partition.leader_epoch))
+            before = self._leaders.get(at)
+            if before is not None and NO_EPOCH < found.epoch < before.epoch:
+                continue  # this broker has not heard yet what another one told us
+            if found.node < 0:
+                self._leaders.pop(at, None)
+            else:
+                self._leaders[at] = found
+        numbers = sorted(partition.partition_index for partition in topic.partitions)
+        self.topics[name] = KnownTopic(
+            topic_id=topic.topic_id or ZERO_UUID,
+            partitions=tuple(numbers),
+            available=tuple(n for n in numbers if TopicPartition(name, n) in self._leaders),
+        )
 
     async def partitions_of(
         self, topic: str, *, may_create: bool = False, deadline_s: float = 10.0
@@ -75,14 +162,14 @@ class Cluster:
 
     async def leader_of(self, partition: TopicPartition) -> NodeId:
         """Return who leads a partition, asking the cluster when that is not known."""
-        if self._leaders.get(partition, -1) < 0:
+        if partition not in self._leaders:
             await self.partitions_of(partition.topic)
-        leader = self._leaders.get(partition, NodeId(-1))
-        if leader < 0:
+        leader = self._leaders.get(partition)
+        if leader is None:
             raise RefusedError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
             )
-        return leader
+        return leader.node
 
     def forget_leaders(self) -> None:
         """Drop what is known of leaders, because an answer said it is stale."""
@@ -99,10 +186,20 @@ class Cluster:
         """Send to `node`, or to any broker that answers; return the decoded answer."""
         connection = await self._any() if node is None else await self._of(node)
         try:
-            return await connection.request(message, response, version)
-        except (ConnectionLostError, trio.Cancelled):
-            # What was cut short leaves an answer under way that the next request would take.
+            with trio.fail_after(self._request_timeout_s or math.inf):
+                return await connection.request(message, response, version)
+        except trio.TooSlowError:
             await self._drop(connection)
+            raise ConnectionLostError(
+                f"{connection.address} did not answer in {self._request_timeout_s:g} s"
+            ) from None
+        except (ConnectionLostError, ProtocolError):
+            await self._drop(connection)
+            raise
+        except trio.Cancelled:
+            if connection.in_flight_count <= 1:
+                # Whoever was given up by its only user may hang: the next request goes elsewhere.
+                await self._drop(connection)
             raise
 
     async def aclose(self) -> None:
@@ -110,22 +207,26 @@ class Cluster:
         for connection in list(self._connections.values()):
             await self._drop(connection)
 
-    async def _of(self, node: NodeId) -> Connection:
+    async def _of(self, node: NodeId) -> Pipeline:
         if node not in self._addresses:
             await self.metadata([])
         if node not in self._addresses:
             raise ConnectionLostError(f"broker {node} is not known to the cluster")
         return await self._at(self._addresses[node])
 
-    async def _any(self) -> Connection:
+    async def _any(self) -> Pipeline:
         for open_connection in self._connections.values():
             return open_connection
-        return await self._first_to_answer([*self._bootstrap, *self._addresses.values()])
+        addresses = dict.fromkeys([*self._bootstrap, *self._addresses.values()])
+        # Who failed lately is asked last.
+        return await self._first_to_answer(
+            sorted(addresses, key=lambda one: self._failed_at.get(one, 0.0))
+        )
 
-    async def _first_to_answer(self, addresses: list[tuple[str, int]]) -> Connection:
+    async def _first_to_answer(self, addresses: list[tuple[str, int]]) -> Pipeline:
         """Connect to whoever answers first; one that hangs only delays the next a little."""
         failure: OttlaError = ConnectionLostError("no bootstrap server is given")
-        answered: list[Connection] = []
+        answered: list[Pipeline] = []
 
         async def attempt(address: tuple[str, int], ended: trio.Event) -> None:
             nonlocal failure
@@ -137,7 +238,7 @@ class Cluster:
             ended.set()
 
         async with trio.open_nursery() as nursery:
-            for address in dict.fromkeys(addresses):
+            for address in addresses:
                 ended = trio.Event()
                 nursery.start_soon(attempt, address, ended)
                 with trio.move_on_after(NEXT_BROKER_AFTER_S):
@@ -146,26 +247,39 @@ class Cluster:
             raise failure
         return answered[0]
 
-    async def _at(self, address: tuple[str, int]) -> Connection:
-        if address not in self._connections:
-            self._connections[address] = await connect(
-                *address, client_id=self._client_id, timeout_s=10.0
-            )
-        return self._connections[address]
+    async def _at(self, address: tuple[str, int]) -> Pipeline:
+        async with self._connecting.setdefault(address, trio.Lock()):
+            found = self._connections.get(address)
+            if found is None:
+                try:
+                    found = await open_pipeline(
+                        *address, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
+                    )
+                except ConnectionLostError:
+                    self._failed_at[address] = trio.current_time()
+                    raise
+                self._connections[address] = found
+        return found
 
-    async def _drop(self, connection: Connection) -> None:
-        self._connections = {
-            address: kept for address, kept in self._connections.items() if kept is not connection
-        }
-        await connection.aclose()
+    async def _drop(self, connection: Pipeline) -> None:
+        for address, kept in list(self._connections.items()):
+            if kept is connection:
+                del self._connections[address]
+                self._failed_at[address] = trio.current_time()
+        # What is under way on it is lost either way.
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+            await connection.aclose()
 
 
 @asynccontextmanager
 async def open_cluster(
-    bootstrap: Iterable[tuple[str, int]], *, client_id: str = "ottla"
+    bootstrap: Iterable[tuple[str, int]],
+    *,
+    client_id: str = "ottla",
+    request_timeout_s: float | None = None,
 ) -> AsyncIterator[Cluster]:
     """Open a view of the cluster behind `bootstrap`; close its connections at the end."""
-    cluster = Cluster(bootstrap, client_id=client_id)
+    cluster = Cluster(bootstrap, client_id=client_id, request_timeout_s=request_timeout_s)
     try:
         yield cluster
     finally:

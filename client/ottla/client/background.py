@@ -1,0 +1,68 @@
+"""Tasks that serve a block and end with it."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import trio
+
+
+@asynccontextmanager
+async def open_background() -> AsyncIterator[trio.Nursery]:
+    """Open a nursery for tasks that only serve the block: they are cancelled when it ends.
+
+    An error of the block or of one task comes out as itself, not in a group: that tasks run behind
+    the block is none of its user's business.
+    """
+    with lone_errors():
+        async with trio.open_nursery() as nursery:
+            yield nursery
+            nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def lone_errors() -> Iterator[None]:
+    """Let an error that is alone in its group, however deep, come out as itself."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        single: BaseException = group
+        while isinstance(single, BaseExceptionGroup) and len(single.exceptions) == 1:
+            single = single.exceptions[0]
+        if single is group:
+            raise
+        raise single from single.__cause__
+
+
+class Bell:
+    """Wakes one task that waits for work; a ring while it works is not lost."""
+
+    __slots__ = ("_event", "_is_rung")
+
+    def __init__(self) -> None:
+        self._event: trio.Event | None = None
+        self._is_rung = False
+
+    def ring(self) -> None:
+        """Wake the task, or let it not fall asleep."""
+        self._is_rung = True
+        if self._event is not None:
+            self._event.set()
+            self._event = None
+
+    async def wait(self, until_ms: int | None = None) -> None:
+        """Sleep until rung or until an instant of the loop's clock."""
+        if not self._is_rung:
+            self._event = trio.Event()
+            with trio.CancelScope() as scope:
+                if until_ms is not None:
+                    scope.deadline = until_ms / 1_000
+                await self._event.wait()
+            self._event = None
+        else:
+            await trio.lowlevel.checkpoint()
+        self._is_rung = False
+
+
+def now_ms() -> int:
+    """Return the loop's clock in milliseconds."""
+    return int(trio.current_time() * 1_000)

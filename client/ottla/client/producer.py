@@ -1,0 +1,297 @@
+"""The producer: takes records, gathers them by partition, and tells what became of each.
+
+`async with open_producer(…) as producer: await producer.send(topic, value)`.  Sending waits only
+for memory and for what must be known of a topic; `send` gives a Delivery to await.  The end of the
+block flushes, and raises the first failure nobody waited for.  When the block ends by an error,
+what is not delivered yet is dropped.
+"""
+
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import NoReturn
+
+import trio
+
+from ottla.client.accumulator import Accumulator, ProducerIdentity, record_bytes
+from ottla.client.background import Bell, now_ms, open_background
+from ottla.client.bootstrap import addresses_of
+from ottla.client.cluster import Cluster, open_cluster, raise_for
+from ottla.client.connection import ConnectionLostError
+from ottla.client.delivery import Delivery
+from ottla.client.partitioner import Partitioner, StickyPartitions
+from ottla.client.producer_link import ProducerLink
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.ids import NO_PRODUCER_ID, NodeId, ProducerId, TopicPartition
+from ottla.model.settings.client import ProducerConfig
+from ottla.wire.batch import NO_PRODUCER_EPOCH
+from ottla.wire.batch_builder import Headers
+from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
+from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
+
+SENDS_PER_CHECKPOINT = 64
+"""How many records a task may send before others get their turn: fewer costs time for each record,
+more lets one task hold the loop (64 records are well below a millisecond)."""
+
+
+class Producer:
+    """A producer at work; made by `open_producer`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        nursery: trio.Nursery,
+        below: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._nursery = nursery
+        self._gathered = Accumulator(config)
+        self._partitioner = Partitioner(config.partitioner)
+        self._sticky = StickyPartitions(config.batch_bytes, below)
+        self._links: dict[NodeId, ProducerLink] = {}
+        self._bell = Bell()
+        self._room = trio.lowlevel.ParkingLot()
+        self._stale: set[str] = set()
+        self._sends_left = SENDS_PER_CHECKPOINT
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Take one record; await what is returned for its delivery report.
+
+        It waits while `buffer.memory` is full.  RefusedError: there is no such topic or partition,
+        the record is larger than `max.request.size`, or the wait was longer than `max.block.ms`.
+        """
+        self._sends_left -= 1
+        if self._sends_left <= 0:
+            self._sends_left = SENDS_PER_CHECKPOINT
+            await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                return self.send_nowait(
+                    topic,
+                    value,
+                    key=key,
+                    partition=partition,
+                    headers=headers,
+                    timestamp_ms=timestamp_ms,
+                )
+            except trio.WouldBlock:
+                await self._wait_to_send(topic, record_bytes(key, value, headers))
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Take one record at once, or raise trio.WouldBlock where `send` would wait."""
+        size_bytes = record_bytes(key, value, headers)
+        if size_bytes > self._config.request_bytes_max:
+            raise RefusedError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the record takes {size_bytes} bytes, max.request.size is "
+                f"{self._config.request_bytes_max}",
+            )
+        known = self._cluster.topics.get(topic)
+        if known is None or not self._gathered.has_room(size_bytes):
+            raise trio.WouldBlock
+        if partition is None:
+            partition = self._partitioner.partition_of(key, len(known.partitions))
+            if partition is None:
+                partition = self._sticky.choose(
+                    topic, known.available or known.partitions, size_bytes
+                )
+        elif partition not in known.partitions:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
+            )
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        at = TopicPartition(topic, partition)
+        batch, is_bell = self._gathered.append(at, timestamp_ms, key, value, headers, now_ms())
+        if is_bell:
+            self._ring(at)
+        return Delivery(batch, batch.record_count - 1, timestamp_ms)
+
+    async def flush(self) -> None:
+        """Send everything now; return when it is known what became of it all.
+
+        It raises the first NotDeliveredError of a record whose Delivery nobody waits for.
+        """
+        batches = self._gathered.begin_flush()
+        try:
+            self._ring_all()
+            for batch in batches:
+                if not batch.is_settled:
+                    event = trio.Event()
+                    batch.on_settled.append(event.set)
+                    await event.wait()
+        finally:
+            self._gathered.end_flush()
+        await trio.lowlevel.checkpoint()
+        failure = self._gathered.take_unseen_failure()
+        if failure is not None:
+            raise failure
+
+    async def partitions_of(self, topic: str) -> tuple[int, ...]:
+        """Return a topic's partition numbers; a topic that may be created on first use is."""
+        known = self._cluster.topics.get(topic)
+        if known is None:
+            await self._learn(topic)
+            known = self._cluster.topics[topic]
+        return known.partitions
+
+    async def run(self) -> NoReturn:
+        """Do what comes by time or after errors; `open_producer` runs it."""
+        refresh_ms = now_ms() + self._config.metadata_age_ms_max
+        while True:
+            now = now_ms()
+            if self._gathered.expire(now):
+                self._on_change(None)
+            if self._gathered.is_identity_due:
+                await self._take_identity()
+            leaderless = {
+                at.topic
+                for at in self._gathered.waiting_partitions()
+                if self._cluster.known_leader(at) is None
+            }
+            if now >= refresh_ms:
+                self._stale.update(self._cluster.topics)
+            if self._stale or leaderless:
+                refresh_ms = now + self._config.metadata_age_ms_max
+                await self._refresh(self._stale | leaderless)
+            else:
+                look_ms = self._gathered.next_look_ms(now)
+                await self._bell.wait(refresh_ms if look_ms is None else min(look_ms, refresh_ms))
+
+    async def _wait_to_send(self, topic: str, size_bytes: int) -> None:
+        deadline = trio.current_time() + self._config.block_ms_max / 1_000
+        if topic not in self._cluster.topics:
+            await self._learn(topic)
+        with trio.move_on_at(deadline) as scope:
+            while not self._gathered.has_room(size_bytes):
+                # What lingers leaves now: nothing can join it.
+                self._ring_all()
+                await self._room.park()
+        if scope.cancelled_caught:
+            raise RefusedError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"buffer.memory was full for max.block.ms, {self._config.block_ms_max} ms",
+            )
+
+    async def _learn(self, topic: str) -> None:
+        deadline = trio.current_time() + self._config.block_ms_max / 1_000
+        while True:
+            left_s = max(0.0, deadline - trio.current_time())
+            try:
+                await self._cluster.partitions_of(topic, may_create=True, deadline_s=left_s)
+                return
+            except ConnectionLostError as error:
+                if trio.current_time() >= deadline:
+                    raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+                await trio.sleep(self._config.retry_backoff_ms / 1_000)
+
+    async def _refresh(self, topics: Iterable[str]) -> None:
+        """Ask who leads what; at most once in `retry.backoff.ms`."""
+        wanted = set(topics)
+        try:
+            await self._cluster.metadata(wanted)
+            self._stale -= wanted
+        except (ConnectionLostError, ProtocolError):
+            pass
+        self._ring_all()
+        await trio.sleep(self._config.retry_backoff_ms / 1_000)
+
+    async def _take_identity(self) -> None:
+        old = self._gathered.identity
+        request = InitProducerIdRequest(
+            transactional_id=None,
+            transaction_timeout_ms=0x7FFFFFFF,
+            producer_id=NO_PRODUCER_ID if old is None else old.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if old is None else old.epoch,
+        )
+        try:
+            answer = await self._cluster.request(request, InitProducerIdResponse)
+            raise_for(answer.error_code)
+        except (ConnectionLostError, ProtocolError, RefusedError) as error:
+            if isinstance(error, RefusedError) and not error.is_retriable:
+                self._gathered.fail_waiting(error.code, f"no producer id: {error.message}")
+                self._on_change(None)
+            else:
+                await trio.sleep(self._config.retry_backoff_ms / 1_000)
+            return
+        self._gathered.become(
+            ProducerIdentity(ProducerId(answer.producer_id), answer.producer_epoch)
+        )
+        self._ring_all()
+
+    def _on_change(self, stale: TopicPartition | None) -> None:
+        if stale is not None:
+            self._stale.add(stale.topic)
+        self._room.unpark_all()
+        self._ring_all()
+
+    def _ring(self, at: TopicPartition) -> None:
+        leader = self._cluster.known_leader(at)
+        if leader is None or self._gathered.identity is None:
+            self._bell.ring()
+        if leader is not None:
+            self._link(leader.node).bell.ring()
+
+    def _ring_all(self) -> None:
+        for at in self._gathered.waiting_partitions():
+            leader = self._cluster.known_leader(at)
+            if leader is not None:
+                self._link(leader.node).bell.ring()
+        self._bell.ring()
+
+    def _link(self, node: NodeId) -> ProducerLink:
+        link = self._links.get(node)
+        if link is None:
+            link = self._links[node] = ProducerLink(
+                node,
+                cluster=self._cluster,
+                gathered=self._gathered,
+                config=self._config,
+                on_change=self._on_change,
+            )
+            self._nursery.start_soon(link.run)
+        return link
+
+
+@asynccontextmanager
+async def open_producer(
+    bootstrap: str | Iterable[tuple[str, int]], config: ProducerConfig | None = None
+) -> AsyncIterator[Producer]:
+    """Open a producer; `bootstrap` is `host:port,…` of any brokers of the cluster.
+
+    It starts without asking anybody: the first record does.
+    """
+    config = config or ProducerConfig()
+    async with (
+        open_cluster(
+            addresses_of(bootstrap),
+            client_id=config.client_id,
+            request_timeout_s=config.request_timeout_ms / 1_000,
+        ) as cluster,
+        open_background() as nursery,
+    ):
+        producer = Producer(cluster, config, nursery)
+        nursery.start_soon(producer.run)
+        yield producer
+        await producer.flush()

@@ -1,0 +1,17 @@
+"""pytest's door to the cluster for tests; needs pytest-trio.
+
+`pytest_plugins = ["ottla.client.testing.fixtures"]` in your `conftest.py`.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ottla.client.testing import ClusterUnderTest, open_test_cluster
+
+
+@pytest.fixture
+async def ottla_cluster() -> AsyncIterator[ClusterUnderTest]:
+    """Give each test its own cluster of one broker."""
+    async with open_test_cluster() as cluster:
+        yield cluster

@@ -1,0 +1,111 @@
+"""A real controller and real brokers in the caller's own trio loop: real sockets, files and gRPC.
+
+What `ottla.client.testing` opens.  Nothing is simulated but, where the caller hands one in, the
+brokers' clock.
+"""
+
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from ottla.broker.broker_driver import Broker, open_broker
+from ottla.controller.main_driver import serve_controller
+from ottla.model.ids import NodeId
+from ottla.model.seams import Clock
+from ottla.model.settings.broker import load_broker_config
+from ottla.model.settings.controller import load_controller_config
+
+HOST = "127.0.0.1"
+CONTROLLER_ID = 101
+LISTENER = "PLAINTEXT"
+START_TIMEOUT_S = 30.0
+
+
+class InProcessCluster:
+    """A cluster at work; made by `open_in_process_cluster`."""
+
+    def __init__(self, brokers: Mapping[NodeId, Broker]) -> None:
+        self.brokers = brokers
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients ask first: `host:port,…` of every broker."""
+        addresses = (broker.addresses[LISTENER] for broker in self.brokers.values())
+        return ",".join(f"{host}:{port}" for host, port in addresses)
+
+
+@asynccontextmanager
+async def open_in_process_cluster(
+    *,
+    broker_count: int = 1,
+    directory: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> AsyncIterator[InProcessCluster]:
+    """Start one controller and so many brokers; stop them cleanly at the end of the block.
+
+    `directory` keeps their files over several clusters; without one they are gone at the end.
+    """
+    copies = str(min(3, broker_count))
+    texts = {
+        "default.replication.factor": copies,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "group.initial.rebalance.delay.ms": "0",
+        **(settings or {}),
+    }
+    async with AsyncExitStack() as stack:
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-")))
+        voters = f"{CONTROLLER_ID}@{HOST}:{_free_port()}"
+        is_stopping = trio.Event()
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        stack.callback(is_stopping.set)
+        nursery.start_soon(_run_controller, directory, voters, texts, is_stopping)
+        brokers: dict[NodeId, Broker] = {}
+        for number in range(1, broker_count + 1):
+            config, _ = load_broker_config(
+                {
+                    "node.id": str(number),
+                    "controller.quorum.voters": voters,
+                    "listeners": f"{LISTENER}://{HOST}:0",
+                    "log.dirs": str(directory / f"broker-{number}"),
+                    **texts,
+                }
+            )
+            broker = await stack.enter_async_context(open_broker(config, clock=clock))
+            brokers[NodeId(number)] = broker
+        with trio.fail_after(START_TIMEOUT_S):
+            for broker in brokers.values():
+                await broker.is_ready.wait()
+        yield InProcessCluster(brokers)
+        async with trio.open_nursery() as leaving:
+            for broker in brokers.values():
+                leaving.start_soon(broker.leave)
+
+
+async def _run_controller(
+    directory: Path, voters: str, texts: Mapping[str, str], is_stopping: trio.Event
+) -> None:
+    config, _ = load_controller_config(
+        {
+            "node.id": str(CONTROLLER_ID),
+            "controller.quorum.voters": voters,
+            "listeners": f"CONTROLLER://{voters.partition('@')[2]}",
+            "metadata.log.dir": str(directory / f"controller-{CONTROLLER_ID}"),
+            **texts,
+        }
+    )
+    await serve_controller(config, ready=lambda: None, is_stopping=is_stopping)
+
+
+def _free_port() -> int:
+    """Return a port nobody listens on: a quorum names its voters' ports before they listen."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
