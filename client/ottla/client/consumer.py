@@ -1,0 +1,295 @@
+"""The consumer: reads partitions in order, from where it is told to.
+
+`async with open_consumer(…) as consumer`, then `assign` (or `subscribe`, as a member of a group),
+then `poll` or `async for`.  Records are fetched ahead in the background; a position moves when a
+record is handed out.  Errors that nothing can mend come out of the next poll.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import NoReturn
+
+import trio
+
+from ottla.client.background import Bell, now_ms, open_background
+from ottla.client.bootstrap import addresses_of
+from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.connection import ConnectionLostError
+from ottla.client.fetch_link import FetchLink
+from ottla.client.fetched import ConsumerRecord
+from ottla.client.offset_lookup import FoundOffset, find_offsets
+from ottla.client.positions import EARLIEST, LATEST, Place, Positions
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, OffsetAndEpoch, TopicPartition
+from ottla.model.settings.client import ConsumerConfig
+
+RECORDS_PER_CHECKPOINT = 64
+"""How many records the iterator gives before others get their turn."""
+
+
+class Consumer:
+    """A consumer at work; made by `open_consumer`."""
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, nursery: trio.Nursery) -> None:
+        self.positions = Positions(config.auto_offset_reset, config.partition_bytes_max)
+        self._cluster = cluster
+        self._config = config
+        self._nursery = nursery
+        self._links: dict[NodeId, FetchLink] = {}
+        self._bell = Bell()
+        self._records = trio.lowlevel.ParkingLot()
+        self._placed = trio.lowlevel.ParkingLot()
+        self._failures: deque[Exception] = deque(maxlen=100)
+        self._stale: set[str] = set()
+        self._left_to_checkpoint = RECORDS_PER_CHECKPOINT
+
+    # What is read.
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions it reads."""
+        return frozenset(self.positions)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others; those that stay keep their position."""
+        self.positions.assign(partitions)
+        self._ring_all()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Neither fetch nor hand out these until `resume`; what is fetched ahead is kept."""
+        for at in partitions:
+            self.positions.place(at).is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these."""
+        for at in partitions:
+            self.positions.place(at).is_paused = False
+        self._records.unpark_all()
+        self._ring_all()
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(at for at in self.positions if self.positions.place(at).is_paused)
+
+    # Where it reads.
+
+    def seek(self, at: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Go on at this offset; with the epoch of the record before it, a truncation is noticed."""
+        if offset < 0:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no offset {offset}")
+        self.positions.seek(at, Offset(offset), Epoch(leader_epoch))
+        self._ring_all()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset there is, in these partitions or in all."""
+        for at in partitions or tuple(self.positions):
+            self.positions.look_up(at, EARLIEST)
+        self._ring_all()
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on at the end as it is when it is looked up, in these partitions or in all."""
+        for at in partitions or tuple(self.positions):
+            self.positions.look_up(at, LATEST)
+        self._ring_all()
+
+    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Go on at the first record of that time or later, and at the end where there is none."""
+        for at in partitions or tuple(self.positions):
+            self.positions.look_up(at, max(0, timestamp_ms))
+        self._ring_all()
+
+    async def position(self, at: TopicPartition) -> Offset:
+        """Return the offset of the next record, waiting until it is known."""
+        place = self.positions.place(at)
+        with trio.fail_after(self._config.default_api_timeout_ms / 1_000):
+            while place.position is None:
+                self._raise_failure()
+                await self._placed.park()
+                place = self.positions.place(at)
+        await trio.lowlevel.checkpoint()
+        return place.position.offset
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Offset]:
+        """Return the first offset of each partition."""
+        found = await self.offsets_for_times(dict.fromkeys(partitions, EARLIEST))
+        return {at: one.offset for at, one in found.items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Offset]:
+        """Return the offset behind the last record that may be read of each partition."""
+        found = await self.offsets_for_times(dict.fromkeys(partitions, LATEST))
+        return {at: one.offset for at, one in found.items()}
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Return the first offset at or after a time in ms, -1 where there is none so late."""
+        return await find_offsets(
+            self._cluster,
+            times_ms,
+            isolation_level=self._config.isolation_level,
+            timeout_s=self._config.default_api_timeout_ms / 1_000,
+        )
+
+    # Reading.
+
+    async def poll(
+        self, timeout_s: float | None = None, *, record_count_max: int | None = None
+    ) -> list[ConsumerRecord]:
+        """Return the next records, waiting for the first of them; none when the time is over."""
+        count = record_count_max or self._config.poll_records_max
+        await trio.lowlevel.checkpoint()
+        with trio.CancelScope() as scope:
+            if timeout_s is not None:
+                scope.deadline = trio.current_time() + timeout_s
+            while True:
+                records = self._take(count)
+                if records:
+                    return records
+                await self._records.park()
+        return []
+
+    def __aiter__(self) -> "Consumer":
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record; the one before counts as processed now."""
+        self._left_to_checkpoint -= 1
+        if self._left_to_checkpoint <= 0:
+            self._left_to_checkpoint = RECORDS_PER_CHECKPOINT
+            await trio.lowlevel.checkpoint()
+        while True:
+            records = self._take(1)
+            if records:
+                return records[0]
+            await self._records.park()
+
+    def _take(self, count: int) -> list[ConsumerRecord]:
+        self._raise_failure()
+        records = self.positions.take(count)
+        if self.positions.has_hunger():
+            for link in self._links.values():
+                link.bell.ring()
+        return records
+
+    def _raise_failure(self) -> None:
+        if self._failures:
+            raise self._failures.popleft()
+
+    # Behind the scenes.
+
+    async def run(self) -> NoReturn:
+        """Look up positions and leaders; `open_consumer` runs it."""
+        refresh_ms = now_ms() + self._config.metadata_age_ms_max
+        while True:
+            unknown = {at.topic for at in self.positions if self._cluster.known_leader(at) is None}
+            if now_ms() >= refresh_ms:
+                self._stale.update(at.topic for at in self.positions)
+            if self._stale or unknown:
+                refresh_ms = now_ms() + self._config.metadata_age_ms_max
+                await self._refresh(self._stale | unknown)
+            elif self.positions.unplaced():
+                await self._find_places()
+            else:
+                self._ring_links()
+                await self._bell.wait(refresh_ms)
+
+    async def _refresh(self, topics: Iterable[str]) -> None:
+        wanted = set(topics)
+        try:
+            await self._cluster.metadata(wanted)
+            self._stale -= wanted
+        except (ConnectionLostError, ProtocolError):
+            await trio.sleep(self._config.retry_backoff_ms / 1_000)
+            return
+        self._ring_links()
+        if any(topic not in self._cluster.topics for topic in wanted):
+            await trio.sleep(self._config.retry_backoff_ms / 1_000)
+
+    async def _find_places(self) -> None:
+        places = self.positions.unplaced()
+        turns = {place.at: place.turn for place in places}
+        try:
+            times = {place.at: self.positions.reset_of(place) for place in places}
+            found = await find_offsets(
+                self._cluster,
+                times,
+                isolation_level=self._config.isolation_level,
+                timeout_s=self._config.request_timeout_ms / 1_000,
+                retry_wait_s=self._config.retry_backoff_ms / 1_000,
+            )
+            late = [at for at, one in found.items() if one.offset < 0]
+            if late:
+                found |= await find_offsets(self._cluster, dict.fromkeys(late, LATEST))
+        except RefusedError as error:
+            self._fail(error)
+            await trio.sleep(self._config.retry_backoff_ms / 1_000)
+            return
+        for place in places:
+            self._place(place, turns[place.at], found[place.at])
+
+    def _place(self, place: Place, turn: int, found: FoundOffset) -> None:
+        # The epoch that comes with an offset is of the record there, not of the one before it.
+        self.positions.on_placed(place, turn, OffsetAndEpoch(found.offset, NO_EPOCH))
+        self._placed.unpark_all()
+
+    def _fail(self, error: Exception) -> None:
+        self._failures.append(error)
+        self._records.unpark_all()
+        self._placed.unpark_all()
+
+    def _on_records(self) -> None:
+        self._records.unpark_all()
+        self._ring_all()
+
+    def _on_stale(self, topic: str) -> None:
+        self._stale.add(topic)
+        self._bell.ring()
+
+    def _ring_all(self) -> None:
+        self._bell.ring()
+        self._ring_links()
+
+    def _ring_links(self) -> None:
+        for at in self.positions:
+            leader = self._cluster.known_leader(at)
+            if leader is not None and leader.node not in self._links:
+                link = self._links[leader.node] = FetchLink(
+                    leader.node,
+                    cluster=self._cluster,
+                    positions=self.positions,
+                    config=self._config,
+                    on_records=self._on_records,
+                    on_stale=self._on_stale,
+                    on_failure=self._fail,
+                )
+                self._nursery.start_soon(link.run)
+        for link in self._links.values():
+            link.bell.ring()
+
+
+@asynccontextmanager
+async def open_consumer(
+    bootstrap: str | Iterable[tuple[str, int]], config: ConsumerConfig | None = None
+) -> AsyncIterator[Consumer]:
+    """Open a consumer; `bootstrap` is `host:port,…` of any brokers of the cluster.
+
+    It starts without asking anybody: the first assignment does.
+    """
+    config = config or ConsumerConfig()
+    async with (
+        open_cluster(
+            addresses_of(bootstrap),
+            client_id=config.client_id,
+            request_timeout_s=config.request_timeout_ms / 1_000,
+        ) as cluster,
+        open_background() as nursery,
+    ):
+        consumer = Consumer(cluster, config, nursery)
+        nursery.start_soon(consumer.run)
+        yield consumer

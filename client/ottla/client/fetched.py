@@ -1,0 +1,153 @@
+"""What was fetched of one partition and is not read yet: bytes until somebody asks for a record.
+
+Pure.  Every batch's checksum is compared before the first of its records is given out; control
+batches, aborted transactions (read_committed) and what lies before the position are stepped over;
+a batch that the answer cut off is left for the next fetch.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Epoch, Offset, TopicPartition
+from ottla.wire.batch import LOG_APPEND_TIME_FLAG, BatchHeader, TimestampType, batches, check_crc
+from ottla.wire.batch_builder import ControlType
+from ottla.wire.records import Record, scan
+
+
+class ConsumerRecord(NamedTuple):
+    """One record, and where it was."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    leader_epoch: Epoch
+    timestamp_type: TimestampType
+
+
+class Fetched:
+    """The records part of one partition's answer."""
+
+    __slots__ = (
+        "_aborted",
+        "_aborted_ids",
+        "_batches",
+        "_check_crcs",
+        "_data",
+        "_failure",
+        "_header",
+        "_records",
+        "at",
+        "end_epoch",
+        "end_offset",
+        "epoch",
+        "offset",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        at: TopicPartition,
+        offset: Offset,
+        epoch: Epoch,
+        data: bytes | memoryview,
+        *,
+        aborted: Sequence[tuple[int, Offset]] | None = None,
+        check_crcs: bool = True,
+    ) -> None:
+        """Look at the batches' headers; CorruptDataError where they lie.
+
+        `aborted` are (producer id, first offset) of aborted transactions, None to read all.
+        """
+        self.at = at
+        self.offset = offset
+        """The offset of the next record to give out, or one before it."""
+        self.epoch = epoch
+        """The leader epoch of what lies just before `offset`."""
+        self.size_bytes = len(data)
+        self._data = data
+        self._check_crcs = check_crcs
+        found = list(batches(data, is_partial_end_allowed=True))
+        self.end_offset = found[-1][1].end_offset if found else offset
+        """Where the next fetch goes on."""
+        self.end_epoch = found[-1][1].partition_leader_epoch if found else epoch
+        self._batches = iter(found)
+        self._aborted = None if aborted is None else sorted(aborted, key=lambda one: -one[1])
+        self._aborted_ids: set[int] = set()
+        self._failure: CorruptDataError | None = None
+        self._header: BatchHeader | None = None
+        self._records: Iterator[Record] = iter(())
+
+    @property
+    def is_drained(self) -> bool:
+        """Say whether nothing is left."""
+        return self.offset >= self.end_offset
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Give out the next records, at most so many; fewer only when no more are left.
+
+        CorruptDataError where the bytes lie, once all that comes before was given out.
+        """
+        taken: list[ConsumerRecord] = []
+        if self._failure is not None:
+            raise self._failure
+        try:
+            while len(taken) < count:
+                header = self._header or self._next_batch()
+                if header is None:
+                    break
+                self._take_of_batch(header, count, taken)
+        except CorruptDataError as error:
+            self._failure = CorruptDataError(f"{self.at} at offset {self.offset}: {error.where}")
+            if not taken:
+                raise self._failure from error
+        return taken
+
+    def _take_of_batch(self, header: BatchHeader, count: int, taken: list[ConsumerRecord]) -> None:
+        topic, partition = self.at
+        epoch = header.partition_leader_epoch
+        stamp = TimestampType(header.attributes & LOG_APPEND_TIME_FLAG != 0)
+        first = self.offset
+        new = ConsumerRecord._make
+        for offset, *rest in self._records:
+            if offset < first:
+                continue
+            taken.append(new((topic, partition, offset, *rest, epoch, stamp)))
+            self.offset, self.epoch = Offset(offset + 1), epoch
+            if len(taken) == count:
+                return
+        self._header = None
+        self.offset, self.epoch = header.end_offset, epoch
+
+    def _next_batch(self) -> BatchHeader | None:
+        for start, header in self._batches:
+            if header.end_offset <= self.offset:
+                continue
+            if self._check_crcs and not check_crc(self._data, start, header):
+                raise CorruptDataError("the batch fails its checksum")
+            if header.is_control:
+                self._on_control(start, header)
+            elif not self._is_aborted(header):
+                self._header = header
+                self._records = scan(self._data, start, header)
+                return header
+            self.offset, self.epoch = header.end_offset, header.partition_leader_epoch
+        return None
+
+    def _on_control(self, start: int, header: BatchHeader) -> None:
+        if header.producer_id not in self._aborted_ids:
+            return
+        for record in scan(self._data, start, header):
+            if record.key is not None and record.key[2:4] == int(ControlType.ABORT).to_bytes(2):
+                self._aborted_ids.discard(header.producer_id)
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        if self._aborted is None or not header.is_transactional:
+            return False
+        while self._aborted and self._aborted[-1][1] <= header.last_offset:
+            self._aborted_ids.add(self._aborted.pop()[0])
+        return header.producer_id in self._aborted_ids
