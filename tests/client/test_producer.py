@@ -210,7 +210,7 @@ async def test_without_idempotence_the_same_proxy_makes_duplicates(behind_proxy:
         async with open_producer(known_at, config) as producer:
             await producer.send("t", b"once?")
         found = await read_all(known_at, "t")
-    assert len(found[0]) == 4
+    assert 1 < len(found[0]) <= 4
 
 
 async def create_two_partitions(bootstrap: str) -> None:

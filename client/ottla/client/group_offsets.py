@@ -1,0 +1,120 @@
+"""Committed offsets of one group: read, written, each with its leader epoch and a note."""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from ottla.client.cluster import raise_for
+from ottla.client.coordinator import Coordinator
+from ottla.model.ids import NO_EPOCH, Epoch, Offset, TopicPartition
+from ottla.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_commit_response import OffsetCommitResponse
+from ottla.wire.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
+
+COMMIT_BY_NAME_VERSION = 9
+FETCH_BY_NAME_VERSION = 9
+NO_GENERATION = -1
+
+
+class Committed(NamedTuple):
+    """A group's position in one partition: the next record to process."""
+
+    offset: Offset
+    leader_epoch: Epoch = NO_EPOCH
+    """The epoch of the record before it: with it a truncation is noticed."""
+    metadata: str = ""
+
+
+class Membership(NamedTuple):
+    """Who commits: a member in its generation, or nobody in particular."""
+
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+NO_MEMBER = Membership()
+
+
+async def fetch_offsets(
+    coordinator: Coordinator,
+    partitions: Collection[TopicPartition] | None,
+    *,
+    timeout_s: float = 30.0,
+    is_read_committed: bool = False,
+) -> dict[TopicPartition, Committed]:
+    """Return what is committed of these partitions, or of all; those without a commit are absent.
+
+    RefusedError with the coordinator's code when it refuses.
+    """
+    topics: dict[str, OffsetFetchRequestTopics] = {}
+    for at in partitions or ():
+        topic = topics.setdefault(at.topic, OffsetFetchRequestTopics(name=at.topic))
+        topic.partition_indexes.append(at.partition)
+    request = OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup(
+                group_id=coordinator.group_id,
+                topics=None if partitions is None else list(topics.values()),
+            )
+        ],
+        require_stable=is_read_committed,
+    )
+    answer = await coordinator.request(
+        request, OffsetFetchResponse, timeout_s=timeout_s, version=FETCH_BY_NAME_VERSION
+    )
+    (group,) = answer.groups
+    raise_for(group.error_code)
+    found: dict[TopicPartition, Committed] = {}
+    for told in group.topics:
+        for partition in told.partitions:
+            raise_for(partition.error_code)
+            if partition.committed_offset >= 0:
+                found[TopicPartition(told.name, partition.partition_index)] = Committed(
+                    Offset(partition.committed_offset),
+                    Epoch(partition.committed_leader_epoch),
+                    partition.metadata or "",
+                )
+    return found
+
+
+async def commit_offsets(
+    coordinator: Coordinator,
+    offsets: Mapping[TopicPartition, Committed],
+    membership: Membership = NO_MEMBER,
+    *,
+    timeout_s: float = 30.0,
+) -> None:
+    """Commit; RefusedError with the first code of a partition that was refused."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for at, one in offsets.items():
+        topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic))
+        topic.partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=at.partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                committed_metadata=one.metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=coordinator.group_id,
+        generation_id_or_member_epoch=membership.generation_id,
+        member_id=membership.member_id,
+        group_instance_id=membership.group_instance_id,
+        topics=list(topics.values()),
+    )
+    answer = await coordinator.request(
+        request, OffsetCommitResponse, timeout_s=timeout_s, version=COMMIT_BY_NAME_VERSION
+    )
+    for told in answer.topics:
+        for partition in told.partitions:
+            raise_for(partition.error_code)
