@@ -42,6 +42,7 @@ class KnownTopic:
     """What the last answer said of a topic."""
 
     topic_id: UUID
+    is_internal: bool
     partitions: tuple[int, ...]
     available: tuple[int, ...]
     """Those that have a leader."""
@@ -133,6 +134,7 @@ class Cluster:
         numbers = sorted(partition.partition_index for partition in topic.partitions)
         self.topics[name] = KnownTopic(
             topic_id=topic.topic_id or ZERO_UUID,
+            is_internal=topic.is_internal,
             partitions=tuple(numbers),
             available=tuple(n for n in numbers if TopicPartition(name, n) in self._leaders),
         )

@@ -5,6 +5,7 @@ then `poll` or `async for`.  Records are fetched ahead in the background; a posi
 record is handed out.  Errors that nothing can mend come out of the next poll.
 """
 
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +19,8 @@ from ottla.client.cluster import Cluster, open_cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.client.fetch_link import FetchLink
 from ottla.client.fetched import ConsumerRecord
+from ottla.client.group import Group, Listener
+from ottla.client.group_offsets import Committed
 from ottla.client.offset_lookup import FoundOffset, find_offsets
 from ottla.client.positions import EARLIEST, LATEST, Place, Positions
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
@@ -43,6 +46,17 @@ class Consumer:
         self._failures: deque[Exception] = deque(maxlen=100)
         self._stale: set[str] = set()
         self._left_to_checkpoint = RECORDS_PER_CHECKPOINT
+        self._group: Group | None = None
+        if config.group_id is not None:
+            self._group = Group(
+                config.group_id,
+                cluster=cluster,
+                positions=self.positions,
+                config=config,
+                on_assigned=self._ring_all,
+                on_failure=self._fail,
+            )
+            nursery.start_soon(self._group.run)
 
     # What is read.
 
@@ -52,9 +66,31 @@ class Consumer:
         return frozenset(self.positions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others; those that stay keep their position."""
+        """Read these partitions and no others; those that stay keep their position.
+
+        With a `group.id` it begins where that group has committed, but joins nobody.
+        """
+        if self._group is not None and self._group.is_subscribed:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "the group assigns what is read")
         self.positions.assign(partitions)
         self._ring_all()
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+    ) -> None:
+        """Share these topics, or all whose whole name matches a pattern, with the group.
+
+        The callbacks are awaited when partitions come, and before they go; both while the
+        application waits for records.
+        """
+        group = self._member_of()
+        group.on_given, group.on_revoked = on_assigned, on_revoked
+        group.subscribe(None if pattern else topics, re.compile(pattern) if pattern else None)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Neither fetch nor hand out these until `resume`; what is fetched ahead is kept."""
@@ -136,6 +172,36 @@ class Consumer:
             timeout_s=self._config.default_api_timeout_ms / 1_000,
         )
 
+    # Committing.
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
+        """Commit the positions, or these offsets (of the next record to process each).
+
+        RefusedError ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or REBALANCE_IN_PROGRESS: it came too
+        late, somebody else may read the partitions from the last commit on.
+        """
+        group = self._member_of()
+        if offsets is None:
+            await group.commit(group.processed())
+            return
+        await group.commit(
+            {
+                at: one if isinstance(one, Committed) else Committed(Offset(one))
+                for at, one in offsets.items()
+            }
+        )
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Committed]:
+        """Return what the group has committed; partitions without a commit are absent."""
+        return await self._member_of().committed(partitions)
+
+    def _member_of(self) -> Group:
+        if self._group is None:
+            raise RefusedError(ErrorCode.INVALID_GROUP_ID, "the consumer has no group.id")
+        return self._group
+
     # Reading.
 
     async def poll(
@@ -147,11 +213,7 @@ class Consumer:
         with trio.CancelScope() as scope:
             if timeout_s is not None:
                 scope.deadline = trio.current_time() + timeout_s
-            while True:
-                records = self._take(count)
-                if records:
-                    return records
-                await self._records.park()
+            return await self._next(count)
         return []
 
     def __aiter__(self) -> "Consumer":
@@ -163,14 +225,30 @@ class Consumer:
         if self._left_to_checkpoint <= 0:
             self._left_to_checkpoint = RECORDS_PER_CHECKPOINT
             await trio.lowlevel.checkpoint()
-        while True:
-            records = self._take(1)
-            if records:
-                return records[0]
-            await self._records.park()
+        return (await self._next(1))[0]
+
+    async def _next(self, count: int) -> list[ConsumerRecord]:
+        group = self._group
+        if group is not None:
+            group.on_poll()
+        records = self._take(count)
+        try:
+            while not records:
+                if group is not None:
+                    group.set_waiting()
+                await self._records.park()
+                if group is not None:
+                    group.is_app_waiting = False
+                records = self._take(count)
+        finally:
+            if group is not None:
+                group.is_app_waiting = False
+        return records
 
     def _take(self, count: int) -> list[ConsumerRecord]:
         self._raise_failure()
+        if self._group is not None and self._group.is_rebalancing:
+            return []
         records = self.positions.take(count)
         if self.positions.has_hunger():
             for link in self._links.values():
@@ -188,54 +266,71 @@ class Consumer:
         refresh_ms = now_ms() + self._config.metadata_age_ms_max
         while True:
             unknown = {at.topic for at in self.positions if self._cluster.known_leader(at) is None}
-            if now_ms() >= refresh_ms:
-                self._stale.update(at.topic for at in self.positions)
-            if self._stale or unknown:
+            is_old = now_ms() >= refresh_ms
+            if is_old or self._stale or unknown:
                 refresh_ms = now_ms() + self._config.metadata_age_ms_max
-                await self._refresh(self._stale | unknown)
+                await self._refresh(self._stale | unknown, is_whole=is_old)
             elif self.positions.unplaced():
                 await self._find_places()
             else:
                 self._ring_links()
                 await self._bell.wait(refresh_ms)
 
-    async def _refresh(self, topics: Iterable[str]) -> None:
-        wanted = set(topics)
+    async def _refresh(self, topics: set[str], *, is_whole: bool) -> None:
+        wanted: set[str] | None = set(topics)
+        if is_whole:
+            of_group = frozenset() if self._group is None else self._group.topics
+            assigned = {at.topic for at in self.positions}
+            wanted = None if of_group is None else topics | assigned | of_group
         try:
             await self._cluster.metadata(wanted)
-            self._stale -= wanted
+            self._stale -= topics
         except (ConnectionLostError, ProtocolError):
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
             return
+        if self._group is not None:
+            self._group.on_metadata()
         self._ring_links()
-        if any(topic not in self._cluster.topics for topic in wanted):
+        if any(topic not in self._cluster.topics for topic in topics):
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
     async def _find_places(self) -> None:
         places = self.positions.unplaced()
         turns = {place.at: place.turn for place in places}
         try:
-            times = {place.at: self.positions.reset_of(place) for place in places}
-            found = await find_offsets(
-                self._cluster,
-                times,
-                isolation_level=self._config.isolation_level,
-                timeout_s=self._config.request_timeout_ms / 1_000,
-                retry_wait_s=self._config.retry_backoff_ms / 1_000,
-            )
-            late = [at for at, one in found.items() if one.offset < 0]
-            if late:
-                found |= await find_offsets(self._cluster, dict.fromkeys(late, LATEST))
-        except RefusedError as error:
-            self._fail(error)
+            if self._group is not None:
+                begin = [place for place in places if place.lookup is None]
+                committed = await self._group.committed([place.at for place in begin])
+                for place in begin:
+                    if place.at in committed:
+                        one = committed[place.at]
+                        self._place(
+                            place, turns[place.at], OffsetAndEpoch(one.offset, one.leader_epoch)
+                        )
+            await self._look_up([place for place in places if place.position is None], turns)
+        except (RefusedError, ConnectionLostError) as error:
+            if isinstance(error, RefusedError):
+                self._fail(error)
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
-            return
-        for place in places:
-            self._place(place, turns[place.at], found[place.at])
 
-    def _place(self, place: Place, turn: int, found: FoundOffset) -> None:
-        # The epoch that comes with an offset is of the record there, not of the one before it.
-        self.positions.on_placed(place, turn, OffsetAndEpoch(found.offset, NO_EPOCH))
+    async def _look_up(self, places: list[Place], turns: Mapping[TopicPartition, int]) -> None:
+        times = {place.at: self.positions.reset_of(place) for place in places}
+        found = await find_offsets(
+            self._cluster,
+            times,
+            isolation_level=self._config.isolation_level,
+            timeout_s=self._config.request_timeout_ms / 1_000,
+            retry_wait_s=self._config.retry_backoff_ms / 1_000,
+        )
+        late = [at for at, one in found.items() if one.offset < 0]
+        if late:
+            found |= await find_offsets(self._cluster, dict.fromkeys(late, LATEST))
+        for place in places:
+            # The epoch that comes with an offset is of the record there, not the one before it.
+            self._place(place, turns[place.at], OffsetAndEpoch(found[place.at].offset, NO_EPOCH))
+
+    def _place(self, place: Place, turn: int, position: OffsetAndEpoch) -> None:
+        self.positions.on_placed(place, turn, position)
         self._placed.unpark_all()
 
     def _fail(self, error: Exception) -> None:
@@ -250,6 +345,11 @@ class Consumer:
     def _on_stale(self, topic: str) -> None:
         self._stale.add(topic)
         self._bell.ring()
+
+    async def leave(self) -> None:
+        """Leave the group, if there is one; `open_consumer` does it at the end of the block."""
+        if self._group is not None:
+            await self._group.leave()
 
     def _ring_all(self) -> None:
         self._bell.ring()
@@ -293,3 +393,4 @@ async def open_consumer(
         consumer = Consumer(cluster, config, nursery)
         nursery.start_soon(consumer.run)
         yield consumer
+        await consumer.leave()

@@ -1,0 +1,253 @@
+"""One member of a group by the classic protocol: what it sends next, and what answers mean to it.
+
+Pure.  It joins, is told the generation (and, when it leads, the others' subscriptions), syncs,
+is told its partitions, and heartbeats until it must join again.  Invariants: OneGeneration (an
+assignment belongs to the generation it was made in; losing the generation loses it).
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+
+from ottla.client.assignors import ASSIGNORS, MemberSubscription
+from ottla.client.group_offsets import NO_GENERATION, Membership
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.model.settings.client import ConsumerConfig
+from ottla.wire import codec
+from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ottla.wire.messages.consumer_protocol_assignment import TopicPartition as AssignedPartitions
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedPartitions
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.join_group_response import JoinGroupResponse
+from ottla.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.messages.sync_group_response import SyncGroupResponse
+
+PROTOCOL_TYPE = "consumer"
+SUBSCRIPTION_VERSION = 2
+"""Owned partitions from 1, their generation from 2."""
+ASSIGNMENT_VERSION = 0
+VERSION_BYTES = 2
+
+
+class Step(Enum):
+    """What to do after an answer."""
+
+    GO_ON = auto()
+    JOIN_AGAIN = auto()
+    FIND_COORDINATOR = auto()
+    WAIT = auto()
+
+
+AFTER = {
+    ErrorCode.NONE: Step.GO_ON,
+    ErrorCode.REBALANCE_IN_PROGRESS: Step.JOIN_AGAIN,
+    ErrorCode.ILLEGAL_GENERATION: Step.JOIN_AGAIN,
+    ErrorCode.UNKNOWN_MEMBER_ID: Step.JOIN_AGAIN,
+    ErrorCode.MEMBER_ID_REQUIRED: Step.JOIN_AGAIN,
+    ErrorCode.NOT_COORDINATOR: Step.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Step.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
+    ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
+}
+"""What each code means to a member; every other one ends its membership with an error."""
+
+
+class GroupMember:
+    """A member: who it is, in which generation, with what."""
+
+    def __init__(self, group_id: str, config: ConsumerConfig) -> None:
+        self.group_id = group_id
+        self.member_id = ""
+        self.generation_id = NO_GENERATION
+        self.assignment: tuple[TopicPartition, ...] = ()
+        self._config = config
+        self._protocol_name = ""
+        self._members: dict[str, MemberSubscription] = {}
+        self._owned: tuple[TopicPartition, ...] = ()
+        self._owned_generation_id = NO_GENERATION
+        self.is_leader = False
+
+    @property
+    def membership(self) -> Membership:
+        """Who commits."""
+        return Membership(self.generation_id, self.member_id, self._config.group_instance_id)
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """The topics the group's members subscribed to; known to who leads."""
+        return frozenset(topic for member in self._members.values() for topic in member.topics)
+
+    def join_request(self, topics: Iterable[str]) -> JoinGroupRequest:
+        """Return what to send to enter the next generation."""
+        subscription = _with_version(
+            ConsumerProtocolSubscription(
+                topics=sorted(topics),
+                owned_partitions=[
+                    OwnedPartitions(topic=topic, partitions=indexes)
+                    for topic, indexes in _by_topic(self._owned).items()
+                ],
+                generation_id=self._owned_generation_id,
+            ),
+            SUBSCRIPTION_VERSION,
+        )
+        return JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=self._config.session_timeout_ms,
+            rebalance_timeout_ms=self._config.poll_interval_ms_max,
+            member_id=self.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=subscription)
+                for name in self._config.partition_assignment_strategy
+            ],
+        )
+
+    def on_joined(self, answer: JoinGroupResponse) -> Step:
+        """Take in the answer to a join."""
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            return Step.JOIN_AGAIN
+        step = self._after(answer.error_code)
+        if step is Step.GO_ON:
+            self.member_id = answer.member_id
+            self.generation_id = answer.generation_id
+            self._protocol_name = answer.protocol_name or ""
+            self.is_leader = answer.leader == answer.member_id
+            self._members = {
+                member.member_id: _subscription_of(member.metadata, member.group_instance_id)
+                for member in answer.members
+            }
+        return step
+
+    def sync_request(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
+        """Return what to send next; who leads shares out the partitions of the topics."""
+        assignments: list[SyncGroupRequestAssignment] = []
+        if self.is_leader:
+            shared = ASSIGNORS[self._protocol_name](self._members, partition_counts)
+            assignments = [
+                SyncGroupRequestAssignment(
+                    member_id=member_id,
+                    assignment=_with_version(
+                        ConsumerProtocolAssignment(
+                            assigned_partitions=[
+                                AssignedPartitions(topic=topic, partitions=indexes)
+                                for topic, indexes in _by_topic(partitions).items()
+                            ]
+                        ),
+                        ASSIGNMENT_VERSION,
+                    ),
+                )
+                for member_id, partitions in shared.items()
+            ]
+        return SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self._protocol_name,
+            assignments=assignments,
+        )
+
+    def on_synced(self, answer: SyncGroupResponse) -> Step:
+        """Take in the answer to a sync: the partitions of this generation."""
+        step = self._after(answer.error_code)
+        if step is Step.GO_ON:
+            self.assignment = _assignment_of(answer.assignment)
+            self._owned, self._owned_generation_id = self.assignment, self.generation_id
+        return step
+
+    def heartbeat_request(self) -> HeartbeatRequest:
+        """Return what says that it is there."""
+        return HeartbeatRequest(
+            group_id=self.group_id,
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self._config.group_instance_id,
+        )
+
+    def on_code(self, code: int) -> Step:
+        """Take in the answer to a heartbeat or a commit."""
+        return self._after(code)
+
+    def leave_request(self, reason: str) -> LeaveGroupRequest:
+        """Return what says that it goes."""
+        return LeaveGroupRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            members=[MemberIdentity(member_id=self.member_id, reason=reason)],
+        )
+
+    def forget(self, *, is_expelled: bool) -> None:
+        """Be in no generation; who was expelled, or left, begins as a new member."""
+        self.generation_id = NO_GENERATION
+        self.assignment = ()
+        self.is_leader = False
+        if is_expelled:
+            self.member_id = ""
+            self._owned, self._owned_generation_id = (), NO_GENERATION
+
+    def _after(self, code: int) -> Step:
+        step = AFTER.get(ErrorCode(code))
+        if step is None:
+            raise RefusedError(ErrorCode(code))
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.forget(is_expelled=True)
+        elif code == ErrorCode.ILLEGAL_GENERATION:
+            self.forget(is_expelled=False)
+        return step
+
+
+def _with_version(
+    message: "ConsumerProtocolSubscription | ConsumerProtocolAssignment", version: int
+) -> bytes:
+    return version.to_bytes(VERSION_BYTES, "big") + codec.encode(message, version)
+
+
+def _version_of(data: bytes | memoryview, highest: int) -> int:
+    if len(data) < VERSION_BYTES:
+        raise ProtocolError("a group member's metadata has no version")
+    # A newer version only adds fields behind those we know.
+    return min(int.from_bytes(data[:VERSION_BYTES], "big"), highest)
+
+
+def _subscription_of(data: bytes | memoryview, instance_id: str | None) -> MemberSubscription:
+    version = _version_of(data, ConsumerProtocolSubscription.VERSIONS[-1])
+    found, _ = codec.decode_prefix(
+        ConsumerProtocolSubscription, version, memoryview(data), VERSION_BYTES
+    )
+    return MemberSubscription(
+        topics=frozenset(found.topics),
+        group_instance_id=instance_id,
+        owned=tuple(
+            TopicPartition(one.topic, index)
+            for one in found.owned_partitions
+            for index in one.partitions
+        ),
+        generation_id=found.generation_id,
+    )
+
+
+def _assignment_of(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
+    if not data:
+        return ()
+    version = _version_of(data, ConsumerProtocolAssignment.VERSIONS[-1])
+    found, _ = codec.decode_prefix(
+        ConsumerProtocolAssignment, version, memoryview(data), VERSION_BYTES
+    )
+    return tuple(
+        TopicPartition(one.topic, index)
+        for one in found.assigned_partitions
+        for index in one.partitions
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return found
