@@ -76,6 +76,18 @@ async def test_it_goes_where_it_is_told(ottla_cluster: ClusterUnderTest) -> None
         assert await read(consumer, 1) == [100]
 
 
+async def test_a_partition_given_away_and_taken_again_begins_anew(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    bootstrap = ottla_cluster.bootstrap
+    await produce(bootstrap, 10)
+    async with open_consumer(bootstrap, EARLIEST) as consumer:
+        for _ in range(3):
+            consumer.assign([A])
+            assert await read(consumer, 10) == list(range(10))
+            consumer.assign([])
+
+
 async def test_the_latest_record_is_where_a_new_reader_begins_unless_told(
     ottla_cluster: ClusterUnderTest,
 ) -> None:

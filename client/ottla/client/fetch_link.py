@@ -38,10 +38,16 @@ class Asked:
         self.turn = place.turn
         self.fetch = place.fetch
 
-    @property
-    def is_current(self) -> bool:
-        """Say whether the session still asks what is wanted."""
-        return self.turn == self.place.turn and self.fetch == self.place.fetch
+    def is_still(self, place: Place) -> bool:
+        """Say whether the session asks what is wanted of a partition now.
+
+        A partition given away and taken again has another place: it begins anew.
+        """
+        return self.is_same_course(place) and self.fetch == place.fetch
+
+    def is_same_course(self, place: Place) -> bool:
+        """Say whether reading alone has moved the position since."""
+        return self.place is place and self.turn == place.turn
 
 
 class FetchLink:
@@ -129,9 +135,9 @@ class FetchLink:
             before = self._asked.get(at)
             leader = self._cluster.known_leader(place.at)
             epoch = Epoch(-1) if leader is None else leader.epoch
-            if before is not None and before[0].is_current and before[1] == epoch:
+            if before is not None and before[0].is_still(place) and before[1] == epoch:
                 continue
-            has_news |= before is None or before[0].turn != place.turn
+            has_news |= before is None or not before[0].is_same_course(place)
             self._asked[at] = (Asked(place), epoch)
             self._session.want(
                 at,

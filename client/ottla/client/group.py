@@ -21,6 +21,7 @@ from ottla.client.group_offsets import (
     NO_GENERATION,
     NO_MEMBER,
     Committed,
+    Membership,
     commit_offsets,
     fetch_offsets,
 )
@@ -152,10 +153,10 @@ class Group:
 
     async def commit(self, offsets: dict[TopicPartition, Committed]) -> None:
         """Commit and wait until the coordinator has it; RefusedError when it is too late."""
-        membership = self._member.membership if self.is_subscribed else NO_MEMBER
         if not offsets:
             await trio.lowlevel.checkpoint()
             return
+        membership = self._committer()
         try:
             await self._coordinator.until_it_answers(
                 lambda: commit_offsets(self._coordinator, offsets, membership),
@@ -316,20 +317,27 @@ class Group:
     async def _commit_quietly(self, offsets: dict[TopicPartition, Committed]) -> None:
         """Commit; when that fails, somebody reads the records again: at least once."""
         try:
-            membership = self._member.membership if self.is_subscribed else NO_MEMBER
             if offsets:
-                await commit_offsets(self._coordinator, offsets, membership)
+                await commit_offsets(self._coordinator, offsets, self._committer())
         except ConnectionLostError:
             pass
         except RefusedError as error:
             if error.code in COMMIT_LOST:
                 self._is_due = True
 
+    def _committer(self) -> Membership:
+        if not self.is_subscribed:
+            return NO_MEMBER
+        if self._member.generation_id == NO_GENERATION:
+            # As nobody in particular it would be let in, past those who have the partitions now.
+            raise RefusedError(ErrorCode.ILLEGAL_GENERATION, "the group went on without us")
+        return self._member.membership
+
     async def _leave(self, reason: str) -> None:
         if not self._member.member_id:
             return
         # Where it is not heard, the session's end tells the others.
-        with suppress(ConnectionLostError, ProtocolError, RefusedError):
+        with suppress(ConnectionLostError, RefusedError):
             await self._coordinator.request(
                 self._member.leave_request(reason),
                 LeaveGroupResponse,

@@ -178,7 +178,6 @@ class GroupMember:
         """Return what says that it goes."""
         return LeaveGroupRequest(
             group_id=self.group_id,
-            member_id=self.member_id,
             members=[MemberIdentity(member_id=self.member_id, reason=reason)],
         )
 
