@@ -33,6 +33,10 @@ class CrashError(Exception):
     """The process died."""
 
 
+class DoneError(Exception):
+    """All is read."""
+
+
 class Database:
     """Results and position, saved together or not at all."""
 
@@ -95,12 +99,12 @@ async def run_and_crash(name: str, bootstrap: str) -> list[int]:
         if name == "read_at_most_once":
             done.append(number)
         if number == COUNT - 1:
-            raise StopAsyncIteration
+            raise DoneError
 
     with trio.fail_after(30):
         with pytest.raises(CrashError):
             await program(name)(bootstrap, process)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(DoneError):
             await program(name)(bootstrap, process)
     return done
 

@@ -19,7 +19,7 @@ from ottla.client.cluster import Cluster, open_cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.client.fetch_link import FetchLink
 from ottla.client.fetched import ConsumerRecord
-from ottla.client.group import Group, Listener
+from ottla.client.group import LEAVE_PATIENCE_S, Group, Listener
 from ottla.client.group_offsets import Committed
 from ottla.client.offset_lookup import FoundOffset, find_offsets
 from ottla.client.positions import EARLIEST, LATEST, Place, Positions
@@ -346,10 +346,10 @@ class Consumer:
         self._stale.add(topic)
         self._bell.ring()
 
-    async def leave(self) -> None:
+    async def leave(self, *, has_processed: bool) -> None:
         """Leave the group, if there is one; `open_consumer` does it at the end of the block."""
         if self._group is not None:
-            await self._group.leave()
+            await self._group.leave(has_processed=has_processed)
 
     def _ring_all(self) -> None:
         self._bell.ring()
@@ -379,18 +379,25 @@ async def open_consumer(
 ) -> AsyncIterator[Consumer]:
     """Open a consumer; `bootstrap` is `host:port,…` of any brokers of the cluster.
 
-    It starts without asking anybody: the first assignment does.
+    It starts without asking anybody: the first assignment does.  At the end of the block a member
+    leaves its group, having committed what is processed if that is automatic; after an error it
+    leaves without.
     """
     config = config or ConsumerConfig()
-    async with (
-        open_cluster(
-            addresses_of(bootstrap),
-            client_id=config.client_id,
-            request_timeout_s=config.request_timeout_ms / 1_000,
-        ) as cluster,
-        open_background() as nursery,
-    ):
-        consumer = Consumer(cluster, config, nursery)
-        nursery.start_soon(consumer.run)
-        yield consumer
-        await consumer.leave()
+    async with open_cluster(
+        addresses_of(bootstrap),
+        client_id=config.client_id,
+        request_timeout_s=config.request_timeout_ms / 1_000,
+    ) as cluster:
+        consumer: Consumer | None = None
+        try:
+            async with open_background() as nursery:
+                consumer = Consumer(cluster, config, nursery)
+                nursery.start_soon(consumer.run)
+                yield consumer
+                await consumer.leave(has_processed=True)
+        finally:
+            # After an error the last records may not be processed; the others need not wait for us.
+            if consumer is not None:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_PATIENCE_S):
+                    await consumer.leave(has_processed=False)

@@ -186,42 +186,49 @@ class Group:
             self._config.default_api_timeout_ms / 1_000,
         )
 
-    async def leave(self) -> None:
-        """Commit what is processed, if that is automatic, and leave; static members stay."""
-        if self._config.enable_auto_commit and not self.is_rebalancing:
-            offsets = self.processed()
-            with trio.move_on_after(LEAVE_PATIENCE_S):
-                await self._commit_quietly(offsets)
-        if self.is_subscribed and self._config.group_instance_id is None:
-            await self._leave("the consumer was closed")
+    async def leave(self, *, has_processed: bool) -> None:
+        """Leave, with a last commit if that is automatic and all is processed; static ones stay."""
+        try:
+            if has_processed and self._config.enable_auto_commit and not self.is_rebalancing:
+                offsets = self.processed()
+                with trio.move_on_after(LEAVE_PATIENCE_S):
+                    await self._commit_quietly(offsets)
+            if self.is_subscribed and self._config.group_instance_id is None:
+                await self._leave("the consumer was closed")
+                self._member.forget(is_expelled=True)
+            self._topics = self._pattern = None
+        finally:
+            await self._coordinator.forget()
 
     # The membership.
 
     async def run(self) -> NoReturn:
         """Join, and join again whenever that is due, until cancelled."""
-        try:
-            while True:
-                while not self.is_subscribed:
-                    await self._bell.wait()
-                    await self._commit_waiting()
-                try:
-                    await self._wait_for_app()
-                    await self._rebalance()
-                    await self._serve()
-                except (ConnectionLostError, ProtocolError):
-                    await trio.sleep(self._config.retry_backoff_ms / 1_000)
-                except RefusedError as error:
-                    self._on_failure(error)
-                    self._member.forget(is_expelled=True)
-                    self._topics = self._pattern = None
-        finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-                await self._coordinator.forget()
+        while True:
+            while not self.is_subscribed:
+                await self._bell.wait()
+                await self._commit_waiting()
+            try:
+                await self._wait_for_app()
+                await self._rebalance()
+                await self._serve()
+            except (ConnectionLostError, ProtocolError):
+                await trio.sleep(self._config.retry_backoff_ms / 1_000)
+            except RefusedError as error:
+                self._on_failure(error)
+                self._member.forget(is_expelled=True)
+                self.is_rebalancing = False
+                self._topics = self._pattern = None
+
+    @property
+    def _may_begin(self) -> bool:
+        """Whether nothing that was handed out is still being processed."""
+        return self.is_app_waiting or not any(True for _ in self._positions)
 
     async def _wait_for_app(self) -> None:
-        """Wait until nothing that was handed out is still being processed."""
-        while not self.is_app_waiting and any(True for _ in self._positions):
+        while not self._may_begin:
             await self._bell.wait()
+        # From here to the end of the rebalance nothing is handed out.
         self.is_rebalancing = True
 
     async def _rebalance(self) -> None:
@@ -264,9 +271,11 @@ class Group:
         )
 
     async def _serve(self) -> None:
-        """Heartbeat and commit until the group must be joined again."""
+        """Heartbeat and commit until the group must, and may, be joined again."""
         beat_ms = now_ms() + self._config.heartbeat_interval_ms
-        while not self._is_due:
+        while self._member.generation_id != NO_GENERATION:
+            if self._is_due and self._may_begin:
+                return
             await self._commit_waiting()
             now = now_ms()
             if self.is_app_waiting:
@@ -274,6 +283,7 @@ class Group:
             elif now - self._polled_ms > self._config.poll_interval_ms_max:
                 await self._leave("max.poll.interval.ms passed without a poll")
                 self._member.forget(is_expelled=True)
+                self._is_due = True
                 return
             if now >= beat_ms:
                 beat_ms = now + self._config.heartbeat_interval_ms
