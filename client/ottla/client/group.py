@@ -16,15 +16,14 @@ from ottla.client.background import Bell, now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.client.coordinator import Coordinator
-from ottla.client.group_member import GroupMember, Step
-from ottla.client.group_offsets import (
+from ottla.client.group_member import (
     NO_GENERATION,
     NO_MEMBER,
-    Committed,
+    GroupMember,
     Membership,
-    commit_offsets,
-    fetch_offsets,
+    Step,
 )
+from ottla.client.group_offsets import Committed, commit_offsets, fetch_offsets
 from ottla.client.positions import Positions
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import TopicPartition

@@ -7,9 +7,9 @@ assignment belongs to the generation it was made in; losing the generation loses
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
+from typing import NamedTuple
 
 from ottla.client.assignors import ASSIGNORS, MemberSubscription
-from ottla.client.group_offsets import NO_GENERATION, Membership
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
@@ -30,6 +30,18 @@ SUBSCRIPTION_VERSION = 2
 """Owned partitions from 1, their generation from 2."""
 ASSIGNMENT_VERSION = 0
 VERSION_BYTES = 2
+NO_GENERATION = -1
+
+
+class Membership(NamedTuple):
+    """Who commits: a member in its generation, or nobody in particular."""
+
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+NO_MEMBER = Membership()
 
 
 class Step(Enum):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import raise_for
 from ottla.client.coordinator import Coordinator
+from ottla.client.group_member import NO_MEMBER, Membership
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, TopicPartition
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -21,7 +22,6 @@ from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
 
 COMMIT_BY_NAME_VERSION = 9
 FETCH_BY_NAME_VERSION = 9
-NO_GENERATION = -1
 
 
 class Committed(NamedTuple):
@@ -31,17 +31,6 @@ class Committed(NamedTuple):
     leader_epoch: Epoch = NO_EPOCH
     """The epoch of the record before it: with it a truncation is noticed."""
     metadata: str = ""
-
-
-class Membership(NamedTuple):
-    """Who commits: a member in its generation, or nobody in particular."""
-
-    generation_id: int = NO_GENERATION
-    member_id: str = ""
-    group_instance_id: str | None = None
-
-
-NO_MEMBER = Membership()
 
 
 async def fetch_offsets(

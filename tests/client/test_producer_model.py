@@ -1,0 +1,134 @@
+"""Producers against a broker that is drawn at random: whatever it loses, refuses or forgets.
+
+The broker of this model keeps Kafka's rules for idempotent producers and nothing else.  Whatever
+the course of events: no record is there twice, none out of order, none that was acknowledged is
+missing, and none that was refused for sure is there.
+"""
+
+import random
+from collections import deque
+
+import pytest
+
+from ottla.client.accumulator import Accumulator, ProducerIdentity
+from ottla.client.producer_lane import Batch
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ProducerId, TopicPartition
+from ottla.model.settings.client import ProducerConfig
+from ottla.wire.batch import BatchHeader, parse_header
+from ottla.wire.records import scan
+
+PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
+REMEMBERED = 5
+CONFIG = ProducerConfig(
+    batch_bytes=200, linger_ms=5, retry_backoff_ms=10, delivery_timeout_ms=3_000,
+    request_timeout_ms=1_000,
+)  # fmt: skip
+
+
+class Log:
+    """One partition and what it remembers of the producer."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self.epoch = -1
+        self.last: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
+
+    def append(self, batch: Batch, header: BatchHeader) -> ErrorCode:
+        first = header.base_sequence
+        if header.producer_epoch != self.epoch:
+            if header.producer_epoch < self.epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            if first != 0:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            self.epoch = header.producer_epoch
+            self.last.clear()
+        elif (first, header.last_sequence) in self.last:
+            return ErrorCode.NONE
+        elif self.last and first != self.last[-1][1] + 1:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert batch.encoded is not None
+        self.last.append((first, header.last_sequence))
+        self.values += [int(one.value or b"") for one in scan(batch.encoded, 0, header)]
+        return ErrorCode.NONE
+
+
+class World:
+    """One producer, its partitions, and connections that carry a batch each."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.gathered = Accumulator(CONFIG)
+        self.logs = {at: Log() for at in PARTITIONS}
+        self.flying: deque[Batch] = deque()
+        self.batches: dict[int, Batch] = {}
+        self.now_ms = 0
+        self.epoch = -1
+
+    def step(self, *, is_calm: bool) -> None:
+        """Let one thing happen."""
+        self.now_ms += self.chance.randrange(1, 20)
+        if self.gathered.is_identity_due:
+            self.epoch += 1
+            self.gathered.become(ProducerIdentity(ProducerId(1), self.epoch))
+        self.gathered.expire(self.now_ms)
+        self.flying += self.gathered.drain(self.gathered.waiting_partitions(), self.now_ms)
+        if self.flying and self.chance.random() < 0.6:
+            self.answer(is_calm=is_calm)
+
+    def answer(self, *, is_calm: bool) -> None:
+        """Let the broker meet the request that left first."""
+        batch = self.flying.popleft()
+        fate = 1.0 if is_calm else self.chance.random()
+        if fate < 0.08:  # the connection is cut: some of what is on it arrives, nobody hears of it
+            lost = [batch, *self.flying]
+            self.flying.clear()
+            for one in lost[: self.chance.randrange(len(lost) + 1)]:
+                self.append(one)
+            for one in lost:
+                self.gathered.on_lost(one, "cut", self.now_ms)
+            return
+        if fate < 0.12:
+            code = self.chance.choice(
+                [
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    ErrorCode.INVALID_RECORD,
+                ]
+            )
+        elif fate < 0.15:  # appended, and the leader is deposed before it is committed; it survives
+            self.append(batch)
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            code = self.append(batch)
+        self.gathered.on_answer(batch, code, None, self.now_ms)
+
+    def append(self, batch: Batch) -> ErrorCode:
+        assert batch.encoded is not None
+        return self.logs[batch.partition].append(batch, parse_header(batch.encoded))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_fails_each_record_is_there_once_in_order(seed: int) -> None:
+    world = World(seed)
+    sent: dict[TopicPartition, list[int]] = {at: [] for at in PARTITIONS}
+    for number in range(400):
+        at = world.chance.choice(PARTITIONS)
+        batch, _ = world.gathered.append(at, world.now_ms, None, b"%d" % number, (), world.now_ms)
+        world.batches[number] = batch
+        sent[at].append(number)
+        world.step(is_calm=False)
+    for _ in range(2_000):
+        world.step(is_calm=True)
+
+    assert all(batch.is_settled for batch in world.batches.values())
+    assert world.gathered.buffered_bytes == 0
+    for at, log in world.logs.items():
+        there = log.values
+        assert there == sorted(set(there)), "in order, and each once"
+        for number in sent[at]:
+            failure = world.batches[number].failure
+            if failure is None:
+                assert number in there
+            elif not failure.may_be_in_log:
+                assert number not in there
