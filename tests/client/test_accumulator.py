@@ -187,6 +187,9 @@ def test_what_is_out_of_order_behind_a_lost_batch_waits_for_it() -> None:
     assert fate is Fate.RETRIED
     assert not gathered.is_identity_due
     assert gathered.drain(BOTH, 3_000) == [first]
+    gathered.on_acknowledged(first)
+    assert not gathered.is_identity_due
+    assert gathered.drain(BOTH, 3_000) == [second]
     assert sequences([first, second]) == [0, 1]
 
 
