@@ -109,13 +109,15 @@ def test_a_paused_partition_keeps_what_it_has_and_gives_nothing() -> None:
     assert offsets(positions) == [(0, 0)]
 
 
-def test_partitions_take_turns() -> None:
+def test_partitions_take_turns_an_answer_each() -> None:
     positions = placed(A, B)
     for place in (positions.place(A), positions.place(B)):
         positions.on_fetched(place, place.turn, answer(place))
         positions.on_fetched(place, place.turn, answer(place))
 
-    assert [offsets(positions, 6)[0][0], offsets(positions, 6)[0][0]] == [0, 1]
+    assert [partition for partition, _ in offsets(positions, 12)] == [0] * 3 + [1] * 3 + [0] * 3 + [
+        1
+    ] * 3
 
 
 def test_an_offset_out_of_range_first_drops_the_epoch_then_resets() -> None:

@@ -57,6 +57,8 @@ class Positions:
         self._reset = RESETS.get(auto_offset_reset)
         self._ahead_bytes = ahead_bytes
         self._places: dict[TopicPartition, Place] = {}
+        self._ready: dict[TopicPartition, Place] = {}
+        """Those where something is fetched; who gave out last stands last."""
         self._is_hungry = False
 
     def __contains__(self, at: object) -> bool:
@@ -68,6 +70,7 @@ class Positions:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these and no others; who stays keeps its position."""
         self._places = {at: self._places.get(at) or Place(at) for at in partitions}
+        self._ready = {at: place for at, place in self._ready.items() if at in self._places}
 
     def find(self, at: TopicPartition) -> Place | None:
         """Return a partition's place, None where it is not assigned."""
@@ -121,31 +124,33 @@ class Positions:
         return hungry
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Give out records that are there, at most so many, and move the positions behind them."""
+        """Give out records that are there, at most so many, and move the positions behind them.
+
+        Partitions take turns, an answer's worth each.
+        """
         taken: list[ConsumerRecord] = []
-        for place in list(self._places.values()):
-            if place.is_paused:
-                continue
-            while place.fetched and len(taken) < count:
-                first = place.fetched[0]
-                try:
-                    taken += first.take(count - len(taken))
-                except CorruptDataError:
-                    if taken:
-                        return taken  # first what is good: it comes again
-                    raise
-                place.position = OffsetAndEpoch(first.offset, first.epoch)
-                if first.is_drained:
-                    place.fetched.popleft()
-                    self._is_hungry = True
-            if len(taken) >= count:
+        while len(taken) < count and (place := self._first_ready()) is not None:
+            first = place.fetched[0]
+            try:
+                taken += first.take(count - len(taken))
+            except CorruptDataError:
+                if taken:
+                    return taken  # first what is good: it comes again
+                raise
+            place.position = OffsetAndEpoch(first.offset, first.epoch)
+            if first.is_drained:
+                place.fetched.popleft()
+                self._is_hungry = True
+                del self._ready[place.at]
                 if place.fetched:
-                    break
-                # Next time others come first.
-                del self._places[place.at]
-                self._places[place.at] = place
-                break
+                    self._ready[place.at] = place
         return taken
+
+    def _first_ready(self) -> Place | None:
+        for place in self._ready.values():
+            if not place.is_paused:
+                return place
+        return None
 
     def on_fetched(self, place: Place, turn: int, fetched: Fetched) -> bool:
         """Take in an answer; say whether it has records that are still wanted."""
@@ -155,6 +160,7 @@ class Positions:
         if fetched.is_drained:
             return False
         place.fetched.append(fetched)
+        self._ready.setdefault(place.at, place)
         return True
 
     def on_out_of_range(self, place: Place, turn: int) -> None:
@@ -209,6 +215,7 @@ class Positions:
     def _move(self, place: Place, position: OffsetAndEpoch | None) -> None:
         place.turn += 1
         place.fetched.clear()
+        self._ready.pop(place.at, None)
         place.position = position
         place.lookup = None
         if position is not None:
