@@ -24,7 +24,7 @@ class CuttingProxy:
     def __init__(self, cuts: Iterator[bool]) -> None:
         self.cut_count = 0
         self.target = ("", 0)
-        self._cuts = cuts
+        self.cuts = cuts
 
     async def serve(self, client: trio.SocketStream) -> None:
         """Pass on what one connection says, until its end."""
@@ -69,7 +69,7 @@ class CuttingProxy:
         return True
 
     def _on_response(self, frame: bytes, asked: deque[int]) -> bool:
-        return asked.popleft() != PRODUCE or not next(self._cuts, False)
+        return asked.popleft() != PRODUCE or not next(self.cuts, False)
 
 
 @asynccontextmanager
