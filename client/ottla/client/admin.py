@@ -193,9 +193,9 @@ class Admin:
     async def describe_topic(self, name: str) -> TopicDescription:
         """Return a topic's partitions and who has them."""
         (topic,) = (await self._cluster.metadata([name])).topics
-        raise_for(
-            topic.error_code, f"there is no topic {name!r}" if topic.error_code == 3 else None
-        )
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise_for(topic.error_code, f"there is no topic {name!r}")
+        raise_for(topic.error_code)
         partitions = [
             PartitionDescription(
                 partition=one.partition_index,

@@ -139,12 +139,14 @@ class Consumer:
     async def position(self, at: TopicPartition) -> Offset:
         """Return the offset of the next record, waiting until it is known."""
         place = self.positions.place(at)
-        with trio.fail_after(self._config.default_api_timeout_ms / 1_000):
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(self._config.default_api_timeout_ms / 1_000):
             while place.position is None:
                 self._raise_failure()
                 await self._placed.park()
                 place = self.positions.place(at)
-        await trio.lowlevel.checkpoint()
+        if place.position is None:
+            raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"the position of {at} is not known")
         return place.position.offset
 
     async def beginning_offsets(
