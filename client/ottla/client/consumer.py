@@ -35,7 +35,8 @@ class Consumer:
     """A consumer at work; made by `open_consumer`."""
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, nursery: trio.Nursery) -> None:
-        self.positions = Positions(config.auto_offset_reset, config.partition_bytes_max)
+        # One answer is read while the next one comes.
+        self.positions = Positions(config.auto_offset_reset, 2 * config.partition_bytes_max)
         self._cluster = cluster
         self._config = config
         self._nursery = nursery
