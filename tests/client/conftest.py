@@ -9,8 +9,9 @@ import trio
 
 from ottla.client.background import lone_errors
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
+from ottla.client.testing.fixtures import ottla_cluster
 
-pytest_plugins = ["ottla.client.testing.fixtures"]
+__all__ = ["ottla_cluster"]
 
 PRODUCE = 0
 
