@@ -1,6 +1,7 @@
 """Groups as people use them: their clients' own examples, as they stand, against real processes."""
 
 import asyncio
+import os
 import random
 import threading
 import time
@@ -32,7 +33,10 @@ PARTITION_COUNT = 6
 RECORD_COUNT = 60
 WAIT_S = 30.0
 FIRST_RECORD_S = 0.3
-KILL_COUNT = 5
+SHORT_SESSION_MS = 6_000
+"""A member that could not say goodbye holds a rebalance up for so long."""
+
+KILL_COUNT = int(os.environ.get("OTTLA_GROUP_KILLS", "5"))
 
 Owned = set[tuple[str, int]]
 
@@ -347,13 +351,21 @@ def test_an_admin_lists_describes_and_deletes_groups_and_their_offsets(cluster: 
 
 
 class Committer:
-    """A thread that commits higher and higher offsets, and knows which of them are acknowledged."""
+    """A thread that commits higher and higher offsets, and knows which of them are acknowledged.
 
-    def __init__(self, cluster: Any, topic: str) -> None:
+    As a member of the group it goes through every rebalance, else it only commits.
+    """
+
+    def __init__(self, cluster: Any, topic: str, *, is_member: bool = False) -> None:
         self.acknowledged = -1
         self.asked = 0
-        self._consumer = confluent(cluster, topic, enable_auto_commit=False)
+        self._consumer = confluent(
+            cluster, topic, enable_auto_commit=False, session_timeout_ms=SHORT_SESSION_MS
+        )
         self._topic = topic
+        self._is_member = is_member
+        if is_member:
+            self._consumer.subscribe([topic])
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -361,6 +373,8 @@ class Committer:
     def _run(self) -> None:
         while not self._is_stopping.is_set():
             self.asked += 1
+            if self._is_member:
+                self._consumer.poll(0)
             wanted = [TopicPartition(self._topic, 0, self.asked)]
             try:
                 (done,) = self._consumer.commit(offsets=wanted, asynchronous=False)
@@ -399,6 +413,58 @@ def test_an_acknowledged_commit_outlives_kill_9_of_the_coordinator(fresh: Any) -
     finally:
         committer.stop()
     assert committed(fresh, "killed", "killed")[0] >= committer.acknowledged > 0
+
+
+@contextmanager
+def coming_and_going(cluster: Any, topic: str, rng: random.Random) -> Iterator[list[int]]:
+    """Let members join a group for a moment and leave it again; yield how many have done so."""
+    counts = [0]
+    is_stopping = threading.Event()
+
+    def run() -> None:
+        while not is_stopping.is_set():
+            worker = confluent_worker(
+                cluster, topic, topic, enable_auto_commit=False, session_timeout_ms=SHORT_SESSION_MS
+            )
+            is_stopping.wait(rng.uniform(0.5, 2.0))
+            worker.stop()
+            counts[0] += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield counts
+    finally:
+        is_stopping.set()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+def test_an_acknowledged_commit_outlives_kill_9_during_rebalances(fresh: Any) -> None:
+    """The same while members of the group come and go, and the committer is one of them."""
+    fresh.start("controller", broker_session_timeout_ms="2000")
+    fresh.start("broker", broker_heartbeat_interval_ms="500")
+    make_topic(fresh, "rebalanced")
+    rng = random.Random(5)
+    committer = Committer(fresh, "rebalanced", is_member=True)
+    try:
+        with coming_and_going(fresh, "rebalanced", random.Random(6)) as counts:
+            for _ in range(KILL_COUNT):
+                committer.wait_for_one_more(fresh)
+                time.sleep(rng.uniform(0.0, 0.5))
+                acknowledged = committer.acknowledged
+                fresh.kill("broker")
+                fresh.start("broker", broker_heartbeat_interval_ms="500")
+                found = fresh.wait_for(
+                    lambda: committed(fresh, "rebalanced", "rebalanced")[0], "commit"
+                )
+                assert found >= acknowledged
+            committer.wait_for_one_more(fresh)
+    finally:
+        committer.stop()
+    assert counts[0] > 0
+    assert committed(fresh, "rebalanced", "rebalanced")[0] >= committer.acknowledged
+    print(f"{committer.asked} commits asked for, {counts[0]} members came and went")
 
 
 def test_the_next_broker_takes_the_group_over_where_it_was(
