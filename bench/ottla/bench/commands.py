@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.bench.audit import audit, read_back
 from ottla.bench.clusters import MEASUREMENTS
+from ottla.bench.groups import run_commits, run_rebalances
 from ottla.bench.ledger import read_ledger
 from ottla.bench.load import Load, consume, end_to_end, make_topic, produce
 from ottla.bench.processes import usage_of
@@ -25,13 +26,23 @@ from ottla.model.settings.endpoints import parse_bootstrap
 HEALTHY = 0
 UNHEALTHY = 2
 LOADS = {"produce": produce, "consume": consume, "e2e": end_to_end}
-COUNTS = {"produce": 1_000_000, "consume": 1_000_000, "e2e": 1_000, "requests": 100_000}
+COUNTS = {
+    "produce": 1_000_000,
+    "consume": 1_000_000,
+    "e2e": 1_000,
+    "requests": 100_000,
+    "commits": 100_000,
+}
+CONNECTIONS = {"commits": 100, "rebalance": 100}
+CONNECTIONS_ELSE = 10
 UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla bench'."""
-    parser.add_argument("what", choices=(*LOADS, "requests", "steady", *MEASUREMENTS))
+    parser.add_argument(
+        "what", choices=(*LOADS, "requests", "commits", "rebalance", "steady", *MEASUREMENTS)
+    )
     parser.add_argument("--bootstrap-server", "--bootstrap", default="localhost:9092")
     parser.add_argument("--topic", default="ottla-bench", help="for steady: several with commas")
     parser.add_argument("--partitions", type=int, default=1)
@@ -45,12 +56,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", choices=("produce", "fetch", "metadata"), default="produce", help="for requests"
     )
-    parser.add_argument("--connections", type=int, default=10, help="for requests")
-    parser.add_argument("--in-flight", type=int, default=1, help="for requests: a connection's")
+    parser.add_argument(
+        "--connections",
+        type=int,
+        help="for requests: default 10; for commits and rebalance, where each is a member: 100",
+    )
+    parser.add_argument(
+        "--in-flight", type=int, default=1, help="for requests and commits: a connection's"
+    )
     parser.add_argument("--rate", type=int, default=20_000, help="for steady: records a second")
     parser.add_argument("--seconds", type=float, help="for steady: default until Ctrl-C")
     parser.add_argument(
-        "--rounds", type=int, default=5, help=f"for {', '.join(MEASUREMENTS)}: how often"
+        "--rounds",
+        type=int,
+        default=5,
+        help=f"for rebalance, {', '.join(MEASUREMENTS)}: how often",
     )
     parser.add_argument("--ledger", type=Path, help="for steady: keep every answer in this file")
     parser.add_argument(
@@ -71,6 +91,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure and print the figures."""
     if arguments.what in MEASUREMENTS:
         return _measure_clusters(arguments)
+    if arguments.connections is None:
+        arguments.connections = CONNECTIONS.get(arguments.what, CONNECTIONS_ELSE)
+    if arguments.what == "rebalance":
+        return _measure_rebalances(arguments)
+    if arguments.what == "commits":
+        arguments.partitions = max(arguments.partitions, arguments.connections)
     count = arguments.count or COUNTS.get(arguments.what, 0)
     load = Load(
         bootstrap=arguments.bootstrap_server,
@@ -97,13 +123,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int], None]) -> Result:
+    if arguments.what == "commits":
+        return run_commits(
+            _address(load.bootstrap),
+            topic=load.topic,
+            count=load.count,
+            connections=arguments.connections,
+            in_flight=arguments.in_flight,
+            progress=progress,
+        )
     if arguments.what == "requests":
-        try:
-            address = parse_bootstrap(load.bootstrap)[0]
-        except ValueError:
-            raise ConfigError("--bootstrap-server", "must be host:port") from None
         return run_requests(
-            address,
+            _address(load.bootstrap),
             kind=arguments.kind,
             topic=load.topic,
             count=load.count,
@@ -112,6 +143,29 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
             progress=progress,
         )
     return LOADS[arguments.what](load, progress)
+
+
+def _measure_rebalances(arguments: argparse.Namespace) -> int:
+    """Let a new group of many members come about, and rebalance; a new one each round."""
+    with _progress(arguments.what, arguments.rounds) as progress:
+        figures = run_rebalances(
+            _address(arguments.bootstrap_server),
+            members=arguments.connections,
+            rounds=arguments.rounds,
+            progress=progress,
+        )
+    if arguments.format == "json":
+        print(json.dumps(figures))
+    else:
+        _print_figures(figures)
+    return HEALTHY
+
+
+def _address(bootstrap: str) -> tuple[str, int]:
+    try:
+        return parse_bootstrap(bootstrap)[0]
+    except ValueError:
+        raise ConfigError("--bootstrap-server", "must be host:port") from None
 
 
 def _measure_clusters(arguments: argparse.Namespace) -> int:

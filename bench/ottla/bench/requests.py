@@ -7,7 +7,7 @@ that the loop does little but send and receive.
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from selectors import EVENT_READ, DefaultSelector
 from typing import NamedTuple
 from uuid import UUID
@@ -38,6 +38,8 @@ class Small(NamedTuple):
 
     frame: bytes
     payload_bytes: int
+    answer: bytes | None = None
+    """What every answer must be, where they are all the same."""
 
 
 def small_request(kind: str, topic: str, topic_id: UUID) -> Small:
@@ -51,7 +53,7 @@ def small_request(kind: str, topic: str, topic_id: UUID) -> Small:
             timeout_ms=30_000,
             topic_data=[TopicProduceData(name=topic, partition_data=data)],
         )
-        return Small(_frame(message, PRODUCE_VERSION), RECORD_BYTES)
+        return Small(frame_of(message, PRODUCE_VERSION), RECORD_BYTES)
     if kind == "fetch":
         wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
         message = FetchRequest(
@@ -61,9 +63,9 @@ def small_request(kind: str, topic: str, topic_id: UUID) -> Small:
             session_epoch=-1,
             topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[wanted])],
         )
-        return Small(_frame(message, FETCH_VERSION), RECORD_BYTES)
+        return Small(frame_of(message, FETCH_VERSION), RECORD_BYTES)
     message = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-    return Small(_frame(message, METADATA_VERSION), 0)
+    return Small(frame_of(message, METADATA_VERSION), 0)
 
 
 def run_requests(
@@ -80,9 +82,29 @@ def run_requests(
     topic_id = _topic_id(address, topic)
     if kind == "fetch":
         # So that there is a record at offset 0 to be answered with.
-        _answer_to(address, small_request("produce", topic, topic_id).frame)
+        answer_to(address, small_request("produce", topic, topic_id).frame)
     small = small_request(kind, topic, topic_id)
-    clients = [_Client(address, small.frame) for _ in range(connections)]
+    return repeat(
+        address,
+        f"requests {kind}",
+        [small] * connections,
+        count=count,
+        in_flight=in_flight,
+        progress=progress,
+    )
+
+
+def repeat(
+    address: tuple[str, int],
+    what: str,
+    smalls: Sequence[Small],
+    *,
+    count: int,
+    in_flight: int,
+    progress: Callable[[int], None],
+) -> Result:
+    """Send `count` requests over as many connections as there are frames, each its own."""
+    clients = [_Client(address, small) for small in smalls]
     selector = DefaultSelector()
     for client in clients:
         selector.register(client.socket, EVENT_READ, client)
@@ -108,16 +130,17 @@ def run_requests(
     seconds = time.perf_counter() - started
     for client in clients:
         client.socket.close()
-    return Result(f"requests {kind}", count, count * small.payload_bytes, seconds, latencies)
+    return Result(what, count, count * smalls[0].payload_bytes, seconds, latencies)
 
 
 class _Client:
     """One connection with its requests in flight."""
 
-    def __init__(self, address: tuple[str, int], frame: bytes) -> None:
+    def __init__(self, address: tuple[str, int], small: Small) -> None:
         self.socket = socket.create_connection(address, timeout=SILENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._frame = frame
+        self._frame = small.frame
+        self._answer = small.answer
         self._received = bytearray()
         self._sent_at: deque[float] = deque()
 
@@ -139,6 +162,8 @@ class _Client:
             end = at + 4 + int.from_bytes(received[at : at + 4], "big")
             if end > len(received):
                 break
+            if self._answer is not None and received[at + 4 : end] != self._answer:
+                raise OttlaError("the broker answered otherwise than at first")
             at = end
             answered += 1
             latencies.append((now - self._sent_at.popleft()) * 1e3)
@@ -147,20 +172,22 @@ class _Client:
 
 
 def _topic_id(address: tuple[str, int], topic: str) -> UUID:
-    answer = _answer_to(address, small_request("metadata", topic, UUID(int=0)).frame)
+    answer = answer_to(address, small_request("metadata", topic, UUID(int=0)).frame)
     _, at = headers.decode_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer)
     found = codec.decode(MetadataResponse, METADATA_VERSION, memoryview(answer)[at:])
     return found.topics[0].topic_id
 
 
-def _answer_to(address: tuple[str, int], frame: bytes) -> bytes:
+def answer_to(address: tuple[str, int], frame: bytes) -> bytes:
+    """Send one request on a connection of its own; return the answer, its length left out."""
     with socket.create_connection(address, timeout=SILENCE_S) as client:
         client.sendall(frame)
         stream = client.makefile("rb")
         return stream.read(int.from_bytes(stream.read(4), "big"))
 
 
-def _frame(message: Message, version: int) -> bytes:
+def frame_of(message: Message, version: int) -> bytes:
+    """Return a request as it is sent, its length in front."""
     header = headers.encode_request_header(message.API_KEY, version, 1, "ottla-bench")
     body = codec.encode(message, version)
     return (len(header) + len(body)).to_bytes(4, "big") + header + body

@@ -1,0 +1,228 @@
+"""What groups cost their coordinator: commits as fast as they go, and a rebalance of many members.
+
+Commits are frames made beforehand, as in requests.py; members speak the classic protocol over
+connections of their own and bring nothing that takes time, so that it is the broker that is seen.
+"""
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import trio
+
+from ottla.bench.requests import Small, answer_to, frame_of, repeat
+from ottla.bench.result import Result
+from ottla.client.cluster import raise_for
+from ottla.client.connection import Connection, connect
+from ottla.model.errors import ErrorCode
+from ottla.wire import codec, headers
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.heartbeat_response import HeartbeatResponse
+from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.join_group_response import JoinGroupResponse
+from ottla.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_commit_response import OffsetCommitResponse
+from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.messages.sync_group_response import SyncGroupResponse
+
+COMMIT_VERSION = 8
+FIND_VERSION = 3
+PATIENCE_S = 60.0
+ASK_AGAIN_S = 0.1
+SESSION_TIMEOUT_MS = 30_000
+REBALANCE_TIMEOUT_MS = 60_000
+HEARTBEAT_S = 0.1
+"""Clients take 3 s unless told otherwise, and learn of a rebalance that much later."""
+SUBSCRIPTION = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\0"
+ASSIGNMENT = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\1\0\0\0\0\0\0\0\0"
+
+Address = tuple[str, int]
+Progress = Callable[[int], None]
+
+
+def run_commits(
+    bootstrap: Address,
+    *,
+    topic: str,
+    count: int,
+    connections: int,
+    in_flight: int,
+    progress: Progress,
+) -> Result:
+    """Commit offsets of one group, each connection its own partition; every answer is checked."""
+    group = f"ottla-bench-{time.time_ns()}"
+    address = find_coordinator(bootstrap, group)
+    smalls = [_commit_of(address, group, topic, index) for index in range(connections)]
+    return repeat(address, "commits", smalls, count=count, in_flight=in_flight, progress=progress)
+
+
+def find_coordinator(bootstrap: Address, group: str) -> Address:
+    """Return where a group's coordinator is, once there is one."""
+    frame = frame_of(FindCoordinatorRequest(key=group), FIND_VERSION)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = answer_to(bootstrap, frame)
+        _, at = headers.decode_response_header(FindCoordinatorRequest.API_KEY, FIND_VERSION, answer)
+        found = codec.decode(FindCoordinatorResponse, FIND_VERSION, memoryview(answer)[at:])
+        if found.error_code == ErrorCode.NONE:
+            return found.host, found.port
+        if time.monotonic() > deadline:
+            raise_for(found.error_code, found.error_message)
+        time.sleep(ASK_AGAIN_S)
+
+
+def _commit_of(address: Address, group: str, topic: str, index: int) -> Small:
+    """Return one connection's commit and the answer to it, which is always the same."""
+    row = OffsetCommitRequestPartition(partition_index=index, committed_offset=1_000_000)
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[row])]
+    frame = frame_of(OffsetCommitRequest(group_id=group, topics=topics), COMMIT_VERSION)
+    answer = answer_to(address, frame)
+    _, at = headers.decode_response_header(OffsetCommitRequest.API_KEY, COMMIT_VERSION, answer)
+    found = codec.decode(OffsetCommitResponse, COMMIT_VERSION, memoryview(answer)[at:])
+    raise_for(found.topics[0].partitions[0].error_code)
+    return Small(frame, 0, answer)
+
+
+def run_rebalances(
+    bootstrap: Address, *, members: int, rounds: int, progress: Progress
+) -> dict[str, Any]:
+    """Measure a new group from its first join, and a stable one from its leader's next join."""
+    first: list[float] = []
+    again: list[float] = []
+    for index in range(rounds):
+        group = f"ottla-bench-{time.time_ns()}"
+        address = find_coordinator(bootstrap, group)
+        seconds = trio.run(_Crowd(group, address, members).run)
+        first.append(seconds[0])
+        again.append(seconds[1])
+        progress(index + 1)
+    return {
+        "what": "rebalance",
+        "members": members,
+        "first_s_median": round(median(first), 3),
+        "first_s_all": [round(value, 3) for value in first],
+        "again_s_median": round(median(again), 3),
+        "again_s_all": [round(value, 3) for value in again],
+    }
+
+
+class _Crowd:
+    """The members of one group; knows when all of them are synced in one generation."""
+
+    def __init__(self, group: str, address: Address, count: int) -> None:
+        self._group = group
+        self._address = address
+        self._count = count
+        self._synced: dict[int, set[str]] = {}
+        self._whole = trio.Event()
+        self._starter = trio.Event()
+
+    async def run(self) -> tuple[float, float]:
+        """Return the seconds of the first rebalance and of the next."""
+        host, port = self._address
+        connections: list[Connection] = []
+        with trio.fail_after(PATIENCE_S):
+            for _ in range(self._count):
+                found = await connect(host, port, client_id="ottla-bench", timeout_s=PATIENCE_S)
+                connections.append(found)
+            try:
+                async with trio.open_nursery() as nursery:
+                    started = trio.current_time()
+                    for connection in connections:
+                        nursery.start_soon(self._live, connection)
+                    await self._whole.wait()
+                    first = trio.current_time() - started
+                    self._whole = trio.Event()
+                    started = trio.current_time()
+                    self._starter.set()
+                    await self._whole.wait()
+                    again = trio.current_time() - started
+                    nursery.cancel_scope.cancel()
+            finally:
+                with trio.CancelScope(shield=True):
+                    for connection in connections:
+                        await connection.aclose()
+        return first, again
+
+    async def _live(self, connection: Connection) -> None:
+        """Join, sync, and beat until there is a rebalance; then again."""
+        member_id = ""
+        while True:
+            joined = await self._join(connection, member_id)
+            member_id = joined.member_id
+            if await self._sync(connection, joined):
+                self._note(joined)
+                await self._beat(connection, joined)
+
+    async def _join(self, connection: Connection, member_id: str) -> JoinGroupResponse:
+        while True:
+            request = JoinGroupRequest(
+                group_id=self._group,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                member_id=member_id,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+            )
+            answer = await connection.request(request, JoinGroupResponse)
+            if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                raise_for(answer.error_code)
+                return answer
+            member_id = answer.member_id
+
+    async def _sync(self, connection: Connection, joined: JoinGroupResponse) -> bool:
+        """Say whether the generation came about; the leader assigns everybody the same."""
+        request = SyncGroupRequest(
+            group_id=self._group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type="consumer",
+            protocol_name=joined.protocol_name,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=row.member_id, assignment=ASSIGNMENT)
+                for row in joined.members
+            ],
+        )
+        answer = await connection.request(request, SyncGroupResponse)
+        return self._is_settled(answer.error_code)
+
+    async def _beat(self, connection: Connection, joined: JoinGroupResponse) -> None:
+        is_leader = joined.leader == joined.member_id
+        request = HeartbeatRequest(
+            group_id=self._group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+        )
+        while True:
+            with trio.move_on_after(HEARTBEAT_S):
+                if is_leader and self._is_complete(joined.generation_id):
+                    await self._starter.wait()
+                    self._starter = trio.Event()
+                    return
+                await trio.sleep_forever()
+            answer = await connection.request(request, HeartbeatResponse)
+            if not self._is_settled(answer.error_code):
+                return
+
+    def _is_settled(self, code: int) -> bool:
+        """Say whether the group is not in the middle of a rebalance; refuse all other errors."""
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return False
+        raise_for(code)
+        return True
+
+    def _is_complete(self, generation: int) -> bool:
+        return len(self._synced.get(generation, ())) == self._count
+
+    def _note(self, joined: JoinGroupResponse) -> None:
+        """Count who is synced, generation by generation."""
+        self._synced.setdefault(joined.generation_id, set()).add(joined.member_id)
+        if self._is_complete(joined.generation_id):
+            self._whole.set()
