@@ -395,6 +395,7 @@ class Committer:
         self._consumer.close()
 
 
+@pytest.mark.timeout(max(300, 20 * KILL_COUNT))
 def test_an_acknowledged_commit_outlives_kill_9_of_the_coordinator(fresh: Any) -> None:
     """The broker that coordinates is killed at random moments while offsets are committed."""
     fresh.start("controller", "broker")
@@ -440,6 +441,7 @@ def coming_and_going(cluster: Any, topic: str, rng: random.Random) -> Iterator[l
         assert not thread.is_alive()
 
 
+@pytest.mark.timeout(max(300, 20 * KILL_COUNT))
 def test_an_acknowledged_commit_outlives_kill_9_during_rebalances(fresh: Any) -> None:
     """The same while members of the group come and go, and the committer is one of them."""
     fresh.start("controller", broker_session_timeout_ms="2000")
