@@ -398,7 +398,8 @@ class Committer:
 @pytest.mark.timeout(max(300, 20 * KILL_COUNT))
 def test_an_acknowledged_commit_outlives_kill_9_of_the_coordinator(fresh: Any) -> None:
     """The broker that coordinates is killed at random moments while offsets are committed."""
-    fresh.start("controller", "broker")
+    fresh.start("controller", broker_session_timeout_ms="2000")
+    fresh.start("broker", broker_heartbeat_interval_ms="500")
     make_topic(fresh, "killed")
     rng = random.Random(4)
     committer = Committer(fresh, "killed")
@@ -408,7 +409,7 @@ def test_an_acknowledged_commit_outlives_kill_9_of_the_coordinator(fresh: Any) -
             time.sleep(rng.uniform(0.0, 0.5))
             acknowledged = committer.acknowledged
             fresh.kill("broker")
-            fresh.start("broker")
+            fresh.start("broker", broker_heartbeat_interval_ms="500")
             found = fresh.wait_for(lambda: committed(fresh, "killed", "killed")[0], "commit")
             assert found >= acknowledged
     finally:
@@ -473,7 +474,12 @@ def test_the_next_broker_takes_the_group_over_where_it_was(
     plan_cluster: Callable[..., Any],
 ) -> None:
     """With three brokers nothing acknowledged is lost, and nobody waits for the one that died."""
-    processes = plan_cluster(controllers=1, brokers=3)
+    processes = plan_cluster(
+        controllers=1,
+        brokers=3,
+        broker_session_timeout_ms="3000",
+        broker_heartbeat_interval_ms="500",
+    )
     processes.start()
     make_topic(processes, "moving")
     index = partition_of("moving", 50)
