@@ -4,6 +4,7 @@ A node is named by its role and id, as `ottla up` names it: "controller 101", "b
 alone names the first node of it, which is the only one in the clusters of most tests.
 """
 
+import gc
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -268,6 +270,15 @@ def make_processes(
     plan.write_properties()
     format_plan(plan)
     return Processes(plan)
+
+
+@pytest.fixture(autouse=True)
+def litter_of_clients() -> Iterator[None]:
+    """Collect what other people's clients left open, lest it be blamed on the test after next."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
