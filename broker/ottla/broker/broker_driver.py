@@ -48,7 +48,7 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server_driver import SocketServer, open_socket_server
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError, only_error
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
@@ -56,7 +56,6 @@ from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.process_driver import (
     freeze_long_lived_objects,
-    only_error,
     open_stop_signal,
 )
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member

@@ -79,7 +79,8 @@ def run_node(body: Body, config: Any) -> int:
     """Run a node until it is told to stop."""
     import trio
 
-    from ottla.node.process_driver import only_error, prepare_process
+    from ottla.model.errors import only_error
+    from ottla.node.process_driver import prepare_process
 
     parent = os.environ.get("OTTLA_PARENT_PID")
     prepare_process(dies_with_parent=parent is not None)

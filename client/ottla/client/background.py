@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
+from ottla.model.errors import only_error
+
 
 @asynccontextmanager
 async def open_background() -> AsyncIterator[trio.Nursery]:
@@ -25,9 +27,7 @@ def lone_errors() -> Iterator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        single: BaseException = group
-        while isinstance(single, BaseExceptionGroup) and len(single.exceptions) == 1:
-            single = single.exceptions[0]
+        single = only_error(group)
         if single is group:
             raise
         raise single from single.__cause__

@@ -566,3 +566,10 @@ class ConfigError(OttlaError):
 
 assert len(ERRORS) == len(ROWS) == len(ErrorCode)
 assert all(ErrorCode(row.code).name == row.name for row in ROWS)
+
+
+def only_error(error: BaseException) -> BaseException:
+    """Return the one error that nurseries have wrapped, or the group when there are several."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

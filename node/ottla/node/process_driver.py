@@ -48,13 +48,6 @@ def die_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def only_error(error: BaseException) -> BaseException:
-    """Return the one error that nurseries have wrapped, or the group when there are several."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
 def freeze_long_lived_objects() -> None:
     """Take what lives as long as the process out of the garbage collector's sight."""
     gc.collect()
