@@ -3,7 +3,6 @@
 import itertools
 import re
 from collections.abc import Awaitable, Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,6 @@ from ottla.client.testing import ClusterUnderTest
 PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
 COUNT = 6
 FAILS_AT = 3
-needs_groups = pytest.mark.skipif(
-    find_spec("ottla.broker.groups") is None, reason="the broker has no groups"
-)
 
 Process = Callable[[ConsumerRecord], Awaitable[None]]
 
@@ -109,14 +105,12 @@ async def run_and_crash(name: str, bootstrap: str) -> list[int]:
     return done
 
 
-@needs_groups
 async def test_at_most_once_loses_the_record_it_died_with(ottla_cluster: ClusterUnderTest) -> None:
     await fill(ottla_cluster.bootstrap)
 
     assert await run_and_crash("read_at_most_once", ottla_cluster.bootstrap) == [0, 1, 2, 4, 5]
 
 
-@needs_groups
 async def test_at_least_once_does_that_record_again(ottla_cluster: ClusterUnderTest) -> None:
     await fill(ottla_cluster.bootstrap)
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import confluent_kafka
@@ -26,10 +25,6 @@ T = TypeVar("T")
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 TIMEOUT_S = 30
-
-pytestmark = pytest.mark.skipif(
-    find_spec("ottla.broker.groups") is None, reason="the broker has no groups"
-)
 
 
 def config(**changes: Any) -> ConsumerConfig:
