@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 import trio
+from kafka import KafkaAdminClient
 
 from ottla.bench.ledger import Ledger, read_ledger
 from ottla.bench.timeline import Mark, as_svg, as_text, longest_gap
@@ -412,3 +413,11 @@ def start_load() -> Iterator[Callable[..., Load]]:
     yield start
     for load in loads:
         load.give_up()
+
+
+@pytest.fixture
+def kafka(cluster: Processes) -> Iterator[KafkaAdminClient]:
+    """kafka-python's admin client of the module's cluster."""
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    yield admin
+    admin.close()

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,13 +39,6 @@ def cluster(plan_module_cluster: Callable[..., Processes]) -> Processes:
     )
     processes.start()
     return processes
-
-
-@pytest.fixture
-def kafka(cluster: Processes) -> Iterator[KafkaAdminClient]:
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-    yield admin
-    admin.close()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Partitions move between brokers while clients write: nothing is lost, nothing stays behind."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
@@ -27,13 +27,6 @@ def cluster(plan_module_cluster: Callable[..., Processes]) -> Processes:
     )
     processes.start()
     return processes
-
-
-@pytest.fixture
-def kafka(cluster: Processes) -> Iterator[KafkaAdminClient]:
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-    yield admin
-    admin.close()
 
 
 def patiently(ask: Callable[[], T]) -> T:
