@@ -14,7 +14,8 @@ import pytest
 import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.broker.broker_driver import Broker, open_broker
+from ottla.broker.broker_driver import Broker
+from ottla.broker.opening_driver import open_broker
 from ottla.controller.main_driver import serve_controller
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config

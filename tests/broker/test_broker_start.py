@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.broker.broker_driver import Broker, open_broker, run_broker
+from ottla.broker.broker_driver import Broker
+from ottla.broker.opening_driver import open_broker, run_broker
 from ottla.controller.main_driver import serve_controller
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig, load_broker_config

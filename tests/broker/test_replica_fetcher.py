@@ -242,7 +242,7 @@ async def test_who_leaves_a_partition_waits_for_a_truncation_under_way(
         partition = await follower.follow("a", before)
         await disk.is_truncating.wait()
         done: list[str] = []
-        key = TopicIdPartition(partition.topic_id, 0)
+        key = partition.key
 
         async def note(what: str, work: Callable[[], Awaitable[None]]) -> None:
             await work()
@@ -275,6 +275,6 @@ async def test_a_leader_with_nothing_left_to_follow_is_let_go(world: World, tmp_
     async with following(world, tmp_path) as (follower, _):
         partition = await follower.follow("a")
         await until(lambda: world.purgatory.waiting_count == 1)
-        await follower.fetchers.leave([TopicIdPartition(partition.topic_id, 0)])
+        await follower.fetchers.leave([partition.key])
         await until(lambda: world.purgatory.waiting_count == 0)
         assert len(follower.fetchers) == 0

@@ -41,7 +41,7 @@ class HandFetchers:
     def follow(self, partition: Partition) -> None:
         assert partition.log is not None
         assert not partition.is_leader
-        key = TopicIdPartition(partition.topic_id, partition.index)
+        key = partition.key
         self.followed[key] = (partition.leader_id, partition.leader_epoch)
 
     async def leave(self, partitions: Iterable[TopicIdPartition]) -> None:

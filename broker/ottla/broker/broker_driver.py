@@ -1,16 +1,7 @@
-"""One broker, from its settings to its last answer: what is opened, in which order, and closed.
+"""A broker at work: its parts, who tells whom, and how it starts to serve once it is opened."""
 
-disk → log directories → gRPC → the listeners (which answer ApiVersions and DescribeNode while the
-broker starts) → the quorum's observer → registration → recovery of the logs → publishers → the
-handlers of all other requests → unfenced, ready.  The stop is the same way back, after the
-controller has moved our leaderships.  Leaving by an error is a crash: no clean marker is written.
-"""
-
-import logging
-import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import trio
@@ -22,7 +13,6 @@ from ottla.broker.cluster_apis import (
     register_cluster_apis,
     register_early_apis,
 )
-from ottla.broker.connection import ConnectionLimits
 from ottla.broker.data_apis import DATA_API_KEYS, register_data_apis
 from ottla.broker.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.dispatch import Dispatcher
@@ -33,9 +23,8 @@ from ottla.broker.flush_driver import Flusher
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
 from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
 from ottla.broker.isr_driver import IsrKeeper
-from ottla.broker.lifecycle import BrokerState, Lifecycle
+from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.lifecycle_driver import LifecycleDriver
-from ottla.broker.listener import Listener
 from ottla.broker.loop_pause_driver import LoopPauseMeter
 from ottla.broker.metadata_cache import ImageWatch, MetadataCache
 from ottla.broker.partition_table import PartitionTable
@@ -45,222 +34,22 @@ from ottla.broker.registration import advertised_endpoints, registration_request
 from ottla.broker.replica_apis import register_replica_apis
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager
-from ottla.broker.server_driver import SocketServer, open_socket_server
+from ottla.broker.server_driver import SocketServer
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError, only_error
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
-from ottla.node.clock_driver import RealClock, RealRng
-from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
-from ottla.node.process_driver import (
-    freeze_long_lived_objects,
-    open_stop_signal,
-)
-from ottla.node.quorum_driver import QuorumMember, open_quorum_member
+from ottla.node.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
-from ottla.rpc.cluster_id import cluster_id_of_quorum
 from ottla.rpc.controller_client import ControllerClient
-from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
-from ottla.storage.disk import RealDisk
+from ottla.rpc.rpc_driver import RpcRuntime
 from ottla.storage.log_directory_driver import LogDirectory
-from ottla.storage.log_manager_driver import LogManager, open_log_manager
-from ottla.storage.meta_properties import MetaProperties
+from ottla.storage.log_manager_driver import LogManager
 from ottla.wire.apis import DRAIN_BROKER
 
-logger = logging.getLogger("ottla.broker")
-
 MACHINE_ID_FILE = Path("/etc/machine-id")
-
-
-async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT; call `ready` once it serves.
-
-    ConfigError and OSError say what must be mended before it can start; RefusedError why the
-    cluster does not take it.
-    """
-    try:
-        async with open_stop_signal() as is_stopping, open_broker(config) as broker:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_stop_waiting_when, is_stopping, nursery.cancel_scope)
-                await broker.is_ready.wait()
-                freeze_long_lived_objects()
-                ready()
-                await is_stopping.wait()
-            await broker.leave()
-    except BaseExceptionGroup as group:
-        raise only_error(group) from None
-
-
-async def _stop_waiting_when(is_stopping: trio.Event, scope: trio.CancelScope) -> None:
-    await is_stopping.wait()
-    scope.cancel()
-
-
-@asynccontextmanager
-async def open_broker(
-    config: BrokerConfig, *, clock: Clock | None = None, rng: Rng | None = None
-) -> AsyncIterator["Broker"]:
-    """Start a broker and stop it at the end of the block; `is_ready` is set when it serves."""
-    clock = clock or RealClock()
-    rng = rng or RealRng()
-    async with (
-        RealDisk(sorted({*config.log_dirs, config.metadata_directory})) as disk,
-        open_rpc_runtime() as rpc,
-        open_log_manager(
-            disk, config, clock, rng, cluster_id=await _cluster_id(disk, config, rpc)
-        ) as logs,
-    ):
-        properties = await _metadata_identity(disk, config, logs, rng)
-        identity = await quorum_identity(
-            disk, config.metadata_directory, properties, config.controller_quorum_voters
-        )
-        lifecycle = Lifecycle()
-        lifecycle.become(BrokerState.STARTING)
-        dispatcher = Dispatcher()
-        async with (
-            _open_server(config, dispatcher, clock, disk) as server,
-            _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher),
-            open_quorum_member(
-                disk=disk,
-                metadata_log_dir=config.metadata_directory,
-                identity=identity,
-                config=config.quorum,
-                rpc=rpc,
-                clock=clock,
-                rng=rng,
-            ) as member,
-            trio.open_nursery() as nursery,
-        ):
-            broker = Broker(
-                config,
-                cluster_id=properties.cluster_id,
-                clock=clock,
-                rng=rng,
-                rpc=rpc,
-                server=server,
-                dispatcher=dispatcher,
-                member=member,
-                logs=logs,
-                lifecycle=lifecycle,
-            )
-            nursery.start_soon(broker.run)
-            yield broker
-            nursery.cancel_scope.cancel()
-        lifecycle.become(BrokerState.SHUTTING_DOWN)
-        with trio.CancelScope(shield=True):
-            await logs.shutdown_cleanly(lifecycle.broker_epoch)
-
-
-@asynccontextmanager
-async def _open_server(
-    config: BrokerConfig, dispatcher: Dispatcher, clock: Clock, disk: RealDisk
-) -> AsyncIterator[SocketServer]:
-    listeners = [
-        Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
-        for endpoint in config.listeners
-    ]
-    is_open = False
-    try:
-        async with open_socket_server(
-            listeners,
-            dispatcher,
-            clock=clock,
-            disk=disk,
-            limits=ConnectionLimits(frame_bytes_max=config.socket_request_bytes_max),
-            request_memory_bytes_max=config.queued_max_request_bytes,
-            idle_ms_max=config.connections_max_idle_ms,
-            backlog=config.socket_listen_backlog_size,
-            connection_count_max=config.max_connections,
-        ) as server:
-            is_open = True
-            yield server
-    except (OSError, BaseExceptionGroup) as group:
-        error = only_error(group)
-        if is_open or not isinstance(error, OSError):
-            raise
-        addresses = ", ".join(str(endpoint) for endpoint in config.listeners)
-        reason = (os.strerror(error.errno) if error.errno else str(error)).lower()
-        raise ConfigError(
-            "listeners", f"{addresses} cannot be opened ({reason}); choose another port"
-        ) from error
-
-
-async def _cluster_id(disk: RealDisk, config: BrokerConfig, rpc: RpcRuntime) -> str | None:
-    """Return the cluster to join where no directory says so yet; the quorum knows.
-
-    A broker may do what a voter may not: an empty directory of it forgets no vote.
-    """
-    for path in {*config.log_dirs, config.metadata_directory}:
-        # A directory that cannot be read is the log manager's to judge.
-        with suppress(OSError):
-            if await read_meta_properties(disk, path) is not None:
-                return None
-    return await cluster_id_of_quorum(
-        rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms
-    )
-
-
-@asynccontextmanager
-async def _checked_cluster(
-    config: BrokerConfig,
-    cluster_id: str,
-    rpc: RpcRuntime,
-    lifecycle: Lifecycle,
-    dispatcher: Dispatcher,
-) -> AsyncIterator[None]:
-    """Refuse to run on the directories of one cluster with the controllers of another.
-
-    It comes before this node speaks to them as a member.  Whoever asks meanwhile is told that we
-    wait for a controller.
-    """
-    register_early_apis(
-        dispatcher,
-        config=config,
-        cluster_id=cluster_id,
-        metadata=MetadataCache(),
-        describe_node=DescribeNodeApi(
-            node_id=config.node_id,
-            state=lambda: lifecycle.state.name,
-            recovery=lambda: (),
-            problems=lambda: ("no controller of controller.quorum.voters has answered yet",),
-            metric_sources=(),
-        ),
-        coming=CLUSTER_API_KEYS | DATA_API_KEYS,
-    )
-    theirs = await cluster_id_of_quorum(
-        rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms
-    )
-    if theirs != cluster_id:
-        raise ConfigError(
-            "log.dirs",
-            f"{', '.join(config.log_dirs)} belongs to cluster {cluster_id}, but the controllers "
-            f"of controller.quorum.voters to {theirs}",
-        )
-    yield
-
-
-async def _metadata_identity(
-    disk: RealDisk, config: BrokerConfig, logs: LogManager, rng: Rng
-) -> MetaProperties:
-    """Return who the directory of the metadata log says we are."""
-    path = config.metadata_directory.rstrip("/")
-    for directory in logs.directories:
-        if directory.path == path:
-            if directory.identity is None:
-                raise ConfigError("metadata.log.dir", f"{path}: {directory.failure}")
-            return directory.identity
-    found = await read_meta_properties(disk, path)
-    if found is not None:
-        return found
-    (cluster_id,) = {one.identity.cluster_id for one in logs.directories if one.identity}
-    await format_directories(
-        disk, {path: rng.uuid()}, cluster_id=cluster_id, node_id=config.node_id
-    )
-    found = await read_meta_properties(disk, path)
-    assert found is not None
-    return found
 
 
 class Readiness:

@@ -87,7 +87,7 @@ class Followed:
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.key = TopicIdPartition(partition.topic_id, partition.index)
+        self.key = partition.key
         self.leader_epoch = partition.leader_epoch
         self.asked_in = NOT_ASKED
         """The number of the request that asks for it: answers to earlier ones do not count."""

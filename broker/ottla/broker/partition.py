@@ -16,7 +16,7 @@ from uuid import UUID
 from ottla.broker.isr_changes import UNKNOWN_BROKER_EPOCH, IsrChange
 from ottla.metadata.image import PartitionState, RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset
+from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.log import Log
@@ -89,6 +89,7 @@ class Partition:
         "is_recovering",
         "is_removed",
         "isr",
+        "key",
         "lag_ms_max",
         "leader_epoch",
         "leader_epoch_start_offset",
@@ -121,6 +122,7 @@ class Partition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
+        self.key = TopicIdPartition(topic_id, index)
         self.local_id = local_id
         self.is_eligible = is_eligible
         self.lag_ms_max = lag_ms_max

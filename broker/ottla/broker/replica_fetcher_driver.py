@@ -86,7 +86,7 @@ class ReplicaFetchers:
 
     def follow(self, partition: Partition) -> None:
         """Follow a partition's leader, unless that is done already; the log must be there."""
-        key = TopicIdPartition(partition.topic_id, partition.index)
+        key = partition.key
         leader_id = partition.leader_id
         if key in self._of or leader_id in (NO_NODE, self._config.node_id):
             return

@@ -138,7 +138,7 @@ class ReplicaManager:
         ]
         removed = self._removed(delta, image)
         await self._fetchers.leave(
-            [_key(partition) for partition in removed]
+            [partition.key for partition in removed]
             + [found for found in changed if self._has_new_leader(image, found)]
         )
         self.table.image = image
@@ -297,7 +297,7 @@ class ReplicaManager:
     async def _open_log(self, partition: Partition, image: MetadataImage) -> None:
         if partition.is_removed or partition.log is not None:
             return
-        state = image.partition(TopicIdPartition(partition.topic_id, partition.index))
+        state = image.partition(partition.key)
         assert state is not None
         try:
             log = await self._logs.create(
@@ -324,7 +324,7 @@ class ReplicaManager:
         directory = self._logs.directory_of(TopicPartition(partition.topic, partition.index))
         placed = None if directory is None else directory.directory_id
         if placed is not None and placed != _directory_of(state, self._local_id):
-            self._on_placed(TopicIdPartition(partition.topic_id, partition.index), placed)
+            self._on_placed(partition.key, placed)
 
     def on_directory_failed(self, path: str) -> None:
         """Let everybody know who waits on a log of a directory that went offline."""
@@ -354,10 +354,6 @@ def _keeps_otherwise(old: LogConfig, new: LogConfig) -> bool:
         new.retention_bytes,
         new.is_deleted_by_retention,
     )
-
-
-def _key(partition: Partition) -> TopicIdPartition:
-    return TopicIdPartition(partition.topic_id, partition.index)
 
 
 def _holds(image: MetadataImage, found: TopicIdPartition, broker: NodeId) -> bool:

@@ -15,6 +15,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the broker until SIGTERM or SIGINT."""
     config = config_of(arguments, "broker", load_broker_config)
-    from ottla.broker.broker_driver import run_broker
+    from ottla.broker.opening_driver import run_broker
 
     return run_node(run_broker, config)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import trio
 
-from ottla.broker.broker_driver import Broker, open_broker
+from ottla.broker.broker_driver import Broker
+from ottla.broker.opening_driver import open_broker
 from ottla.controller.main_driver import serve_controller
 from ottla.model.ids import NodeId
 from ottla.model.seams import Clock

@@ -1,0 +1,126 @@
+"""DescribeConfigs: what holds, and where it comes from."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.metadata.persistent_map import PersistentMap
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+
+Client = Any  # the class of the fixture, in conftest.py
+NewClient = Callable[..., Client]
+
+
+async def describe(
+    client: Client, kind: int, name: str, keys: list[str] | None = None, version: int = 4
+) -> Any:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        ],
+        include_synonyms=True,
+        include_documentation=version >= 3,
+    )
+    return (await client.ask(request, version)).results[0]
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_a_topics_settings_come_with_their_source_and_synonyms(
+    new_client: NewClient, version: int
+) -> None:
+    client = new_client()
+    image = client.metadata.image
+    configs = image.configs.set(
+        (2, "orders"), PersistentMap({"min.insync.replicas": "2", "cleanup.policy": "compact"})
+    ).set((4, ""), PersistentMap({"min.insync.replicas": "1"}))
+    client.metadata.image = replace(image, configs=configs)
+    result = await describe(client, 2, "orders", version=version)
+    found = {config.name: config for config in result.configs}
+    isr = found["min.insync.replicas"]
+    assert (isr.value, isr.config_source, isr.read_only) == ("2", 1, False)
+    assert [(s.name, s.value, s.source) for s in isr.synonyms] == [
+        ("min.insync.replicas", "2", 1),
+        ("min.insync.replicas", "1", 3),
+        ("min.insync.replicas", "1", 5),
+    ]
+    assert (found["cleanup.policy"].value, found["cleanup.policy"].config_source) == ("compact", 1)
+    segment = found["segment.bytes"]
+    assert (segment.value, segment.config_source) == ("1073741824", 5)
+    retention = found["retention.ms"]
+    assert (retention.value, retention.config_source) == ("7200000", 4)
+    assert retention.synonyms[0].name == "log.retention.hours"
+    if version >= 3:
+        assert retention.config_type == 5
+        assert retention.documentation
+
+
+@pytest.mark.parametrize(("kind", "source"), [(16, 7), (32, 8)])
+async def test_client_metrics_and_groups_have_sources_of_their_own(
+    new_client: NewClient, kind: int, source: int
+) -> None:
+    """Kafka's ConfigSource: CLIENT_METRICS_CONFIG 7, GROUP_CONFIG 8."""
+    client = new_client()
+    configs = {(kind, "mine"): PersistentMap({"interval.ms": "1000"})}
+    client.metadata.image = replace(client.metadata.image, configs=PersistentMap(configs))
+    (found,) = (await describe(client, kind, "mine")).configs
+    assert (found.name, found.value, found.config_source) == ("interval.ms", "1000", source)
+
+
+async def test_a_brokers_setting_tells_every_place_that_sets_it(new_client: NewClient) -> None:
+    client = new_client(BrokerConfig(node_id=NodeId(1), texts={"message.max.bytes": "3"}))
+    configs = {
+        (4, "1"): PersistentMap({"message.max.bytes": "1"}),
+        (4, ""): PersistentMap({"message.max.bytes": "2"}),
+    }
+    client.metadata.image = replace(client.metadata.image, configs=PersistentMap(configs))
+    (found,) = (await describe(client, 4, "1", ["message.max.bytes"])).configs
+    assert (found.value, found.config_source, found.read_only) == ("1", 2, False)
+    assert [(s.value, s.source) for s in found.synonyms] == [
+        ("1", 2),
+        ("2", 3),
+        ("3", 4),
+        ("1048588", 5),
+    ]
+    (default,) = (await describe(client, 4, "")).configs
+    assert (default.value, default.config_source) == ("2", 3)
+
+
+async def test_only_the_settings_asked_for_are_told(new_client: NewClient) -> None:
+    result = await describe(new_client(), 2, "orders", ["retention.ms", "nonsense"])
+    assert [config.name for config in result.configs] == ["retention.ms"]
+
+
+async def test_a_brokers_settings_say_which_cannot_be_changed_while_it_runs(
+    new_client: NewClient,
+) -> None:
+    result = await describe(new_client(), 4, "1")
+    found = {config.name: config for config in result.configs}
+    assert found["num.partitions"].value == "3"
+    assert found["num.partitions"].config_source == 4
+    assert found["num.partitions"].read_only
+    assert not found["log.retention.ms"].read_only
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (2, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (2, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (4, "2", ErrorCode.INVALID_REQUEST),
+        (8, "1", ErrorCode.INVALID_REQUEST),
+        (99, "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_resource_that_cannot_be_described_is_refused_by_itself(
+    new_client: NewClient, kind: int, name: str, code: int
+) -> None:
+    result = await describe(new_client(), kind, name)
+    assert (result.error_code, result.configs) == (code, [])

@@ -1,0 +1,97 @@
+"""FindCoordinator: who coordinates, and the topics that must be there first."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.metadata.image import (
+    MetadataImage,
+)
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.messages.create_topics_request import CreateTopicsRequest
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+
+Client = Any  # the class of the fixture, in conftest.py
+NewClient = Callable[..., Client]
+
+
+def with_offsets_topic(client: Client, leader: int) -> MetadataImage:
+    image: MetadataImage = client.image_with("__consumer_offsets", leaders=[leader] * 50)
+    return image
+
+
+def coordinators_of(answer: Any, version: int) -> list[Any]:
+    return [answer] if version < 4 else list(answer.coordinators)
+
+
+def find_request(version: int, key_type: int = 0) -> FindCoordinatorRequest:
+    if version < 4:
+        return FindCoordinatorRequest(key="g", key_type=key_type if version else 0)
+    return FindCoordinatorRequest(coordinator_keys=["g", "h"], key_type=key_type)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_a_groups_coordinator_leads_its_partition_of_the_offsets_topic(
+    new_client: NewClient, version: int
+) -> None:
+    client = new_client()
+    client.metadata.image = with_offsets_topic(client, leader=2)
+    answer = await client.ask(find_request(version), version)
+    found = coordinators_of(answer, version)
+    assert {(f.error_code, f.node_id, f.host, f.port) for f in found} == {(0, 2, "broker2", 9092)}
+    assert len(found) == (1 if version < 4 else 2)
+
+
+@pytest.mark.parametrize("leader", [-1, 3])
+async def test_a_group_whose_partition_nobody_leads_has_no_coordinator(
+    new_client: NewClient, leader: int
+) -> None:
+    client = new_client()
+    client.metadata.image = with_offsets_topic(client, leader)
+    answer = await client.ask(find_request(2), 2)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+async def test_the_first_group_has_the_offsets_topic_made_and_waits_for_its_leaders(
+    new_client: NewClient,
+) -> None:
+    client = new_client()
+    client.controller.answer = client.topics_made
+    await client.send(find_request(6), 6)
+    assert not client.is_answered
+    (asked,) = client.controller.requests
+    assert isinstance(asked, CreateTopicsRequest)
+    (topic,) = asked.topics
+    assert (topic.name, topic.num_partitions) == ("__consumer_offsets", 50)
+    assert topic.replication_factor == 3
+    assert {(one.name, one.value) for one in topic.configs} >= {("cleanup.policy", "compact")}
+    await client.publish(with_offsets_topic(client, leader=1))
+    answer = client.take_answer(find_request(6), 6)
+    assert {found.node_id for found in answer.coordinators} == {1}
+
+
+async def test_without_room_for_the_offsets_topic_there_is_no_coordinator(
+    new_client: NewClient,
+) -> None:
+    client = new_client()
+    client.controller.answer = RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR)
+    answer = await client.ask(find_request(6), 6)
+    codes = {found.error_code for found in answer.coordinators}
+    assert codes == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+@pytest.mark.parametrize(
+    ("key_type", "version", "code"),
+    [
+        (1, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (2, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (2, 5, ErrorCode.INVALID_REQUEST),
+        (9, 6, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_nothing_but_groups_is_coordinated(
+    new_client: NewClient, key_type: int, version: int, code: ErrorCode
+) -> None:
+    answer = await new_client().ask(find_request(version, key_type), version)
+    assert {found.error_code for found in answer.coordinators} == {code}
