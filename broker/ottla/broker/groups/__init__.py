@@ -3,8 +3,10 @@
 coordinator_driver.py  the shards led here: loading, appending, time: start here
 shard.py               the groups of one partition of `__consumer_offsets`
 rebalance.py           how members join, get their assignment, stay and leave
-classic_group.py       one group: its members, its generation, what they have in common
+classic_group.py       one group of the classic protocol: its members, its generation
 classic_member.py      one member
+consumer_group.py      one group of the consumer protocol (KIP-848): its epochs, who has what
+consumer_member.py     one member of it
 offsets.py             what groups have committed
 describe.py            what DescribeGroups says of a group
 effects.py             what a decision asks of the driver

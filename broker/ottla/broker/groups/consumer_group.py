@@ -1,0 +1,160 @@
+"""One group of the consumer protocol (KIP-848): its members, its epochs, and who has what.  Pure.
+
+The coordinator computes the assignment.  Three numbers say how far it is:
+
+    group_epoch    rises whenever the target assignment has to be computed anew
+    target_epoch   the group epoch for which it was computed
+    member_epoch   (of each member) the target epoch that it has come to
+
+A partition that leaves one member and comes to another is with the first until that one has said
+that it gave it up, and the second gets it after that.  `owner_epoch_of` is how the others know.
+
+Invariant: OneOwner.  No partition is in the hands of two members; assigned or being given up.
+"""
+
+from collections import Counter
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.broker.groups.consumer_member import (
+    NOTHING,
+    Assignment,
+    ConsumerMember,
+)
+
+NO_OWNER = -1
+"""The epoch of the owner of a partition that nobody has."""
+
+
+class ConsumerGroupState(StrEnum):
+    """The states, by the names that clients are told."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """The target is to be computed anew."""
+    RECONCILING = "Reconciling"
+    """Some members are not where the target wants them."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression means at the moment."""
+
+    topics: frozenset[str]
+    version: int
+    """The offset in the metadata log up to which topics were looked at."""
+    timestamp_ms: int
+
+
+class ConsumerGroup:
+    """The members of one group; owns them, the target of each, and who has which partition."""
+
+    __slots__ = (
+        "_owners",
+        "group_epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "regexes",
+        "static_members",
+        "target_epoch",
+        "targets",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.group_epoch = 0
+        self.target_epoch = 0
+        self.metadata_hash = 0
+        """Of the topics it subscribes; 0 with none."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        """The member id of each group.instance.id."""
+        self.targets: dict[str, Assignment] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self._owners: dict[UUID, dict[int, tuple[str, int]]] = {}
+        """Of each partition: who has it, and in which epoch of that member."""
+
+    def __repr__(self) -> str:
+        return f"ConsumerGroup({self.group_id!r}, {self.state}, epoch {self.group_epoch})"
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """How far the group is."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.group_epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(one.is_reconciled_to(self.target_epoch) for one in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def assignor_name(self, default: str) -> str:
+        """Return the assignor that most members would like; the default when none says."""
+        votes = Counter(
+            member.server_assignor
+            for member in self.members.values()
+            if member.server_assignor is not None
+        )
+        return max(votes, key=lambda name: votes[name]) if votes else default
+
+    def target_of(self, member_id: str) -> Assignment:
+        """Return what a member is to work on in the target epoch."""
+        return self.targets.get(member_id, NOTHING)
+
+    def owner_epoch_of(self, topic_id: UUID, index: int) -> int:
+        """Return the epoch of the member that has a partition, or NO_OWNER."""
+        owner = self._owners.get(topic_id, {}).get(index)
+        return NO_OWNER if owner is None else owner[1]
+
+    def owner_of(self, topic_id: UUID, index: int) -> str | None:
+        """Return who has a partition."""
+        owner = self._owners.get(topic_id, {}).get(index)
+        return None if owner is None else owner[0]
+
+    # ---- changes; records that are replayed make the same ones
+
+    def put(self, member: ConsumerMember) -> None:
+        """Take in a member, or what it is now."""
+        old = self.members.get(member.member_id)
+        if old is not None:
+            self._release(old)
+            if old.instance_id is not None and old.instance_id != member.instance_id:
+                self._forget_instance(old)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        self._take(member)
+
+    def remove(self, member_id: str) -> ConsumerMember | None:
+        """Let a member go, with its target."""
+        self.targets.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._release(member)
+            self._forget_instance(member)
+        return member
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        instance_id = member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            del self.static_members[instance_id]
+
+    def _take(self, member: ConsumerMember) -> None:
+        owner = (member.member_id, member.member_epoch)
+        for assignment in (member.assigned, member.pending_revocation):
+            for topic_id, indexes in assignment.items():
+                self._owners.setdefault(topic_id, {}).update(dict.fromkeys(indexes, owner))
+
+    def _release(self, member: ConsumerMember) -> None:
+        for assignment in (member.assigned, member.pending_revocation):
+            for topic_id, indexes in assignment.items():
+                owners = self._owners.get(topic_id, {})
+                for index in indexes:
+                    # Replayed from a compacted log, it may have passed on already.
+                    if index in owners and owners[index][0] == member.member_id:
+                        del owners[index]
+                if not owners:
+                    self._owners.pop(topic_id, None)
