@@ -1,5 +1,18 @@
 """The deterministic world: the seams' second implementations, driven by one seed.
 
+engine.py            what a search engine is, what a run tells, the table of all of them
+chance.py            every choice of a run, drawn from its seed, written down, played again
+trace.py             what happened, as one hash
+rare.py              counters of rare states that must be reached
+violation.py         a broken invariant, by its name
+runner.py            many seeds over processes
+shrink.py            makes a failing run small
+corpus.py            failures worth keeping, as files
+walk/                engine A: walks without a clock
+timed/               engine B: timed events, network and disk faults
+exhaustive/          engine D: every course of events of a small case
+invariants/          what must hold, one domain a file
+bugs/                the bug bank: mutants that the engines must find
 rng.py               chance from a seed
 disk.py              a disk in memory that forgets, tears and fails on demand
 disk_conformance.py  what every Disk promises; the real one passes too

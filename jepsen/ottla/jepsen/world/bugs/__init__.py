@@ -1,0 +1,5 @@
+"""The bug bank: mutants of our own cores, each of which an engine must find.
+
+mutant.py    what a mutant is, and how a core is patched for a while
+bank.py      the table of all of them
+"""

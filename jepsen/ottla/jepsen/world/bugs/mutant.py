@@ -1,0 +1,53 @@
+"""A mutant: one bug, planted into a core while the program runs, never in production code.
+
+`apply` patches classes and modules in place and takes everything back at the end.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+Plant = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One bug of the bank."""
+
+    name: str
+    sentence: str
+    """What the mutated core does wrong."""
+    engine: str
+    subject: str
+    """Where it is found."""
+    plant: Plant
+    seed_count: int
+    """Seeds from 0 on among which it is found, with room to spare."""
+    is_quick: bool = False
+    """Whether it dies fast enough for every test run."""
+    killed_by: tuple[str, ...] = ()
+    """Invariants that may name it; empty: any will do."""
+    equivalent: str = ""
+    """Why the mutant cannot be told from the original, where that is believed."""
+
+    def apply(self) -> AbstractContextManager[None]:
+        """Switch the bug on for the length of a `with`."""
+        return self.plant()
+
+
+@contextmanager
+def patched(owner: object, **attributes: Any) -> Iterator[None]:
+    """Replace attributes of a class or module within the `with`."""
+    with ExitStack() as stack:
+        for name, value in attributes.items():
+            stack.callback(setattr, owner, name, _own(owner, name))
+            setattr(owner, name, value)
+        yield
+
+
+def _own(owner: object, name: str) -> Any:
+    """Return an attribute as it lies in its owner: a property or function, not what it yields."""
+    found = vars(owner).get(name)
+    assert found is not None, f"{owner} has no {name} of its own to replace"
+    return found

@@ -1,0 +1,86 @@
+"""What a search engine is, what a run of it tells, and the table of all of them.
+
+An engine runs one seed at a time: it makes everything anew, draws every choice from the chance it
+is handed, and comes back with an `Outcome`; a broken invariant is part of it, never raised.
+"""
+
+from importlib import import_module
+from typing import NamedTuple, Protocol
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.violation import Violation
+from ottla.model.errors import ErrorCode, RefusedError
+
+
+class Outcome(NamedTuple):
+    """What one run did and found."""
+
+    engine: str
+    subject: str
+    seed: int
+    event_count: int
+    sim_ms: int
+    """Virtual milliseconds that passed; 0 in an engine without a clock."""
+    figures: dict[str, int]
+    """What the run counts, such as crashes, elections, commits: sums over runs make sense."""
+    rare: dict[str, int]
+    trace_hash: str
+    violation: Violation | None
+    decisions: tuple[int, ...]
+    """Of the main stream of chance; with the seed, all it takes to see the run again."""
+
+
+class Engine(Protocol):
+    """One way of searching one subject."""
+
+    name: str
+    """`A`, `B`, `C` or `D`."""
+    subject: str
+    budget: int
+    """Events of a run unless told otherwise."""
+    required: tuple[str, ...]
+    """Rare states that a long run must reach."""
+
+    def run(self, chance: Chance, *, budget: int) -> Outcome:
+        """Run once, for at most `budget` events."""
+        ...
+
+
+ENGINES: dict[str, dict[str, str]] = {
+    "A": {},
+    "B": {},
+    "C": {},
+    "D": {},
+}
+"""By engine and subject: where its class lies.  The first subject is the one meant by default."""
+
+SENTENCES = {
+    "A": "walks without a clock: any timer may fire, any message may be next, crashes everywhere",
+    "B": "timed events: a network and disks with faults and latency, clocks that drift",
+    "C": "whole controllers, brokers and clients in virtual time",
+    "D": "every course of events of a small case",
+}
+
+
+def subjects_of(name: str) -> tuple[str, ...]:
+    """Return what an engine can be run on; RefusedError when there is no such engine."""
+    if name not in ENGINES:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no engine {name!r}")
+    return tuple(ENGINES[name])
+
+
+def make_engine(name: str, subject: str | None = None) -> Engine:
+    """Return a fresh engine; RefusedError when there is none for the subject."""
+    known = subjects_of(name)
+    if not known:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"engine {name} has no subject yet")
+    chosen = known[0] if subject is None else subject
+    if chosen not in known:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"engine {name} knows {', '.join(known)}; not {chosen!r}",
+        )
+    module, _, attribute = ENGINES[name][chosen].partition(":")
+    engine: Engine = getattr(import_module(module), attribute)()
+    assert (engine.name, engine.subject) == (name, chosen)
+    return engine

@@ -1,0 +1,1 @@
+"""What must hold, by name, one domain a file; every engine judges by these."""

@@ -1,0 +1,65 @@
+"""What happened in a run, as one hash: equal hashes mean equal runs, on any machine.
+
+Parts are numbers, texts and bytes, never objects: nothing that depends on an address, on
+`hash()` or on the order of a set may enter.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+
+Part = int | str | bytes
+Listener = Callable[[tuple[Part, ...]], None]
+
+_CHUNK_EVENTS = 512
+"""Events hashed at once: one costs little more than a list's append."""
+
+_listener: Listener | None = None
+
+
+class Trace:
+    """The events of one run."""
+
+    __slots__ = ("_chunk", "_hashed_count", "_hasher", "_listener")
+
+    def __init__(self) -> None:
+        self._hasher = blake2b(digest_size=16)
+        self._chunk: list[tuple[Part, ...]] = []
+        self._hashed_count = 0
+        self._listener = _listener
+
+    def add(self, *parts: Part) -> None:
+        """Note one event."""
+        self._chunk.append(parts)
+        if self._listener is not None:
+            self._listener(parts)
+        if len(self._chunk) >= _CHUNK_EVENTS:
+            self._take_in()
+
+    @property
+    def event_count(self) -> int:
+        """Return how many events there were."""
+        return self._hashed_count + len(self._chunk)
+
+    @property
+    def hash(self) -> str:
+        """Return the hash of all events so far, in hexadecimal digits."""
+        self._take_in()
+        return self._hasher.hexdigest()
+
+    def _take_in(self) -> None:
+        for event in self._chunk:
+            self._hasher.update(repr(event).encode())
+        self._hashed_count += len(self._chunk)
+        self._chunk.clear()
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Have every event of the runs within the `with` told as it happens: a replay's story."""
+    global _listener
+    before, _listener = _listener, listener
+    try:
+        yield
+    finally:
+        _listener = before

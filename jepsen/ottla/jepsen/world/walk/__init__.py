@@ -1,0 +1,1 @@
+"""Engine A: walks without a clock, one subject a file."""
