@@ -1,11 +1,14 @@
 """Dynamic settings: what one may set, append to, take back, and what then becomes of ELRs."""
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.controller.configs import Operation
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
+from ottla.model.settings.groups import GroupConfig
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.alter_configs_request import AlterableConfig as Replacement
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
@@ -25,7 +28,7 @@ from ottla.wire.messages.incremental_alter_configs_response import (
     IncrementalAlterConfigsResponse,
 )
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = Operation
 Change = tuple[str, int, str | None]
 
@@ -153,15 +156,41 @@ def test_a_list_grows_from_its_default_and_shrinks(cluster: Rehearsal) -> None:
             ErrorCode.INVALID_REQUEST,
             "Unknown operation 9.",
         ),
-        (resource(8, "1"), ErrorCode.INVALID_REQUEST, "Unexpected resource type 8."),
+        (resource(8, "1"), ErrorCode.INVALID_REQUEST, "Unknown resource type 8"),
+        (
+            resource(GROUP, "", ("consumer.session.timeout.ms", SET, "45000")),
+            ErrorCode.INVALID_REQUEST,
+            "Default group resources are not allowed.",
+        ),
+        (
+            resource(CLIENT_METRICS, "", ("metrics", SET, "*")),
+            ErrorCode.INVALID_REQUEST,
+            "Subscription name can't be empty",
+        ),
+        (
+            resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "1000")),
+            ErrorCode.INVALID_CONFIG,
+            "consumer.session.timeout.ms must be greater than or equal to "
+            "group.consumer.min.session.timeout.ms",
+        ),
+        (
+            resource(GROUP, "g", ("consumer.session.timeout.ms", APPEND, "50000")),
+            ErrorCode.INVALID_CONFIG,
+            "Can't APPEND to key consumer.session.timeout.ms because its type is not LIST.",
+        ),
     ],
 )
 def test_what_cannot_be_changed_is_refused_whole(
     cluster: Rehearsal, changed: AlterConfigsResource, code: ErrorCode, sentence: str
 ) -> None:
     before = cluster.image
-    good = "log.roll.ms" if changed.resource_type == BROKER else "segment.ms"
-    changed.configs.insert(0, AlterableConfig(name=good, config_operation=SET, value="9"))
+    good = {
+        BROKER: ("log.roll.ms", "9"),
+        GROUP: ("consumer.heartbeat.interval.ms", "5000"),
+        CLIENT_METRICS: ("interval.ms", "1000"),
+    }.get(changed.resource_type, ("segment.ms", "9"))
+    key, text = good
+    changed.configs.insert(0, AlterableConfig(name=key, config_operation=SET, value=text))
 
     assert alter(cluster, changed) == [(code, sentence)]
     assert cluster.image == before
@@ -235,11 +264,13 @@ def test_who_allows_unclean_elections_gets_a_leader_with_the_answer(
     assert (cluster.state("a").leader, cluster.state("a").isr) == (2, (2,))
 
 
-def replace_all(cluster: Rehearsal, name: str, configs: dict[str, str | None]) -> int:
+def replace_all(
+    cluster: Rehearsal, name: str, configs: dict[str, str | None], *, kind: int = TOPIC
+) -> int:
     request = AlterConfigsRequest(
         resources=[
             ReplacedResource(
-                resource_type=TOPIC,
+                resource_type=kind,
                 resource_name=name,
                 configs=[Replacement(name=key, value=value) for key, value in configs.items()],
             )
@@ -260,3 +291,42 @@ def test_the_old_request_replaces_everything(cluster: Rehearsal) -> None:
 def test_the_old_request_refuses_what_has_no_value(cluster: Rehearsal) -> None:
     assert replace_all(cluster, "a", {"retention.ms": None}) == ErrorCode.INVALID_REQUEST
     assert replace_all(cluster, "b", {}) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_group_and_a_subscription_to_metrics_have_settings_of_their_own(
+    cluster: Rehearsal,
+) -> None:
+    """They need not exist in any other way: a group may get its settings before its members."""
+    outcomes = alter(
+        cluster,
+        resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")),
+        resource(CLIENT_METRICS, "lag", ("metrics", APPEND, "a,b"), ("match", SET, "client_id=x")),
+    )
+
+    assert outcomes == [(0, None), (0, None)]
+    assert dict(cluster.image.config(GROUP, "g")) == {"consumer.session.timeout.ms": "50000"}
+    expected = {"metrics": "a,b", "match": "client_id=x"}
+    assert dict(cluster.image.config(CLIENT_METRICS, "lag")) == expected
+
+    gone = resource(GROUP, "g", ("consumer.session.timeout.ms", DELETE, None), ("x", DELETE, None))
+    assert alter(cluster, gone) == [(0, None)]
+    assert dict(cluster.image.config(GROUP, "g")) == {}
+
+
+def test_a_groups_setting_is_judged_with_those_it_has_already(cluster: Rehearsal) -> None:
+    bounds = GroupConfig(consumer_heartbeat_interval_ms_max=60_000)
+    cluster.config = replace(cluster.config, groups=bounds)
+    first = resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))
+    second = resource(GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "50000"))
+
+    assert alter(cluster, first) == [(0, None)]
+    [(code, _sentence)] = alter(cluster, second)
+    assert code == ErrorCode.INVALID_CONFIG
+
+
+def test_the_old_request_replaces_a_groups_settings_too(cluster: Rehearsal) -> None:
+    alter(cluster, resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")))
+
+    settings: dict[str, str | None] = {"consumer.heartbeat.interval.ms": "6000"}
+    assert replace_all(cluster, "g", settings, kind=GROUP) == 0
+    assert dict(cluster.image.config(GROUP, "g")) == {"consumer.heartbeat.interval.ms": "6000"}

@@ -5,17 +5,24 @@ import pytest
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
+from ottla.model.settings.client_metrics import SubscriptionConfig
 from ottla.model.settings.controller import load_controller_config
-from ottla.model.settings.declare import definitions
+from ottla.model.settings.declare import definitions, load
 from ottla.model.settings.dynamic import ResourceType, broker_definitions, check_texts
 from ottla.model.settings.endpoints import Endpoint, Voter, parse_address, parse_listeners
+from ottla.model.settings.group_overrides import GroupSettings, group_settings_of
+from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.topic import TOPIC_DEFINITIONS, TopicConfig, topic_defaults_of
+
+THROTTLED = "leader.replication.throttled.replicas"
+SESSION = "consumer.session.timeout.ms"
+HEARTBEAT = "consumer.heartbeat.interval.ms"
 
 MINIMAL = {"node.id": "1", "controller.quorum.voters": "101@localhost:9093"}
 
 
 def test_every_default_text_reads_back_as_its_default_value() -> None:
-    for config in (TopicConfig, BrokerConfig):
+    for config in (TopicConfig, BrokerConfig, GroupConfig, GroupSettings, SubscriptionConfig):
         for definition in definitions(config).values():
             if definition.default:
                 value = definition.value_of(definition.default)
@@ -54,7 +61,7 @@ def test_a_broker_file_sets_what_it_names_and_reports_what_nobody_knows() -> Non
         ("listeners", "PLAINTEXT:/x", "a list of NAME://host:port"),
         ("controller.quorum.voters", "101:localhost", "a list of id@host:port"),
         ("log.cleanup.policy", "shred", "a list of any of delete, compact"),
-        ("log.segment.bytes", "99999999999", "an integer of at least 1048576"),
+        ("log.segment.bytes", "99999999999", "at least 1048576"),
         ("broker.session.timeout.ms", "100", "must be above broker.heartbeat.interval.ms"),
     ],
 )
@@ -109,15 +116,96 @@ def test_the_finer_unit_wins_where_a_file_sets_both() -> None:
     assert found == {"retention.ms": "-1"}
 
 
-def test_a_dynamic_change_is_refused_with_the_same_sentence() -> None:
-    with pytest.raises(RefusedError, match="an integer of at least 1048576") as caught:
-        check_texts(ResourceType.TOPIC, {"segment.bytes": "5"})
-    assert caught.value.code is ErrorCode.INVALID_CONFIG
-    with pytest.raises(RefusedError, match="Unknown topic config name: nonsense"):
-        check_texts(ResourceType.TOPIC, {"nonsense": "5"})
-    with pytest.raises(RefusedError, match=r"dynamically: node\.id"):
-        check_texts(ResourceType.BROKER, {"node.id": "5"})
-    check_texts(ResourceType.BROKER, {"log.retention.ms": "60000"})
+def refusal_of(
+    kind: ResourceType, texts: dict[str, str], groups: GroupConfig | None = None
+) -> tuple[ErrorCode, str] | None:
+    """Return how a change is refused, None where it is not."""
+    try:
+        check_texts(kind, texts, texts, groups=groups or GroupConfig())
+    except RefusedError as refusal:
+        return refusal.code, refusal.message
+    return None
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "text", "code", "sentence"),
+    [
+        (ResourceType.TOPIC, "segment.bytes", "5", "INVALID_CONFIG", "at least 1048576"),
+        (ResourceType.TOPIC, "nonsense", "5", "INVALID_CONFIG", "Unknown topic config"),
+        (ResourceType.TOPIC, THROTTLED, "0", "INVALID_CONFIG", "PARTITION:BROKER"),
+        (ResourceType.TOPIC, THROTTLED, "*", None, ""),
+        (ResourceType.TOPIC, THROTTLED, "0:1,12:3", None, ""),
+        (ResourceType.BROKER, "node.id", "5", "INVALID_REQUEST", "dynamically: node.id"),
+        (ResourceType.BROKER, "group.max.size", "5", "INVALID_REQUEST", "dynamically: group.max"),
+        (ResourceType.BROKER, "log.retention.ms", "soon", "INVALID_REQUEST", "an integer"),
+        (ResourceType.BROKER, "log.retention.ms", "60000", None, ""),
+        (ResourceType.GROUP, SESSION, "44999", "INVALID_CONFIG", "consumer.min"),
+        (ResourceType.GROUP, SESSION, "60001", "INVALID_CONFIG", "consumer.max"),
+        (ResourceType.GROUP, SESSION, "0", "INVALID_CONFIG", "at least 1"),
+        (ResourceType.GROUP, SESSION, "60000", None, ""),
+        (ResourceType.GROUP, HEARTBEAT, "4999", "INVALID_CONFIG", "consumer.min"),
+        (ResourceType.GROUP, HEARTBEAT, "15001", "INVALID_CONFIG", "consumer.max"),
+        (ResourceType.GROUP, "nonsense", "1", "INVALID_CONFIG", "Unknown group config"),
+        (ResourceType.CLIENT_METRICS, "interval.ms", "99", "INVALID_REQUEST", "between 100 and"),
+        (ResourceType.CLIENT_METRICS, "interval.ms", "soon", "INVALID_CONFIG", "an integer"),
+        (ResourceType.CLIENT_METRICS, "interval.ms", "3600000", None, ""),
+        (ResourceType.CLIENT_METRICS, "nonsense", "1", "INVALID_REQUEST", "Unknown client metrics"),
+        (ResourceType.CLIENT_METRICS, "match", "client_id=a.*,client_software_name=b", None, ""),
+        (ResourceType.CLIENT_METRICS, "match", "", None, ""),
+        (ResourceType.CLIENT_METRICS, "match", "colour=red", "INVALID_CONFIG", "colour=red"),
+        (ResourceType.CLIENT_METRICS, "match", "client_id", "INVALID_CONFIG", "client_id"),
+        (ResourceType.CLIENT_METRICS, "match", "client_id=", "INVALID_CONFIG", "client_id="),
+        (ResourceType.CLIENT_METRICS, "match", "client_id=a=b", "INVALID_CONFIG", "client_id=a=b"),
+        (ResourceType.CLIENT_METRICS, "match", "client_id=[", "INVALID_CONFIG", "client_id=["),
+        (ResourceType.CLIENT_METRICS, "metrics", "*", None, ""),
+    ],
+)  # fmt: skip
+def test_a_change_that_is_not_allowed_is_refused_with_kafkas_code_and_why(
+    kind: ResourceType, key: str, text: str, code: str | None, sentence: str
+) -> None:
+    refusal = refusal_of(kind, {key: text})
+    if code is None:
+        assert refusal is None
+        return
+    assert refusal is not None
+    assert refusal[0] is ErrorCode[code]
+    assert sentence in refusal[1]
+
+
+def test_a_groups_session_outlasts_its_heartbeats() -> None:
+    wide = GroupConfig(consumer_heartbeat_interval_ms_max=60_000)
+    settings = {"consumer.heartbeat.interval.ms": "45000"}
+    refusal = refusal_of(ResourceType.GROUP, settings, wide)
+    assert refusal is not None
+    assert "must be greater than consumer.heartbeat.interval.ms" in refusal[1]
+    longer = {**settings, "consumer.session.timeout.ms": "45001"}
+    assert refusal_of(ResourceType.GROUP, longer, wide) is None
+
+
+def test_a_group_goes_by_what_is_set_on_it_and_else_by_the_brokers_file() -> None:
+    config = GroupConfig(consumer_session_timeout_ms=50_000)
+    texts = {"consumer.heartbeat.interval.ms": "7000", "share.session.timeout.ms": "1"}
+    assert group_settings_of(texts, config) == GroupSettings(
+        session_timeout_ms=50_000, heartbeat_interval_ms=7_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "key"),
+    [
+        ({"group.min.session.timeout.ms": "9", "group.max.session.timeout.ms": "8"}, "group.max"),
+        ({"group.consumer.session.timeout.ms": "44000"}, "group.consumer.session.timeout.ms"),
+        ({"group.consumer.session.timeout.ms": "61000"}, "group.consumer.max.session.timeout.ms"),
+        ({"group.consumer.heartbeat.interval.ms": "1"}, "group.consumer.heartbeat.interval.ms"),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "classic must be among them"),
+        ({"group.consumer.assignors": ""}, "group.consumer.assignors"),
+    ],
+)
+def test_group_settings_that_contradict_each_other_stop_the_start(
+    texts: dict[str, str], key: str
+) -> None:
+    with pytest.raises(ConfigError, match=key):
+        load(GroupConfig, texts)
 
 
 def test_addresses_are_read_with_ipv6_and_refused_when_halved() -> None:

@@ -4,7 +4,7 @@ Pure but for the await of the controller.  After a change the answer waits until
 image has its records, so that a client which created a topic finds it at the broker that said so.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ottla.broker.dispatch import RequestContext
@@ -40,12 +40,20 @@ class AdminApi:
         self._purgatory = purgatory
 
     def handle(
-        self, context: RequestContext, request: Message
+        self,
+        context: RequestContext,
+        request: Message,
+        finish: Callable[[Any], Message] | None = None,
     ) -> Coroutine[Any, Any, Message | None]:
-        """Forward the request and answer with what the controller says."""
-        return self._forward(context, request)
+        """Forward the request and answer with what the controller says.
 
-    async def _forward(self, context: RequestContext, request: Message) -> Message | None:
+        Where a part of the answer is this broker's own, `finish` puts it in.
+        """
+        return self._forward(context, request, finish or _as_it_is)
+
+    async def _forward(
+        self, context: RequestContext, request: Message, finish: Callable[[Any], Message]
+    ) -> Message | None:
         version = context.api_version
         timeout_ms = self._config.request_timeout_ms
         asked_ms = getattr(request, "timeout_ms", 0)
@@ -56,7 +64,8 @@ class AdminApi:
                 self._controller, context, request, version=version, timeout_ms=timeout_ms
             )
         except RefusedError as refusal:
-            return refuse(request, refusal, version)
+            return finish(refuse(request, refusal, version))
+        answer = finish(answer)
 
         def is_seen() -> bool:
             return self._metadata.image.provenance.offset >= metadata_offset
@@ -71,3 +80,7 @@ class AdminApi:
             deadline_ms=context.arrived_ms + timeout_ms + SEEN_HERE_MS_MAX,
         )
         return None
+
+
+def _as_it_is(answer: Message) -> Message:
+    return answer

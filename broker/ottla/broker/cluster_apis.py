@@ -7,6 +7,7 @@ of any broker at any time, then, when it runs, the rest.
 from collections.abc import Callable, Iterable
 
 from ottla.broker.admin_api import FORWARDED_API_KEYS, AdminApi
+from ottla.broker.alter_loggers import AlterLoggersApi
 from ottla.broker.api_versions import ApiVersionsApi
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.config_resources import ListConfigResourcesApi
@@ -18,6 +19,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.forwarding import ControllerDoor
 from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
 from ottla.broker.groups.placement import OFFSETS_TOPIC
+from ottla.broker.log_levels import LogLevels
 from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
 from ottla.broker.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.purgatory import Purgatory
@@ -28,6 +30,7 @@ from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
 METADATA = 3
 FIND_COORDINATOR = 10
 DESCRIBE_CONFIGS = 32
+INCREMENTAL_ALTER_CONFIGS = 44
 DESCRIBE_CLUSTER = 60
 LIST_CONFIG_RESOURCES = 74
 DESCRIBE_TOPIC_PARTITIONS = 75
@@ -86,6 +89,9 @@ def register_cluster_apis(
     admin = AdminApi(config=config, controller=controller, metadata=metadata, purgatory=purgatory)
     for api_key in FORWARDED_API_KEYS:
         dispatcher.register(api_key, admin.handle)
+    loggers = LogLevels()
+    alter = AlterLoggersApi(config.node_id, loggers, admin.handle)
+    dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)
     auto_create = AutoCreate(
         controller,
         timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
@@ -104,7 +110,8 @@ def register_cluster_apis(
         config=config, followed=followed, purgatory=purgatory, auto_create=auto_create
     )
     dispatcher.register(FIND_COORDINATOR, coordinators.handle)
-    dispatcher.register(DESCRIBE_CONFIGS, ConfigsApi(config=config, metadata=metadata).handle)
+    configs = ConfigsApi(config=config, metadata=metadata, loggers=loggers)
+    dispatcher.register(DESCRIBE_CONFIGS, configs.handle)
     resources = ListConfigResourcesApi(config=config, metadata=metadata)
     dispatcher.register(LIST_CONFIG_RESOURCES, resources.handle)
     cluster = DescribeClusterApi(config=config, cluster_id=cluster_id, metadata=metadata)

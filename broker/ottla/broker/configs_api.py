@@ -1,21 +1,25 @@
-"""DescribeConfigs: every setting of a topic or of this broker, with where its value comes from.
+"""DescribeConfigs: every setting of a resource, with where its value comes from.
 
-Pure.  Precedence is Kafka's: topic override, dynamic setting of this broker, dynamic cluster-wide
+Pure.  Resources are topics, this broker, its loggers, groups, and subscriptions to client metrics.
+Precedence is Kafka's: topic override, dynamic setting of this broker, dynamic cluster-wide
 setting, the broker's file, default.  Synonyms list all of these that are set, strongest first.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.broker.cluster_view import is_legal_topic_name
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.log_levels import LogLevels
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
 from ottla.model.settings.declare import Definition, Kind
 from ottla.model.settings.dynamic import ResourceType, broker_definitions
+from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, group_settings_of
 from ottla.model.settings.topic import LONGER_UNITS, TOPIC_DEFINITIONS
 from ottla.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
@@ -40,6 +44,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
     CLIENT_METRICS = 7
     GROUP = 8
 
@@ -55,9 +60,12 @@ class Given(NamedTuple):
 class ConfigsApi:
     """Serves DescribeConfigs 1-4."""
 
-    def __init__(self, *, config: BrokerConfig, metadata: MetadataCache) -> None:
+    def __init__(
+        self, *, config: BrokerConfig, metadata: MetadataCache, loggers: LogLevels
+    ) -> None:
         self._config = config
         self._metadata = metadata
+        self._loggers = loggers
         self._broker_definitions = broker_definitions()
 
     def handle(
@@ -102,10 +110,12 @@ class ConfigsApi:
                 return self._topic_configs(image, name)
             case ResourceType.BROKER:
                 return self._broker_configs(image, name)
+            case ResourceType.BROKER_LOGGER:
+                return self._logger_configs(name)
             case ResourceType.CLIENT_METRICS:
-                return _dynamic_only(image.config(kind, name), Source.CLIENT_METRICS)
+                return _subscription_configs(image, name)
             case ResourceType.GROUP:
-                return _dynamic_only(image.config(kind, name), Source.GROUP)
+                return self._group_configs(image, name)
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
         )
@@ -162,16 +172,48 @@ class ConfigsApi:
                 for key, text in texts.items()
                 if key in self._broker_definitions
             ]
-        if name != str(self._config.node_id):
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {self._config.node_id} or empty string, "
-                f"but received {name}",
-            )
+        self._check_broker(name, expected=f"{self._config.node_id} or empty string,")
         return [
             self._broker_config(image, definition)
             for definition in self._broker_definitions.values()
         ]
+
+    def _check_broker(self, name: str, *, expected: str) -> None:
+        if not name.isdecimal():
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+            )
+        if int(name) != self._config.node_id:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {expected} but received {name}",
+            )
+
+    def _logger_configs(self, name: str) -> list[DescribeConfigsResourceResult]:
+        if not name:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        self._check_broker(name, expected=str(self._config.node_id))
+        return [
+            DescribeConfigsResourceResult(
+                name=logger, value=level, config_source=Source.BROKER_LOGGER
+            )
+            for logger, level in self._loggers.levels().items()
+        ]
+
+    def _group_configs(
+        self, image: MetadataImage, name: str
+    ) -> list[DescribeConfigsResourceResult]:
+        if not name:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        texts = image.config(ResourceType.GROUP, name)
+        defaults = group_settings_of({}, self._config.groups)
+        found = []
+        for key, definition in GROUP_DEFINITIONS.items():
+            given = Given(key, texts.get(key), Source.GROUP)
+            if given.text is None:
+                given = Given(key, str(getattr(defaults, definition.field_name)), Source.DEFAULT)
+            found.append(_result_of(definition, [given], is_read_only=False))
+        return found
 
     def _broker_config(
         self, image: MetadataImage, definition: Definition
@@ -219,12 +261,19 @@ def _result_of(
     )
 
 
-def _dynamic_only(texts: Mapping[str, str], source: Source) -> list[DescribeConfigsResourceResult]:
-    """Describe a resource that has nothing but what was set on it."""
-    items: Iterable[tuple[str, str]] = texts.items()
-    return [
-        DescribeConfigsResourceResult(
-            name=key, value=text, config_source=source, config_type=Kind.STRING
+def _subscription_configs(image: MetadataImage, name: str) -> list[DescribeConfigsResourceResult]:
+    if not name:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
         )
-        for key, text in items
-    ]
+    texts = image.config(ResourceType.CLIENT_METRICS, name)
+    found = []
+    for key, definition in CLIENT_METRICS_DEFINITIONS.items():
+        given = Given(key, texts.get(key, definition.default), Source.CLIENT_METRICS)
+        if key not in texts:
+            given = given._replace(source=Source.DEFAULT)
+        result = _result_of(definition, [given], is_read_only=False)
+        if key not in texts:
+            result.synonyms = []  # as Kafka: nobody has set it anywhere
+        found.append(result)
+    return found

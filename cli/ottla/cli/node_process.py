@@ -80,10 +80,11 @@ def run_node(body: Body, config: Any) -> int:
     import trio
 
     from ottla.model.errors import only_error
-    from ottla.node.process_driver import prepare_process
+    from ottla.node.process_driver import log_to_standard_error, prepare_process
 
     parent = os.environ.get("OTTLA_PARENT_PID")
     prepare_process(dies_with_parent=parent is not None)
+    log_to_standard_error()
     if parent is not None and os.getppid() != int(parent):
         return 0  # it ended before we could ask the kernel to tell us
     try:

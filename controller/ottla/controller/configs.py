@@ -1,4 +1,4 @@
-"""Dynamic settings of topics, brokers and the whole cluster.
+"""Dynamic settings of topics, brokers, the whole cluster, groups and subscriptions to metrics.
 
 Each resource of a request succeeds or fails as a whole, on its own.  What is set to what it is
 already writes no record.  Invariant: OneMinIsr (with eligible leader replicas all controllers must
@@ -24,9 +24,8 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record, clear_elr_record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
-from ottla.model.settings.declare import Definition, Kind
-from ottla.model.settings.dynamic import ResourceType, broker_definitions, check_texts
-from ottla.model.settings.topic import TOPIC_DEFINITIONS
+from ottla.model.settings.declare import Kind
+from ottla.model.settings.dynamic import ResourceType, check_texts, definitions_of
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as ReplacedResource,
@@ -65,7 +64,7 @@ def incremental_alter_configs(
         key = (resource.resource_type, resource.resource_name)
 
         changes = partial(_incremental, image, context, key, resource.configs)
-        made, code, message = _alter(image, key, times[key], changes)
+        made, code, message = _alter(image, context, key, times[key], changes)
         image = fold.apply_all(image, made)
         records.extend(made)
         responses.append(
@@ -95,7 +94,7 @@ def alter_configs(
         if None in wanted.values():
             made, code, message = _refused(_null_values(wanted))
         else:
-            made, code, message = _alter(image, key, times[key], (gone | wanted).copy)
+            made, code, message = _alter(image, context, key, times[key], (gone | wanted).copy)
         image = fold.apply_all(image, made)
         records.extend(made)
         responses.append(
@@ -123,9 +122,19 @@ def _elections_due(
 
 Outcome = tuple[list[Record], ErrorCode, str | None]
 
+NAMELESS: dict[int, str] = {
+    ResourceType.CLIENT_METRICS: "Subscription name can't be empty",
+    ResourceType.GROUP: "Default group resources are not allowed.",
+}
+"""What one is told who sets something on all of a kind that has nothing for all."""
+
 
 def _alter(
-    image: MetadataImage, resource: tuple[int, str], times: int, changes: Callable[[], Changes]
+    image: MetadataImage,
+    context: Context,
+    resource: tuple[int, str],
+    times: int,
+    changes: Callable[[], Changes],
 ) -> Outcome:
     try:
         if times > 1:
@@ -134,7 +143,12 @@ def _alter(
         wanted = changes()
         current = image.config(*resource)
         _check_keys_to_delete(resource_type, wanted, current)
-        check_texts(resource_type, {key: text for key, text in wanted.items() if text is not None})
+        check_texts(
+            resource_type,
+            _without_none(wanted),
+            _without_none({**current, **wanted}),
+            groups=context.config.groups,
+        )
         _check_min_isr(image, resource, wanted)
     except RefusedError as refusal:
         return _refused(refusal)
@@ -171,7 +185,11 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> Resource
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found."
             )
         return ResourceType.BROKER
-    raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {number}.")
+    if number in NAMELESS and not name:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, NAMELESS[number])
+    if number in NAMELESS:
+        return ResourceType(number)
+    raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}")
 
 
 def _check_keys_to_delete(
@@ -179,11 +197,11 @@ def _check_keys_to_delete(
 ) -> None:
     """Refuse to take back a topic's setting that does not exist; one set once always may go.
 
-    Of a broker anything may be taken back, as in Kafka: its tools clear throttles they never set.
+    Of all others anything may be taken back, as in Kafka: its tools clear throttles they never set.
     """
     if resource_type is not ResourceType.TOPIC:
         return
-    known = _definitions(resource_type)
+    known = definitions_of(resource_type)
     for key, text in wanted.items():
         if text is None and key not in known and key not in current:
             raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
@@ -249,7 +267,7 @@ def _list_in_force(
     operation: Operation,
 ) -> list[str]:
     number, name = resource
-    definition = _definitions(ResourceType(number)).get(key)
+    definition = definitions_of(ResourceType(number)).get(key)
     if definition is not None and definition.kind is not Kind.LIST:
         raise RefusedError(
             ErrorCode.INVALID_CONFIG,
@@ -273,8 +291,8 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _definitions(resource_type: ResourceType) -> Mapping[str, Definition]:
-    return TOPIC_DEFINITIONS if resource_type is ResourceType.TOPIC else broker_definitions()
+def _without_none(texts: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: text for key, text in texts.items() if text is not None}
 
 
 def _null_values(wanted: Mapping[str, str | None]) -> RefusedError:

@@ -6,6 +6,7 @@ which is safe: every file is written so that dying at any byte is recoverable.
 
 import ctypes
 import gc
+import logging
 import os
 import resource
 import signal
@@ -30,6 +31,11 @@ def prepare_process(*, dies_with_parent: bool = False) -> None:
     raise_open_files_limit()
     if dies_with_parent:
         die_with_parent()
+
+
+def log_to_standard_error() -> None:
+    """Say what loggers say, from WARNING up until they are told otherwise, with who says it."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 def raise_open_files_limit() -> None:

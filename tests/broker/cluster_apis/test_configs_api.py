@@ -1,5 +1,6 @@
 """DescribeConfigs: what holds, and where it comes from."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.groups import GroupConfig
 from ottla.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -62,16 +64,42 @@ async def test_a_topics_settings_come_with_their_source_and_synonyms(
         assert retention.documentation
 
 
-@pytest.mark.parametrize(("kind", "source"), [(16, 7), (32, 8)])
+@pytest.mark.parametrize(
+    ("kind", "key", "source"), [(16, "interval.ms", 7), (32, "consumer.session.timeout.ms", 8)]
+)
 async def test_client_metrics_and_groups_have_sources_of_their_own(
-    new_client: NewClient, kind: int, source: int
+    new_client: NewClient, kind: int, key: str, source: int
 ) -> None:
     """Kafka's ConfigSource: CLIENT_METRICS_CONFIG 7, GROUP_CONFIG 8."""
     client = new_client()
-    configs = {(kind, "mine"): PersistentMap({"interval.ms": "1000"})}
+    configs = {(kind, "mine"): PersistentMap({key: "50000"})}
     client.metadata.image = replace(client.metadata.image, configs=PersistentMap(configs))
-    (found,) = (await describe(client, kind, "mine")).configs
-    assert (found.name, found.value, found.config_source) == ("interval.ms", "1000", source)
+    found = {one.name: one for one in (await describe(client, kind, "mine")).configs}
+    assert (found[key].value, found[key].config_source) == ("50000", source)
+    assert [(one.value, one.source) for one in found[key].synonyms] == [("50000", source)]
+    assert {one.config_source for one in found.values() if one.name != key} == {5}
+    assert not any(one.read_only for one in found.values())
+
+
+async def test_a_group_without_settings_has_those_of_the_brokers_file(
+    new_client: NewClient,
+) -> None:
+    groups = GroupConfig(consumer_session_timeout_ms=46_000)
+    client = new_client(BrokerConfig(node_id=NodeId(1), groups=groups))
+    found = (await describe(client, 32, "g")).configs
+    assert {one.name: (one.value, one.config_type) for one in found} == {
+        "consumer.session.timeout.ms": ("46000", 3),
+        "consumer.heartbeat.interval.ms": ("5000", 3),
+    }
+
+
+async def test_a_brokers_loggers_are_told_with_the_level_in_force(new_client: NewClient) -> None:
+    logging.getLogger("ottla.test.quiet")
+    result = await describe(new_client(), 8, "1")
+    found = {one.name: (one.value, one.config_source) for one in result.configs}
+    assert found["root"] == ("WARN", 6)
+    assert found["ottla.test.quiet"] == ("WARN", 6)
+    assert all(name == "root" or name.split(".")[0] == "ottla" for name in found)
 
 
 async def test_a_brokers_setting_tells_every_place_that_sets_it(new_client: NewClient) -> None:
@@ -115,7 +143,11 @@ async def test_a_brokers_settings_say_which_cannot_be_changed_while_it_runs(
         (2, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (2, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (4, "2", ErrorCode.INVALID_REQUEST),
-        (8, "1", ErrorCode.INVALID_REQUEST),
+        (4, "one", ErrorCode.INVALID_REQUEST),
+        (8, "2", ErrorCode.INVALID_REQUEST),
+        (8, "", ErrorCode.INVALID_REQUEST),
+        (16, "", ErrorCode.INVALID_REQUEST),
+        (32, "", ErrorCode.INVALID_REQUEST),
         (99, "1", ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -14,6 +14,7 @@ timers.py              deadlines that move often and come seldom
 commit_wait.py         answers that wait until what they say is committed
 group_records.py       the records of `__consumer_offsets`, in Kafka's formats
 placement.py           which partition a group belongs to
+group_settings.py      what one group goes by
 
 group_apis.py          registers the APIs
 coordinator_door.py    what handlers need of the coordinator

@@ -1,12 +1,14 @@
 """Every Kafka setting, declared once: name, unit, Kafka key, default, check.
 
-declare.py     what a declaration is; reading texts into values; the sentence a bad value gets
-endpoints.py   listeners, voters: settings that are lists of addresses
-topic.py       settings of one topic, with the broker key that gives each its default
-quorum.py      how fast a quorum notices things, and when it writes snapshots
-groups.py      how groups are coordinated, and how their offsets are kept
-broker.py      settings of one broker process
-controller.py  settings of one controller process
-client.py      settings of producers and consumers
-dynamic.py     checks for settings that are changed while the cluster runs
+declare.py          what a declaration is; reading texts into values; the sentence a bad value gets
+endpoints.py        listeners, voters: settings that are lists of addresses
+topic.py            settings of one topic, with the broker key that gives each its default
+quorum.py           how fast a quorum notices things, and when it writes snapshots
+groups.py           how groups are coordinated, and how their offsets are kept
+group_overrides.py  what one group may have for itself
+client_metrics.py   what clients are asked to report
+broker.py           settings of one broker process
+controller.py       settings of one controller process
+client.py           settings of producers and consumers
+dynamic.py          checks for settings that are changed while the cluster runs
 """

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
-from ottla.model.limits import INT32_MAX, MIB
+from ottla.model.limits import INT32_MAX, INT64_MAX, MIB
 from ottla.model.settings.declare import Kind, setting, values_of
 from ottla.model.settings.endpoints import (
     Endpoint,
@@ -265,6 +265,22 @@ class BrokerConfig:
         at_least=1,
         is_dynamic=True,
         doc="How long a silent producer's state is kept.",
+    )
+    leader_replication_throttled_rate: int = setting(
+        INT64_MAX,
+        key="leader.replication.throttled.rate",
+        kind=Kind.LONG,
+        at_least=0,
+        is_dynamic=True,
+        doc="Bytes a second that a leader sends to throttled replicas. Kept, not enforced yet.",
+    )
+    follower_replication_throttled_rate: int = setting(
+        INT64_MAX,
+        key="follower.replication.throttled.rate",
+        kind=Kind.LONG,
+        at_least=0,
+        is_dynamic=True,
+        doc="Bytes a second that throttled replicas fetch. Kept, not enforced yet.",
     )
     delete_topic_enable: bool = setting(
         True, key="delete.topic.enable", doc="Whether topics can be deleted."

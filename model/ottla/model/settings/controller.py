@@ -7,6 +7,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.declare import Kind, setting, values_of
 from ottla.model.settings.endpoints import Endpoint, Voter, parse_listeners, parse_voters
+from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 
@@ -83,6 +84,8 @@ class ControllerConfig:
         doc="How often leaderless partitions are looked through for one that anybody may lead now.",
     )
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
+    groups: GroupConfig = field(default_factory=GroupConfig)
+    """The bounds within which a group may have settings of its own."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this controller's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +99,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     """
     values, unknown = values_of(ControllerConfig, texts)
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
+    groups, unknown_to_groups = values_of(GroupConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this controller a number of its own")
     voters = values.get("controller_quorum_voters", ())
@@ -107,8 +111,9 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     config = ControllerConfig(
         **values,
         quorum=QuorumConfig(**quorum),
+        groups=GroupConfig(**groups),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "process.roles", "controller.listener.names"}
-    return config, (unknown & unknown_to_quorum) - known
+    return config, (unknown & unknown_to_quorum & unknown_to_groups) - known

@@ -1,13 +1,22 @@
-"""Checks for settings that are changed while the cluster runs (IncrementalAlterConfigs)."""
+"""Checks for settings that are changed while the cluster runs (IncrementalAlterConfigs).
+
+The codes are Kafka's: what may not be set on a broker is an INVALID_REQUEST (KAFKA-13609), what may
+not be set on a topic or a group is an INVALID_CONFIG.
+"""
 
 from collections.abc import Mapping
 from enum import IntEnum
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.client_metrics import (
+    CLIENT_METRICS_DEFINITIONS,
+    check_subscription_texts,
+)
 from ottla.model.settings.declare import Definition, definitions
+from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
-from ottla.model.settings.topic import check_topic_texts, default_definitions
+from ottla.model.settings.topic import TOPIC_DEFINITIONS, check_topic_texts, default_definitions
 
 
 class ResourceType(IntEnum):
@@ -26,14 +35,44 @@ def broker_definitions() -> dict[str, Definition]:
     return {**definitions(BrokerConfig), **definitions(GroupConfig), **default_definitions()}
 
 
-def check_texts(resource_type: ResourceType, texts: Mapping[str, str | None]) -> None:
-    """Refuse (INVALID_CONFIG) a setting the resource does not have or a value not allowed.
+def definitions_of(resource_type: ResourceType) -> Mapping[str, Definition]:
+    """Return every setting that a resource of this type may have, by key."""
+    match resource_type:
+        case ResourceType.TOPIC:
+            return TOPIC_DEFINITIONS
+        case ResourceType.BROKER:
+            return broker_definitions()
+        case ResourceType.CLIENT_METRICS:
+            return CLIENT_METRICS_DEFINITIONS
+        case ResourceType.GROUP:
+            return GROUP_DEFINITIONS
+    return {}
 
-    A None value means that the key's override goes away; only its key is checked.
+
+def check_texts(
+    resource_type: ResourceType,
+    given: Mapping[str, str],
+    in_all: Mapping[str, str],
+    *,
+    groups: GroupConfig,
+) -> None:
+    """Refuse settings that a resource does not have, and values that are not allowed.
+
+    `given` is what is set now, `in_all` what the resource will have then.
     """
-    if resource_type is ResourceType.TOPIC:
-        check_topic_texts(texts)
-        return
+    match resource_type:
+        case ResourceType.TOPIC:
+            check_topic_texts(given)
+        case ResourceType.BROKER:
+            check_broker_texts(given)
+        case ResourceType.CLIENT_METRICS:
+            check_subscription_texts(in_all)
+        case ResourceType.GROUP:
+            check_group_texts(in_all, groups)
+
+
+def check_broker_texts(texts: Mapping[str, str]) -> None:
+    """Refuse what a broker does not know, does not take while it runs, or may not be set to."""
     known = broker_definitions()
     for key, text in texts.items():
         definition = known.get(key)
@@ -41,11 +80,10 @@ def check_texts(resource_type: ResourceType, texts: Mapping[str, str | None]) ->
             raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown broker config name: {key}")
         if not definition.is_dynamic:
             raise RefusedError(
-                ErrorCode.INVALID_CONFIG,
+                ErrorCode.INVALID_REQUEST,
                 f"Cannot update these configs dynamically: {key}; set it in the broker's file",
             )
-        if text is not None:
-            try:
-                definition.value_of(text)
-            except ConfigError as error:
-                raise RefusedError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        try:
+            definition.value_of(text)
+        except ConfigError as error:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None

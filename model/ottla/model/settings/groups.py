@@ -4,7 +4,16 @@ from dataclasses import dataclass
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, MIB
-from ottla.model.settings.declare import Kind, setting
+from ottla.model.settings.declare import Kind, definitions, setting
+
+ORDERED = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
+    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+)
+"""Pairs of settings of which the second may not be below the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +89,96 @@ class GroupConfig:
         at_least=1,
         doc="Size of a segment of the offsets topic. Smaller loads and compacts faster.",
     )
+    rebalance_protocols: tuple[str, ...] = setting(
+        ("classic", "consumer"),
+        key="group.coordinator.rebalance.protocols",
+        one_of=("classic", "consumer"),
+        doc="Which protocols groups may use; classic must be among them.",
+    )
+    consumer_session_timeout_ms: int = setting(
+        45_000,
+        key="group.consumer.session.timeout.ms",
+        at_least=1,
+        doc="How long a member of the consumer protocol may be silent before it is removed.",
+    )
+    consumer_session_timeout_ms_min: int = setting(
+        45_000,
+        key="group.consumer.min.session.timeout.ms",
+        at_least=1,
+        doc="The shortest session timeout that a group of the consumer protocol may be given.",
+    )
+    consumer_session_timeout_ms_max: int = setting(
+        60_000,
+        key="group.consumer.max.session.timeout.ms",
+        at_least=1,
+        doc="The longest session timeout that a group of the consumer protocol may be given.",
+    )
+    consumer_heartbeat_interval_ms: int = setting(
+        5_000,
+        key="group.consumer.heartbeat.interval.ms",
+        at_least=1,
+        doc="How often members of the consumer protocol are told to send a heartbeat. A change of "
+        "the assignment reaches them with the next one.",
+    )
+    consumer_heartbeat_interval_ms_min: int = setting(
+        5_000,
+        key="group.consumer.min.heartbeat.interval.ms",
+        at_least=1,
+        doc="The shortest heartbeat interval that a group of the consumer protocol may be given.",
+    )
+    consumer_heartbeat_interval_ms_max: int = setting(
+        15_000,
+        key="group.consumer.max.heartbeat.interval.ms",
+        at_least=1,
+        doc="The longest heartbeat interval that a group of the consumer protocol may be given.",
+    )
+    consumer_size_max: int = setting(
+        INT32_MAX,
+        key="group.consumer.max.size",
+        at_least=1,
+        doc="The most members of one group of the consumer protocol.",
+    )
+    consumer_assignors: tuple[str, ...] = setting(
+        ("uniform", "range"),
+        key="group.consumer.assignors",
+        one_of=("uniform", "range"),
+        doc="The assignors that groups of the consumer protocol may choose of; the first is taken "
+        "where no member asks for one.",
+    )
+    consumer_migration_policy: str = setting(
+        "bidirectional",
+        key="group.consumer.migration.policy",
+        one_of=("bidirectional", "upgrade", "downgrade", "disabled"),
+        doc="Whether a group may go over from the classic protocol to the consumer protocol "
+        "(upgrade), back (downgrade), both or neither while it has members.",
+    )
+    consumer_regex_refresh_interval_ms: int = setting(
+        600_000,
+        key="group.consumer.regex.refresh.interval.ms",
+        at_least=10_000,
+        doc="How often the topics that a regular expression matches are looked up anew where no "
+        "change of topics asked for it.",
+    )
 
     def __post_init__(self) -> None:
-        if self.session_timeout_ms_max < self.session_timeout_ms_min:
+        for lower, upper in ORDERED:
+            known = definitions(GroupConfig)
+            low = getattr(self, known[lower].field_name)
+            high = getattr(self, known[upper].field_name)
+            if high < low:
+                raise ConfigError(upper, f"is {high}; it must not be below {lower}, which is {low}")
+        if "classic" not in self.rebalance_protocols:
             raise ConfigError(
-                "group.max.session.timeout.ms",
-                f"is {self.session_timeout_ms_max}; it must not be below "
-                f"group.min.session.timeout.ms, which is {self.session_timeout_ms_min}",
+                "group.coordinator.rebalance.protocols",
+                f"is {','.join(self.rebalance_protocols)}; classic must be among them",
+            )
+        if not self.consumer_assignors:
+            raise ConfigError("group.consumer.assignors", "is empty; name at least one assignor")
+        if self.consumer_heartbeat_interval_ms >= self.consumer_session_timeout_ms:
+            raise ConfigError(
+                "group.consumer.heartbeat.interval.ms",
+                f"is {self.consumer_heartbeat_interval_ms}; it must be below "
+                f"group.consumer.session.timeout.ms, which is {self.consumer_session_timeout_ms}",
             )
 
     @property

@@ -1,5 +1,6 @@
 """The settings of one topic, and the broker settings that give them their defaults."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,16 @@ LONGER_UNITS = {
     "log.roll.jitter.hours": HOUR_MS,
 }
 """Broker keys whose value is turned to milliseconds before it serves as a topic's default."""
+
+REPLICA = re.compile(r"\d+:\d+")
+
+
+def throttled_replicas(text: str) -> tuple[str, ...]:
+    """* or a list of PARTITION:BROKER."""
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if parts != ("*",) and not all(REPLICA.fullmatch(part) for part in parts):
+        raise ValueError(text)
+    return parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +108,7 @@ class TopicConfig:
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         (),
         key="follower.replication.throttled.replicas",
+        parse=throttled_replicas,
         doc="Replicas throttled on the follower's side, partition:broker each, or *.",
     )
     index_interval_bytes: int = setting(
@@ -110,6 +122,7 @@ class TopicConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         (),
         key="leader.replication.throttled.replicas",
+        parse=throttled_replicas,
         doc="Replicas throttled on the leader's side, partition:broker each, or *.",
     )
     max_compaction_lag_ms: int = setting(

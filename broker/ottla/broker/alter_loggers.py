@@ -1,0 +1,112 @@
+"""IncrementalAlterConfigs: this broker's loggers here, all else by the controller.
+
+Pure but for the await of the controller.  A request may change both: each resource is answered for
+itself, in the order asked.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.log_levels import LogLevels
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.settings.dynamic import ResourceType
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+Outcome = AlterConfigsResourceResponse
+
+
+class Forwarding(Protocol):
+    """Has the controller decide."""
+
+    def __call__(
+        self,
+        context: RequestContext,
+        request: Message,
+        finish: Callable[[Any], Message] | None = None,
+    ) -> Coroutine[Any, Any, Message | None]:
+        """Answer with what `finish` makes of the controller's answer."""
+
+
+class AlterLoggersApi:
+    """Serves IncrementalAlterConfigs 0-1."""
+
+    def __init__(self, node_id: NodeId, loggers: LogLevels, forward: Forwarding) -> None:
+        self._node_id = node_id
+        self._loggers = loggers
+        self._forward = forward
+
+    def handle(
+        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> Message | Coroutine[Any, Any, Message | None]:
+        """Change the loggers named, and pass everything else on."""
+        resources = request.resources
+        rest = [one for one in resources if one.resource_type != ResourceType.BROKER_LOGGER]
+        if len(rest) == len(resources):
+            return self._forward(context, request)
+        times = Counter((one.resource_type, one.resource_name) for one in resources)
+        ours = {
+            index: self._outcome(
+                one,
+                is_repeated=times[one.resource_type, one.resource_name] > 1,
+                is_dry=request.validate_only,
+            )
+            for index, one in enumerate(resources)
+            if one.resource_type == ResourceType.BROKER_LOGGER
+        }
+
+        def finish(answer: IncrementalAlterConfigsResponse) -> Message:
+            others = iter(answer.responses)
+            answer.responses = [
+                ours[index] if index in ours else next(others) for index in range(len(resources))
+            ]
+            return answer
+
+        if not rest:
+            return finish(IncrementalAlterConfigsResponse())
+        theirs = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+        return self._forward(context, theirs, finish)
+
+    def _outcome(
+        self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool
+    ) -> Outcome:
+        outcome = Outcome(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            self._alter(resource, is_repeated=is_repeated, is_dry=is_dry)
+        except RefusedError as refusal:
+            outcome.error_code = refusal.code
+            outcome.error_message = refusal.message
+        return outcome
+
+    def _alter(self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool) -> None:
+        if is_repeated:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        name, changes = resource.resource_name, resource.configs
+        if len({change.name for change in changes}) < len(changes):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        if not name.isdecimal():
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+            )
+        if int(name) != self._node_id:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected node id. Expected {self._node_id}, but received {name}",
+            )
+        self._loggers.check(changes)
+        if not is_dry:
+            self._loggers.apply(changes)
