@@ -9,6 +9,7 @@ import trio.testing
 
 from ottla.client.connection import ConnectionLostError
 from ottla.client.pipeline import Pipeline
+from ottla.client.transport import TcpStream
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec, headers
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -55,7 +56,7 @@ async def connected() -> AsyncIterator[tuple[Pipeline, Peer]]:
         ours = await trio.open_tcp_stream("127.0.0.1", port)
         theirs = await listener.accept()
         async with ours, theirs:
-            yield Pipeline(ours, "peer", "test"), Peer(theirs)
+            yield Pipeline(TcpStream(ours), "peer", "test"), Peer(theirs)
 
 
 async def ask(pipeline: Pipeline) -> str | None:

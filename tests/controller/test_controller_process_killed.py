@@ -19,7 +19,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 from ottla.rpc.cluster_id import cluster_id_of_quorum
 from ottla.rpc.controller_client import ControllerClient
-from ottla.rpc.rpc_driver import RpcRuntime, join_address, open_rpc_runtime
+from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+from ottla.rpc.rpc_seam import join_address
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.create_topics_response import CreateTopicsResponse

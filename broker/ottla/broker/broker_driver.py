@@ -34,7 +34,7 @@ from ottla.broker.registration import advertised_endpoints, registration_request
 from ottla.broker.replica_apis import register_replica_apis
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager
-from ottla.broker.server_driver import SocketServer
+from ottla.broker.server_seam import Server
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
@@ -44,7 +44,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.node.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
-from ottla.rpc.rpc_driver import RpcRuntime
+from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager
 from ottla.wire.apis import DRAIN_BROKER
@@ -82,8 +82,8 @@ class Broker:
         cluster_id: str,
         clock: Clock,
         rng: Rng,
-        rpc: RpcRuntime,
-        server: SocketServer,
+        rpc: Rpc,
+        server: Server,
         dispatcher: Dispatcher,
         member: QuorumMember,
         logs: LogManager,
@@ -164,6 +164,12 @@ class Broker:
     async def run(self) -> None:
         """Start, then do what must be done in time until cancelled."""
         trio.lowlevel.add_instrument(self._pauses)
+        try:
+            await self._run()
+        finally:
+            trio.lowlevel.remove_instrument(self._pauses)
+
+    async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._alarm.run)
             nursery.start_soon(self._flusher.run)

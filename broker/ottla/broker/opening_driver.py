@@ -24,20 +24,22 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.lifecycle import BrokerState, Lifecycle
 from ottla.broker.listener import Listener
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.server_driver import SocketServer, open_socket_server
+from ottla.broker.server_driver import open_socket_server
+from ottla.broker.server_seam import OpenServer, Server
 from ottla.model.errors import ConfigError, only_error
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
-from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.process_driver import (
     freeze_long_lived_objects,
     open_stop_signal,
 )
 from ottla.node.quorum_driver import open_quorum_member
+from ottla.node.seams import NodeSeams
+from ottla.node.seams_driver import real_seams
 from ottla.rpc.cluster_id import cluster_id_of_quorum
-from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
-from ottla.storage.disk import RealDisk
+from ottla.rpc.rpc_seam import Rpc
+from ottla.storage.disk_seam import Disk
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.meta_properties import MetaProperties
 
@@ -68,14 +70,17 @@ async def _stop_waiting_when(is_stopping: trio.Event, scope: trio.CancelScope) -
 
 @asynccontextmanager
 async def open_broker(
-    config: BrokerConfig, *, clock: Clock | None = None, rng: Rng | None = None
+    config: BrokerConfig,
+    *,
+    seams: NodeSeams | None = None,
+    open_server: OpenServer = open_socket_server,
 ) -> AsyncIterator[Broker]:
     """Start a broker and stop it at the end of the block; `is_ready` is set when it serves."""
-    clock = clock or RealClock()
-    rng = rng or RealRng()
+    seams = seams or real_seams()
+    clock, rng = seams.clock, seams.rng
     async with (
-        RealDisk(sorted({*config.log_dirs, config.metadata_directory})) as disk,
-        open_rpc_runtime() as rpc,
+        seams.open_disk(sorted({*config.log_dirs, config.metadata_directory})) as disk,
+        seams.open_rpc() as rpc,
         open_log_manager(
             disk, config, clock, rng, cluster_id=await _cluster_id(disk, config, rpc)
         ) as logs,
@@ -88,7 +93,7 @@ async def open_broker(
         lifecycle.become(BrokerState.STARTING)
         dispatcher = Dispatcher()
         async with (
-            _open_server(config, dispatcher, clock, disk) as server,
+            _open_server(open_server, config, dispatcher, clock, disk) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher),
             open_quorum_member(
                 disk=disk,
@@ -123,15 +128,15 @@ async def open_broker(
 
 @asynccontextmanager
 async def _open_server(
-    config: BrokerConfig, dispatcher: Dispatcher, clock: Clock, disk: RealDisk
-) -> AsyncIterator[SocketServer]:
+    open_server: OpenServer, config: BrokerConfig, dispatcher: Dispatcher, clock: Clock, disk: Disk
+) -> AsyncIterator[Server]:
     listeners = [
         Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
         for endpoint in config.listeners
     ]
     is_open = False
     try:
-        async with open_socket_server(
+        async with open_server(
             listeners,
             dispatcher,
             clock=clock,
@@ -155,7 +160,7 @@ async def _open_server(
         ) from error
 
 
-async def _cluster_id(disk: RealDisk, config: BrokerConfig, rpc: RpcRuntime) -> str | None:
+async def _cluster_id(disk: Disk, config: BrokerConfig, rpc: Rpc) -> str | None:
     """Return the cluster to join where no directory says so yet; the quorum knows.
 
     A broker may do what a voter may not: an empty directory of it forgets no vote.
@@ -174,7 +179,7 @@ async def _cluster_id(disk: RealDisk, config: BrokerConfig, rpc: RpcRuntime) -> 
 async def _checked_cluster(
     config: BrokerConfig,
     cluster_id: str,
-    rpc: RpcRuntime,
+    rpc: Rpc,
     lifecycle: Lifecycle,
     dispatcher: Dispatcher,
 ) -> AsyncIterator[None]:
@@ -210,7 +215,7 @@ async def _checked_cluster(
 
 
 async def _metadata_identity(
-    disk: RealDisk, config: BrokerConfig, logs: LogManager, rng: Rng
+    disk: Disk, config: BrokerConfig, logs: LogManager, rng: Rng
 ) -> MetaProperties:
     """Return who the directory of the metadata log says we are."""
     path = config.metadata_directory.rstrip("/")

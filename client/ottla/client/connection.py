@@ -12,7 +12,9 @@ from typing import TypeVar
 
 import trio
 
+from ottla.client.transport import TRANSPORT
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
+from ottla.model.seams import ByteStream
 from ottla.wire import apis, codec, headers
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
@@ -38,7 +40,7 @@ C = TypeVar("C", bound="Connection")
 class Connection:
     """An open connection; owns its socket."""
 
-    def __init__(self, stream: trio.SocketStream, address: str, client_id: str) -> None:
+    def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
         self.address = address
         self._stream = stream
         self._client_id = client_id
@@ -101,7 +103,7 @@ class Connection:
             finally:
                 if not is_answered:
                     # The answer may still come; nobody must take it for that to another request.
-                    self._stream.socket.close()
+                    self._stream.abort()
         found, body_at = headers.decode_response_header(api_key, version, frame)
         if found != correlation_id:
             raise ProtocolError(f"correlation id {found} where {correlation_id} was due")
@@ -145,7 +147,7 @@ class Connection:
             try:
                 if missing >= RECEIVE_BYTES:
                     with memoryview(frame)[have:] as rest:
-                        count = await self._stream.socket.recv_into(rest)
+                        count = await self._stream.receive_into(rest)
                 else:
                     data = await self._stream.receive_some(RECEIVE_BYTES)
                     count = min(missing, len(data))
@@ -183,12 +185,12 @@ async def open_stream(
     address = f"{host}:{port}"
     try:
         with trio.fail_after(timeout_s):
-            stream = await trio.open_tcp_stream(host, port, happy_eyeballs_delay=0.1)
+            stream = await TRANSPORT.get().connect(host, port)
             connection = kind(stream, address, client_id)
             try:
                 await connection.negotiate()
             except BaseException as error:
-                stream.socket.close()
+                stream.abort()
                 if isinstance(error, ConnectionLostError | ProtocolError):
                     raise ConnectionLostError(
                         f"{address} does not answer as a broker ({error}); "

@@ -18,6 +18,7 @@ from ottla.client.connection import (
     open_stream,
 )
 from ottla.model.errors import ProtocolError
+from ottla.model.seams import ByteStream
 from ottla.wire import codec, headers
 from ottla.wire.codec_types import Message
 
@@ -55,7 +56,7 @@ class Submitted(Generic[R]):
 class Pipeline(Connection):
     """An open connection that several tasks use at once."""
 
-    def __init__(self, stream: trio.SocketStream, address: str, client_id: str) -> None:
+    def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
         super().__init__(stream, address, client_id)
         self._reading = trio.Lock()
         self._due: deque[Due] = deque()

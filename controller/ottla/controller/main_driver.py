@@ -8,16 +8,15 @@ from ottla.controller.controller_driver import Controller
 from ottla.controller.controller_service import controller_handlers
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.model.settings.controller import ControllerConfig
-from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import prepare_controller_directory, quorum_identity
 from ottla.node.process_driver import freeze_long_lived_objects, open_stop_signal
 from ottla.node.quorum_driver import open_quorum_member
+from ottla.node.seams import NodeSeams
+from ottla.node.seams_driver import real_seams
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_handler
 from ottla.rpc.quorum_client import quorum_handlers
-from ottla.rpc.rpc_driver import open_rpc_runtime
 from ottla.storage.directory_lock_driver import lock_directory
-from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import Disk
 
 HAND_OVER_PATIENCE_MS = 2_000
@@ -30,40 +29,51 @@ async def run_controller(config: ControllerConfig, *, ready: Callable[[], None])
     A lone voter serves when it leads and has written a new cluster's first records; one of several
     when it listens.
     """
+
+    def on_ready() -> None:
+        freeze_long_lived_objects()
+        ready()
+
     async with open_stop_signal() as is_stopping:
-        await serve_controller(config, ready=ready, is_stopping=is_stopping)
+        await serve_controller(config, ready=on_ready, is_stopping=is_stopping)
 
 
 async def serve_controller(
-    config: ControllerConfig, *, ready: Callable[[], None], is_stopping: trio.Event
+    config: ControllerConfig,
+    *,
+    ready: Callable[[], None],
+    is_stopping: trio.Event,
+    seams: NodeSeams | None = None,
 ) -> None:
     """Run a controller until the event is set."""
+    seams = seams or real_seams()
     directory = config.metadata_log_dir
-    async with RealDisk([directory]) as disk:
+    async with seams.open_disk([directory]) as disk:
         await disk.makedirs(directory)
         lock = lock_directory(disk, directory, setting="metadata.log.dir")
         try:
             properties = await prepare_controller_directory(
-                disk, config, RealRng(), wall_ms=RealClock().wall_ms()
+                disk, config, seams.rng, wall_ms=seams.clock.wall_ms()
             )
             identity = await quorum_identity(
                 disk, directory, properties, config.controller_quorum_voters
             )
-            await _serve(disk, config, identity, ready, is_stopping)
+            await _serve(seams, disk, config, identity, ready, is_stopping)
         finally:
             lock.close()
 
 
 async def _serve(
+    seams: NodeSeams,
     disk: Disk,
     config: ControllerConfig,
     identity: QuorumIdentity,
     ready: Callable[[], None],
     is_stopping: trio.Event,
 ) -> None:
-    clock, rng = RealClock(), RealRng()
+    clock, rng = seams.clock, seams.rng
     async with (
-        open_rpc_runtime() as rpc,
+        seams.open_rpc() as rpc,
         open_quorum_member(
             disk=disk,
             metadata_log_dir=config.metadata_log_dir,
@@ -86,7 +96,6 @@ async def _serve(
             await rpc.serve(listener.host, listener.port, handlers)
         if not identity.peers:
             await controller.wait_active()
-        freeze_long_lived_objects()
         ready()
         await is_stopping.wait()
         await member.hand_over(patience_ms=HAND_OVER_PATIENCE_MS)

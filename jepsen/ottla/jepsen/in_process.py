@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -19,6 +20,7 @@ from ottla.model.ids import NodeId
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
+from ottla.node.seams_driver import real_seams
 
 HOST = "127.0.0.1"
 CONTROLLER_ID = 101
@@ -68,6 +70,9 @@ async def open_in_process_cluster(
         stack.callback(is_stopping.set)
         nursery.start_soon(_run_controller, directory, voters, texts, is_stopping)
         brokers: dict[NodeId, Broker] = {}
+        seams = real_seams()
+        if clock is not None:
+            seams = replace(seams, clock=clock)
         for number in range(1, broker_count + 1):
             config, _ = load_broker_config(
                 {
@@ -78,7 +83,7 @@ async def open_in_process_cluster(
                     **texts,
                 }
             )
-            broker = await stack.enter_async_context(open_broker(config, clock=clock))
+            broker = await stack.enter_async_context(open_broker(config, seams=seams))
             brokers[NodeId(number)] = broker
         with trio.fail_after(START_TIMEOUT_S):
             for broker in brokers.values():

@@ -3,7 +3,7 @@
 ids.py       ids, offsets and epochs as distinct types; topic and partition names
 errors.py    Kafka's error codes as one table, and the families of exceptions
 limits.py    the bounds of the house and the relations between them, asserted
-seams.py     Clock and Rng, through which time and chance come in
+seams.py     Clock, Rng and Transport: how time, chance and other machines come in
 buggify.py   rare choices that only the deterministic world takes
 settings/    every Kafka setting, declared once
 """

@@ -10,6 +10,8 @@ record_batches.py        metadata records as batches, and batches as steps of an
 peer_troubles.py         why other members do not work with this one, for people
 identity.py              formatting, and who a replica is
 properties.py            `.properties` files
+seams.py                 what a node stands on
+seams_driver.py          what a node of a real machine stands on
 clock_driver.py          the machine's time and chance
 process_driver.py        limits, signals, the garbage collector
 """

@@ -43,7 +43,7 @@ from ottla.raft.progress import QuorumDescription
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.quorum_client import QuorumClient
-from ottla.rpc.rpc_driver import RpcRuntime
+from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk_seam import Disk
 
 _LOGGER = logging.getLogger(__name__)
@@ -436,7 +436,7 @@ async def open_quorum_member(
     metadata_log_dir: str,
     identity: QuorumIdentity,
     config: QuorumConfig,
-    rpc: RpcRuntime,
+    rpc: Rpc,
     clock: Clock,
     rng: Rng,
 ) -> AsyncIterator[QuorumMember]:

@@ -3,6 +3,7 @@
 method.py                  what a remote procedure is: path, request, response, handler
 status.py                  how a refusal travels through gRPC
 asyncio_thread_driver.py   the bridge: one asyncio loop on one thread
+rpc_seam.py                remote procedures as nodes see them, gRPC or the world's
 rpc_driver.py              servers and channels: `open_rpc_runtime`
 quorum_codec.py            raft's values as protobuf and back; the five methods of the quorum
 quorum_client.py           both sides of the quorum's conversations

@@ -10,7 +10,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from ottla.model.errors import ConfigError, RefusedError
 from ottla.rpc.controller_client import VoterAddress
 from ottla.rpc.method import MethodHandler, RpcMethod
-from ottla.rpc.rpc_driver import RpcRuntime, join_address
+from ottla.rpc.rpc_seam import Rpc, join_address
 
 CLUSTER_ID = RpcMethod("/ottla.node.Node/ClusterId", Empty, StringValue)
 
@@ -39,7 +39,7 @@ def cluster_id_handler(cluster_id: str) -> MethodHandler[Empty, StringValue]:
 
 
 async def cluster_id_of_quorum(
-    runtime: RpcRuntime, voters: Sequence[VoterAddress], *, timeout_ms: int | None = None
+    runtime: Rpc, voters: Sequence[VoterAddress], *, timeout_ms: int | None = None
 ) -> str:
     """Ask the voters in turn until one tells; say so in the log where it takes long.
 

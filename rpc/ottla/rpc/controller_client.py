@@ -17,7 +17,7 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import Request, Response, RpcMethod
 from ottla.rpc.quorum_codec import error_code_of
-from ottla.rpc.rpc_driver import RpcRuntime, join_address
+from ottla.rpc.rpc_seam import Rpc, join_address
 
 RETRY_BACKOFF_MS_FIRST = 10
 RETRY_BACKOFF_MS_MAX = 100
@@ -55,7 +55,7 @@ class ControllerClient:
 
     def __init__(
         self,
-        runtime: RpcRuntime,
+        runtime: Rpc,
         voters: Sequence[VoterAddress],
         leader_id: Callable[[], NodeId | None],
     ) -> None:

@@ -10,13 +10,13 @@ from ottla.raft.messages import Request, Response
 from ottla.raft.voters import Endpoint
 from ottla.rpc.method import MethodHandler
 from ottla.rpc.quorum_codec import CONVERSATIONS, Conversation
-from ottla.rpc.rpc_driver import RpcRuntime, join_address
+from ottla.rpc.rpc_seam import Rpc, join_address
 
 
 class QuorumClient:
     """Sends raft's requests to the addresses raft names."""
 
-    def __init__(self, runtime: RpcRuntime) -> None:
+    def __init__(self, runtime: Rpc) -> None:
         self._runtime = runtime
 
     async def ask(

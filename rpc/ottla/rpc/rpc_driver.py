@@ -20,6 +20,7 @@ from ottla.model.errors import ConfigError, ErrorCode, ProtocolError, RefusedErr
 from ottla.model.limits import RPC_MESSAGE_BYTES_MAX
 from ottla.rpc.asyncio_thread_driver import AsyncioThread, open_asyncio_thread
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
+from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
 
 RECONNECT_BACKOFF_MS_FIRST = 20
@@ -256,13 +257,6 @@ def _refusal(error: grpc.aio.AioRpcError) -> RefusedError:
     trailing = error.trailing_metadata()
     value = trailing.get(ERROR_CODE_KEY) if trailing is not None else None
     return refusal_of(error.code().name, error.details(), None if value is None else str(value))
-
-
-def join_address(host: str, port: int) -> str:
-    """Return gRPC's form of an address; `unix:/path` stands for itself."""
-    if host.startswith("unix:"):
-        return host
-    return f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"
 
 
 @asynccontextmanager
