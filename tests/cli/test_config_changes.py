@@ -68,9 +68,28 @@ def test_each_entity_has_a_source_of_its_own() -> None:
         Entity(ResourceType.TOPIC, "t"),
         Entity(ResourceType.BROKER, "1"),
         Entity(ResourceType.BROKER, ""),
+        Entity(ResourceType.BROKER_LOGGER, "1"),
+        Entity(ResourceType.CLIENT_METRICS, "lag"),
+        Entity(ResourceType.GROUP, "g"),
     ]
-    assert [own_source(entity) for entity in entities] == [TOPIC, BROKER, CLUSTER]
-    assert [str(entity) for entity in entities] == ["topic 't'", "broker 1", "the cluster"]
+    assert [own_source(entity) for entity in entities] == [TOPIC, BROKER, CLUSTER, 6, 7, 8]
+    assert [str(entity) for entity in entities] == [
+        "topic 't'",
+        "broker 1",
+        "the cluster",
+        "the loggers of broker 1",
+        "client metrics 'lag'",
+        "group 'g'",
+    ]
+    assert [entity.option for entity in entities] == [
+        "--topic t",
+        "--broker 1",
+        "--cluster",
+        "--loggers 1",
+        "--client-metrics lag",
+        "--group g",
+    ]
+    assert [entity.broker for entity in entities] == [None, 1, None, 1, None, None]
 
 
 NOW_MS = 1_800_000_000_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from confluent_kafka import ElectionType, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -245,6 +245,60 @@ def test_settings_are_shown_checked_set_and_compared(cluster: Processes) -> None
     assert [one["source"] for one in row["set_by"]] == ["topic", "default"]
     (row,) = ottla(cluster, "config", "get", "--broker", "2", "node.id")
     assert (row["value"], row["source"], row["read_only"]) == ("2", "file", True)
+
+
+def test_groups_and_subscriptions_to_metrics_have_settings_that_every_broker_tells(
+    cluster: Processes, kafka: KafkaAdminClient
+) -> None:
+    session = "consumer.session.timeout.ms"
+    assert ottla(cluster, "config", "set", "--group", "steady", f"{session}=50000") == [
+        {"key": session, "was": "45000", "now": "50000"}
+    ]
+    assert ottla(cluster, "config", "diff", "--group", "steady") == [
+        {"key": session, "value": "50000", "default": "45000", "source": "group"}
+    ]
+    subscribe = ("config", "set", "--client-metrics", "lag", "metrics=a.,b.", "match=client_id=x.*")
+    assert [row["was"] for row in ottla(cluster, *subscribe)] == ["", ""]
+    listed = kafka.list_config_resources()
+    assert (listed["group"], listed["client_metrics"]) == (["steady"], ["lag"])
+    for entity, key in ((("--group", "steady"), session), (("--client-metrics", "lag"), "metrics")):
+        cluster.ottla("config", "set", *entity, "--unset", key)
+    (row,) = ottla(cluster, "config", "get", "--group", "steady", session)
+    assert (row["value"], row["source"]) == ("45000", "default")
+    assert "group.consumer.max.session" in refused(
+        cluster, "config", "set", "--group", "steady", f"{session}=99000"
+    )
+
+
+def test_a_brokers_loggers_say_more_until_told_otherwise(cluster: Processes) -> None:
+    """What is said then is in the broker's own log: here what a new coordinator has loaded."""
+    create(cluster, "talked-about")
+    position = TopicPartition("talked-about", 0, 1)
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "talked-about"})
+    cluster.wait_for(lambda: consumer.commit(offsets=[position], asynchronous=False), "a commit")
+    consumer.close()
+    (group,) = [row for row in ottla(cluster, "group", "list") if row["group"] == "talked-about"]
+    brokers = [str(one) for one in (1, 2, 3) if one != group["coordinator"]]
+    logs = [cluster.log_of(f"broker {one}") for one in brokers]
+
+    def has_said() -> bool:
+        return any("INFO ottla.broker.groups" in log.read_text() for log in logs)
+
+    for one in brokers:
+        level = ("config", "set", "--loggers", one, "ottla.broker.groups=INFO")
+        assert [(row["was"], row["now"]) for row in ottla(cluster, *level)] == [("WARN", "INFO")]
+    assert not has_said()
+    coordinator = str(group["coordinator"])
+    (row,) = ottla(cluster, "config", "get", "--loggers", coordinator, "ottla.broker.groups")
+    assert row["value"] == "WARN"
+    cluster.ottla("broker", "drain", coordinator)
+    cluster.ottla("broker", "drain", coordinator, "--undo")
+    cluster.wait_for(has_said, "what groups say", 10)
+    for one in brokers:
+        cluster.ottla("config", "set", "--loggers", one, "--unset", "ottla.broker.groups")
+    cluster.ottla("topic", "elect")
+    sentence = "Logger nonsense does not exist"
+    assert sentence in refused(cluster, "config", "set", "--loggers", "2", "nonsense=INFO")
 
 
 @pytest.mark.parametrize(

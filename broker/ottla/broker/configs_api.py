@@ -19,7 +19,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
 from ottla.model.settings.declare import Definition, Kind
 from ottla.model.settings.dynamic import ResourceType, broker_definitions
-from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, group_settings_of
+from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
 from ottla.model.settings.topic import LONGER_UNITS, TOPIC_DEFINITIONS
 from ottla.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
@@ -129,16 +129,21 @@ class ConfigsApi:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         overrides = image.config(ResourceType.TOPIC, name)
         return [
-            self._topic_config(image, definition, overrides)
+            self._layered_config(image, definition, overrides, Source.DYNAMIC_TOPIC)
             for definition in TOPIC_DEFINITIONS.values()
         ]
 
-    def _topic_config(
-        self, image: MetadataImage, definition: Definition, overrides: Mapping[str, str]
+    def _layered_config(
+        self,
+        image: MetadataImage,
+        definition: Definition,
+        overrides: Mapping[str, str],
+        own: Source,
     ) -> DescribeConfigsResourceResult:
+        """Describe a setting whose default is a setting of the brokers."""
         given: list[Given] = []
         if definition.key in overrides:
-            given.append(Given(definition.key, overrides[definition.key], Source.DYNAMIC_TOPIC))
+            given.append(Given(definition.key, overrides[definition.key], own))
         for source in (
             Source.DYNAMIC_BROKER,
             Source.DYNAMIC_DEFAULT_BROKER,
@@ -205,15 +210,11 @@ class ConfigsApi:
     ) -> list[DescribeConfigsResourceResult]:
         if not name:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        texts = image.config(ResourceType.GROUP, name)
-        defaults = group_settings_of({}, self._config.groups)
-        found = []
-        for key, definition in GROUP_DEFINITIONS.items():
-            given = Given(key, texts.get(key), Source.GROUP)
-            if given.text is None:
-                given = Given(key, str(getattr(defaults, definition.field_name)), Source.DEFAULT)
-            found.append(_result_of(definition, [given], is_read_only=False))
-        return found
+        overrides = image.config(ResourceType.GROUP, name)
+        return [
+            self._layered_config(image, definition, overrides, Source.GROUP)
+            for definition in GROUP_DEFINITIONS.values()
+        ]
 
     def _broker_config(
         self, image: MetadataImage, definition: Definition
@@ -269,11 +270,8 @@ def _subscription_configs(image: MetadataImage, name: str) -> list[DescribeConfi
     texts = image.config(ResourceType.CLIENT_METRICS, name)
     found = []
     for key, definition in CLIENT_METRICS_DEFINITIONS.items():
-        given = Given(key, texts.get(key, definition.default), Source.CLIENT_METRICS)
-        if key not in texts:
-            given = given._replace(source=Source.DEFAULT)
-        result = _result_of(definition, [given], is_read_only=False)
-        if key not in texts:
-            result.synonyms = []  # as Kafka: nobody has set it anywhere
-        found.append(result)
+        given = [Given(key, definition.default, Source.DEFAULT)]
+        if key in texts:
+            given.insert(0, Given(key, texts[key], Source.CLIENT_METRICS))
+        found.append(_result_of(definition, given, is_read_only=False))
     return found

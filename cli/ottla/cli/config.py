@@ -1,4 +1,4 @@
-"""`ottla config get|set|diff`: settings of a topic, of a broker, or of all brokers."""
+"""`ottla config get|set|diff`: settings of topics, brokers, groups, loggers, client metrics."""
 
 import argparse
 
@@ -12,6 +12,7 @@ from ottla.cli.common import (
     run_async,
 )
 from ottla.cli.config_changes import (
+    OPTIONS,
     SOURCES,
     Entity,
     Setting,
@@ -42,13 +43,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_change_arguments(set_)
     diff = verbs.add_parser(
-        "diff", help="show what differs from the defaults, or between two topics or brokers"
+        "diff", help="show what differs from the defaults, or between two of a kind"
     )
     for verb in (get, set_, diff):
         whose = verb.add_mutually_exclusive_group(required=True)
         whose.add_argument("--topic", action="append", default=[], metavar="NAME")
         whose.add_argument("--broker", action="append", default=[], type=int, metavar="ID")
         whose.add_argument("--cluster", action="store_true", help="what holds for every broker")
+        whose.add_argument(
+            "--group", action="append", default=[], metavar="NAME", help="of consumers (KIP-848)"
+        )
+        whose.add_argument(
+            "--client-metrics",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="a subscription to metrics of clients",
+        )
+        whose.add_argument(
+            "--loggers",
+            action="append",
+            default=[],
+            type=int,
+            metavar="ID",
+            help="how much the loggers of a broker say, until it is started anew",
+        )
         add_cluster_arguments(verb)
         add_format_argument(verb)
 
@@ -58,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     entities = _entities(arguments)
     if len(entities) > (2 if arguments.verb == "diff" else 1):
         raise ConfigError(
-            "--topic" if arguments.topic else "--broker",
+            f"--{OPTIONS[entities[0].kind]}",
             "names too many; 'diff' compares two, 'get' and 'set' take one",
         )
 
@@ -158,8 +177,11 @@ VERBS = {"get": get, "set": set_, "diff": diff}
 def _entities(arguments: argparse.Namespace) -> list[Entity]:
     if arguments.cluster:
         return [CLUSTER]
-    topics = [Entity(ResourceType.TOPIC, name) for name in arguments.topic]
-    return topics or [Entity(ResourceType.BROKER, str(one)) for one in arguments.broker]
+    return [
+        Entity(kind, str(name))
+        for kind, option in OPTIONS.items()
+        for name in getattr(arguments, option.replace("-", "_"))
+    ]
 
 
 def _value(setting: Setting | None) -> str | None:

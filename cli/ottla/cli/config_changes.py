@@ -30,8 +30,36 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs."""
 
-SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "file", 5: "default", 7: "metrics", 8: "group"}
+SOURCES = {
+    1: "topic",
+    2: "broker",
+    3: "cluster",
+    4: "file",
+    5: "default",
+    6: "logger",
+    7: "client metrics",
+    8: "group",
+}
 DEFAULT = 5
+
+
+OPTIONS = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.BROKER: "broker",
+    ResourceType.BROKER_LOGGER: "loggers",
+    ResourceType.CLIENT_METRICS: "client-metrics",
+    ResourceType.GROUP: "group",
+}
+"""How each type is called on the command line."""
+
+OWN_SOURCES = {
+    ResourceType.TOPIC: 1,
+    ResourceType.BROKER: 2,
+    ResourceType.BROKER_LOGGER: 6,
+    ResourceType.CLIENT_METRICS: 7,
+    ResourceType.GROUP: 8,
+}
+CLUSTER_SOURCE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +70,23 @@ class Entity:
     name: str
 
     def __str__(self) -> str:
-        if self.kind is ResourceType.TOPIC:
-            return f"topic {self.name!r}"
-        return f"broker {self.name}" if self.name else "the cluster"
+        match self.kind:
+            case ResourceType.BROKER:
+                return f"broker {self.name}" if self.name else "the cluster"
+            case ResourceType.BROKER_LOGGER:
+                return f"the loggers of broker {self.name}"
+        return f"{OPTIONS[self.kind].replace('-', ' ')} {self.name!r}"
 
     @property
     def option(self) -> str:
         """How it is named on the command line."""
-        if self.kind is ResourceType.TOPIC:
-            return f"--topic {self.name}"
-        return f"--broker {self.name}" if self.name else "--cluster"
+        return f"--{OPTIONS[self.kind]} {self.name}" if self.name else "--cluster"
+
+    @property
+    def broker(self) -> NodeId | None:
+        """Who must be asked: a broker alone knows its own file and its loggers."""
+        is_one_brokers = self.kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+        return NodeId(int(self.name)) if is_one_brokers and self.name else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +141,7 @@ class Change:
 
 def own_source(entity: Entity) -> int:
     """Return the source of what an entity itself sets, as DescribeConfigs numbers it."""
-    if entity.kind is ResourceType.TOPIC:
-        return 1
-    return 2 if entity.name else 3
+    return OWN_SOURCES[entity.kind] if entity.name else CLUSTER_SOURCE
 
 
 def add_change_arguments(parser: argparse.ArgumentParser, metavar: str = "KEY=VALUE") -> None:
@@ -190,13 +223,14 @@ async def alter(
         ],
         validate_only=is_dry,
     )
-    answer = await cluster.request(request, IncrementalAlterConfigsResponse)
+    node = await _node_to_ask(cluster, entities[0])
+    answer = await cluster.request(request, IncrementalAlterConfigsResponse, node=node)
     refusals = {}
     for result in answer.responses:
         entity = Entity(ResourceType(result.resource_type), result.resource_name)
         if result.error_code != ErrorCode.NONE:
             said = _meaning(result.error_code, result.error_message)
-            if said.startswith("Unknown"):
+            if said.startswith(("Unknown", "Logger")):
                 said += f"; see 'ottla config get {entity.option} --all'"
             refusals[entity] = (result.error_code, f"{entity}: {said}")
     return refusals
@@ -204,15 +238,15 @@ async def alter(
 
 async def _node_to_ask(cluster: Cluster, entity: Entity) -> NodeId | None:
     """Return who must be asked: a broker knows its own file only."""
-    if entity.kind is not ResourceType.BROKER or not entity.name:
+    node = entity.broker
+    if node is None:
         return None
-    brokers = {broker.node_id for broker in (await cluster.metadata([])).brokers}
-    if int(entity.name) not in brokers:
+    if node not in {broker.node_id for broker in (await cluster.metadata([])).brokers}:
         raise RefusedError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
-            f"broker {entity.name} is not alive in this cluster; see 'ottla broker list'",
+            f"broker {node} is not alive in this cluster; see 'ottla broker list'",
         )
-    return NodeId(int(entity.name))
+    return node
 
 
 def _setting(row: DescribeConfigsResourceResult) -> Setting:

@@ -11,7 +11,6 @@ from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.groups import GroupConfig
 from ottla.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -76,7 +75,8 @@ async def test_client_metrics_and_groups_have_sources_of_their_own(
     client.metadata.image = replace(client.metadata.image, configs=PersistentMap(configs))
     found = {one.name: one for one in (await describe(client, kind, "mine")).configs}
     assert (found[key].value, found[key].config_source) == ("50000", source)
-    assert [(one.value, one.source) for one in found[key].synonyms] == [("50000", source)]
+    own, default = found[key].synonyms
+    assert (own.name, own.value, own.source, default.source) == (key, "50000", source, 5)
     assert {one.config_source for one in found.values() if one.name != key} == {5}
     assert not any(one.read_only for one in found.values())
 
@@ -84,13 +84,14 @@ async def test_client_metrics_and_groups_have_sources_of_their_own(
 async def test_a_group_without_settings_has_those_of_the_brokers_file(
     new_client: NewClient,
 ) -> None:
-    groups = GroupConfig(consumer_session_timeout_ms=46_000)
-    client = new_client(BrokerConfig(node_id=NodeId(1), groups=groups))
+    texts = {"group.consumer.session.timeout.ms": "46000"}
+    client = new_client(BrokerConfig(node_id=NodeId(1), texts=texts))
     found = (await describe(client, 32, "g")).configs
-    assert {one.name: (one.value, one.config_type) for one in found} == {
-        "consumer.session.timeout.ms": ("46000", 3),
-        "consumer.heartbeat.interval.ms": ("5000", 3),
+    assert {one.name: (one.value, one.config_source, one.config_type) for one in found} == {
+        "consumer.session.timeout.ms": ("46000", 4, 3),
+        "consumer.heartbeat.interval.ms": ("5000", 5, 3),
     }
+    assert found[0].synonyms[0].name == "group.consumer.session.timeout.ms"
 
 
 async def test_a_brokers_loggers_are_told_with_the_level_in_force(new_client: NewClient) -> None:
