@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
+from ottla.broker.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from ottla.broker.describe_log_dirs import DescribeLogDirsApi
 from ottla.broker.describe_producers import DescribeProducersApi
 from ottla.broker.partition import Partition
@@ -11,6 +14,11 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.storage.disk_seam import Space
 from ottla.storage.log import Log
+from ottla.wire.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from ottla.wire.messages.describe_log_dirs_request import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -190,3 +198,46 @@ async def test_what_is_not_here_is_told_as_what_it_is(world: World) -> None:
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
+
+
+def move(world: World, path: str, topic: str, index: int, *directories: Directory) -> ErrorCode:
+    """Ask for a replica to lie in a directory; return the answer's code."""
+    api = AlterReplicaLogDirsApi(table=world.table, logs=Logs(*directories))
+    asked = AlterReplicaLogDirTopic(name=topic, partitions=[index])
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[asked])])
+    (found,) = api.handle(world.call(34, 2).context, request).results
+    (result,) = found.partitions
+    assert (found.topic_name, result.partition_index) == (topic, index)
+    return ErrorCode(result.error_code)
+
+
+@pytest.mark.parametrize(
+    ("path", "topic", "index", "code"),
+    [
+        ("/d1", "a", 0, ErrorCode.NONE),
+        ("/d2", "a", 0, ErrorCode.UNSUPPORTED_VERSION),
+        ("/d3", "a", 0, ErrorCode.KAFKA_STORAGE_ERROR),
+        ("/d1/", "a", 0, ErrorCode.LOG_DIR_NOT_FOUND),
+        ("d1", "none", 0, ErrorCode.LOG_DIR_NOT_FOUND),
+        ("/d1", "a", 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("/d1", "none", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("/d1", "elsewhere", 0, ErrorCode.REPLICA_NOT_AVAILABLE),
+        ("/nowhere", "x" * 214, 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("/nowhere", "x" * 213, 0, ErrorCode.LOG_DIR_NOT_FOUND),
+    ],
+)
+async def test_a_replica_may_be_told_to_lie_where_it_lies(
+    world: World, path: str, topic: str, index: int, code: ErrorCode
+) -> None:
+    """With one directory that is all there is to ask, and the codes are those of Kafka 4.1."""
+    held = await world.add("a")
+    await world.add("elsewhere", leader=2, replicas=(2,))
+    directories = (Directory("/d1").hold(held), Directory("/d2"), Directory("/d3", is_live=False))
+    assert move(world, path, topic, index, *directories) is code
+
+
+async def test_a_replica_that_is_offline_goes_nowhere(world: World) -> None:
+    held = await world.add("a")
+    directory = Directory("/d1").hold(held)
+    held.log = None
+    assert move(world, "/d1", "a", 0, directory) is ErrorCode.KAFKA_STORAGE_ERROR

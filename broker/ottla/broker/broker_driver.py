@@ -31,7 +31,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.registration import advertised_endpoints, registration_request
-from ottla.broker.replica_apis import register_replica_apis
+from ottla.broker.replica_apis import REPLICA_API_KEYS, register_replica_apis
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server_seam import Server
@@ -50,6 +50,10 @@ from ottla.storage.log_manager_driver import LogManager
 from ottla.wire.apis import DRAIN_BROKER
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
+
+
+BROKER_API_KEYS = CLUSTER_API_KEYS | DATA_API_KEYS | GROUP_API_KEYS | REPLICA_API_KEYS
+"""What clients are told that they may ask, from the first moment on."""
 
 
 class Readiness:
@@ -251,7 +255,7 @@ class Broker:
                     self._metrics,
                 ),
             ),
-            coming=CLUSTER_API_KEYS | DATA_API_KEYS | GROUP_API_KEYS,
+            coming=BROKER_API_KEYS,
         )
 
     def _open_doors(self) -> None:

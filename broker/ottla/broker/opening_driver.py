@@ -12,13 +12,9 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from ottla.broker.broker_driver import Broker
-from ottla.broker.cluster_apis import (
-    CLUSTER_API_KEYS,
-    register_early_apis,
-)
+from ottla.broker.broker_driver import BROKER_API_KEYS, Broker
+from ottla.broker.cluster_apis import register_early_apis
 from ottla.broker.connection import ConnectionLimits
-from ottla.broker.data_apis import DATA_API_KEYS
 from ottla.broker.describe_node import DescribeNodeApi
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.lifecycle import BrokerState, Lifecycle
@@ -200,7 +196,7 @@ async def _checked_cluster(
             problems=lambda: ("no controller of controller.quorum.voters has answered yet",),
             metric_sources=(),
         ),
-        coming=CLUSTER_API_KEYS | DATA_API_KEYS,
+        coming=BROKER_API_KEYS,
     )
     theirs = await cluster_id_of_quorum(
         rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms

@@ -1,8 +1,9 @@
-"""FindCoordinator: which broker coordinates a group.  Pure, but for the topic it may have made.
+"""FindCoordinator: which broker coordinates a group or the transactions of a producer.
 
-That is the leader of the group's partition of `__consumer_offsets`.  The first group of a cluster
-has that topic made, and waits until it has leaders and this broker serves its share of it: sent
-too early, a client would be sent away again, and take seconds to come back.
+Pure, but for the topic it may have made.  That is the leader of the group's partition of
+`__consumer_offsets`, or of the transactional id's of `__transaction_state`.  The first group (or
+transaction) of a cluster has that topic made, and waits until it has leaders and this broker serves
+its share of it: sent too early, a client would be sent away again, and take seconds to come back.
 """
 
 from collections.abc import Callable, Coroutine
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.groups.placement import OFFSETS_TOPIC, partition_of
+from ottla.broker.groups.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from ottla.broker.metadata_cache import answer_when
 from ottla.broker.purgatory import Purgatory
 from ottla.metadata.image import MetadataImage
@@ -30,6 +31,9 @@ BATCHED_FROM = 4
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_FROM = 6
 
+STATE_TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+"""Where the state of each kind lies that has a coordinator here; share groups have none yet."""
+
 NO_PORT = -1
 
 TOPIC_WAIT_MS = 2_000
@@ -47,6 +51,23 @@ def offsets_topic(config: GroupConfig) -> CreatableTopic:
         name=OFFSETS_TOPIC,
         num_partitions=config.offsets_topic_num_partitions,
         replication_factor=config.offsets_topic_replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
+    )
+
+
+def transactions_topic(config: BrokerConfig) -> CreatableTopic:
+    """Return how the topic of the state of transactions is made."""
+    settings = {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+    return CreatableTopic(
+        name=TRANSACTIONS_TOPIC,
+        num_partitions=config.transaction_state_log_num_partitions,
+        replication_factor=config.transaction_state_log_replication_factor,
         configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
     )
 
@@ -80,24 +101,25 @@ class FindCoordinatorApi:
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> Message | Coroutine[Any, Any, None]:
         """Answer from the metadata; have the offsets topic made first where it is not there."""
-        if request.key_type == GROUP and self._followed().topic(OFFSETS_TOPIC) is None:
-            return self._create_and_answer(context, request)
+        topic = STATE_TOPICS.get(request.key_type)
+        if topic is not None and self._followed().topic(topic) is None:
+            return self._create_and_answer(context, request, topic)
         return self._response(context, request)
 
     async def _create_and_answer(
-        self, context: RequestContext, request: FindCoordinatorRequest
+        self, context: RequestContext, request: FindCoordinatorRequest, topic: str
     ) -> None:
-        (attempt,) = await self._auto_create.create(context, [OFFSETS_TOPIC])
+        (attempt,) = await self._auto_create.create(context, [topic])
         answer_when(
             self._purgatory,
             context,
-            lambda: self._has_leaders() or OFFSETS_TOPIC in attempt.refused,
+            lambda: self._has_leaders(topic) or topic in attempt.refused,
             lambda: context.slot.complete(self._response(context, request)),
             deadline_ms=context.arrived_ms + TOPIC_WAIT_MS,
         )
 
-    def _has_leaders(self) -> bool:
-        topic = self._followed().topic(OFFSETS_TOPIC)
+    def _has_leaders(self, name: str) -> bool:
+        topic = self._followed().topic(name)
         return topic is not None and all(
             state.leader != NO_NODE for state in topic.partitions.values()
         )
@@ -149,8 +171,8 @@ class FindCoordinatorApi:
         if key_type not in known:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         image = self._followed()
-        topic = image.topic(OFFSETS_TOPIC)
-        if key_type == GROUP and topic is not None:
+        topic = image.topic(STATE_TOPICS[key_type]) if key_type in STATE_TOPICS else None
+        if topic is not None:
             state = topic.partitions.get(partition_of(key, len(topic.partitions)))
             for broker in ClusterView(image, self._config, context.peer).brokers():
                 if state is not None and broker.node_id == state.leader:

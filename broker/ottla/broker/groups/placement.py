@@ -1,6 +1,10 @@
-"""Which partition of `__consumer_offsets` a group belongs to.  Pure."""
+"""Which partition of `__consumer_offsets` a group belongs to.  Pure.
+
+A transactional id belongs to its partition of `__transaction_state` in the same way.
+"""
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 
 _UINT32 = 1 << 32
 _INT32_MIN = -(1 << 31)

@@ -110,6 +110,18 @@ class BrokerConfig:
         at_least=1,
         doc="Replicas of the transaction state that must be in sync.",
     )
+    transaction_state_log_num_partitions: int = setting(
+        50,
+        key="transaction.state.log.num.partitions",
+        at_least=1,
+        doc="Partitions of the topic that holds the state of transactions.",
+    )
+    transaction_state_log_segment_bytes: int = setting(
+        100 * MIB,
+        key="transaction.state.log.segment.bytes",
+        at_least=1,
+        doc="Size of a segment of the topic that holds the state of transactions.",
+    )
     socket_request_bytes_max: int = setting(
         100 * MIB,
         key="socket.request.max.bytes",

@@ -1,0 +1,79 @@
+"""AlterReplicaLogDirs: which directory of this broker's a replica shall lie in (KIP-113).
+
+Pure.  Replicas do not move between directories yet: where one is already, it is told to be; to
+another directory it is refused (UNSUPPORTED_VERSION).  All else is answered as Kafka does.
+"""
+
+from collections import defaultdict
+
+from ottla.broker.describe_log_dirs import D, Logs
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from ottla.wire.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+FUTURE_NAME_OVERHEAD = len(".") + 32 + len("-future")
+FILE_NAME_LENGTH_MAX = 255
+"""A log on its way to another directory has a longer name there; a file system bounds it."""
+
+
+class AlterReplicaLogDirsApi:
+    """Serves AlterReplicaLogDirs 1-2."""
+
+    def __init__(self, *, table: PartitionTable, logs: Logs[D]) -> None:
+        self._table = table
+        self._logs = logs
+
+    def handle(
+        self, context: RequestContext, request: AlterReplicaLogDirsRequest
+    ) -> AlterReplicaLogDirsResponse:
+        """Answer for each partition by itself; of one named twice the last directory counts."""
+        wanted = {
+            TopicPartition(topic.name, index): directory.path
+            for directory in request.dirs
+            for topic in directory.topics
+            for index in topic.partitions
+        }
+        topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+        for partition, path in wanted.items():
+            topics[partition.topic].append(
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=partition.partition, error_code=self._code(partition, path)
+                )
+            )
+        return AlterReplicaLogDirsResponse(
+            results=[
+                AlterReplicaLogDirTopicResult(topic_name=name, partitions=results)
+                for name, results in topics.items()
+            ]
+        )
+
+    def _code(self, at: TopicPartition, path: str) -> ErrorCode:
+        if len(str(at)) + FUTURE_NAME_OVERHEAD > FILE_NAME_LENGTH_MAX:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        directory = next((one for one in self._logs.directories if one.path == path), None)
+        if directory is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if not directory.is_live:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._table.by_name.get(at.topic, {}).get(at.partition)
+        if partition is None:
+            topic = self._table.image.topic(at.topic)
+            is_known = topic is not None and at.partition in topic.partitions
+            # Kafka's word for "not here", kept for clients that know no other.
+            return (
+                ErrorCode.REPLICA_NOT_AVAILABLE
+                if is_known
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        log = partition.log
+        if log is None or log.failure is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        is_there = any(found == at for found, _log in self._logs.in_directory(directory))
+        return ErrorCode.NONE if is_there else ErrorCode.UNSUPPORTED_VERSION
