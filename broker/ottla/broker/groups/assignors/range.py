@@ -1,0 +1,42 @@
+"""The assignor that gives each member a run of neighbouring partitions of each topic.  Pure.
+
+Topics with as many partitions and the same subscribers are split at the same places: partition 7 of
+both goes to one member, which is what joins need.  Static members come first, by their
+group.instance.id, so that their parts are the same ones after they were started again.
+
+It looks at no earlier assignment: where a member comes or goes, the runs of those after it move.
+"""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from ottla.broker.groups.assignors.subscription import (
+    Assignment,
+    MemberSubscription,
+    PartitionCounts,
+    topics_by_subscribers,
+)
+
+
+def assign(
+    members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
+) -> dict[str, Assignment]:
+    """Split each topic evenly among its subscribers; the first ones have one partition more."""
+    order = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
+    assignments: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
+    for subscribers, topic_ids in topics_by_subscribers(order, members).items():
+        for topic_id in topic_ids:
+            count = partition_counts.get(topic_id, 0)
+            share, extra_count = divmod(count, len(subscribers))
+            start = 0
+            for at, member_id in enumerate(subscribers[:count]):
+                end = start + share + (at < extra_count)
+                assignments[member_id][topic_id] = frozenset(range(start, end))
+                start = end
+            assert start == count
+    return {**assignments}
+
+
+def _rank(member_id: str, member: MemberSubscription) -> tuple[bool, str]:
+    is_dynamic = member.instance_id is None
+    return is_dynamic, member_id if member.instance_id is None else member.instance_id
