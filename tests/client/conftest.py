@@ -1,8 +1,9 @@
-"""A cluster behind a proxy that loses answers."""
+"""A cluster behind a proxy that loses answers, or lets its broker look old."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 import pytest
 import trio
@@ -10,26 +11,34 @@ import trio
 from ottla.client.background import lone_errors
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.client.testing.fixtures import ottla_cluster
+from ottla.wire import codec
+from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 
 __all__ = ["ottla_cluster"]
 
 PRODUCE = 0
+API_VERSIONS = 18
 
 
-class CuttingProxy:
-    """Stands between clients and one broker; cuts a connection where an answer to Produce comes.
+class Proxy:
+    """Stands between clients and one broker.
 
-    The request went through, so its records are appended; whoever sent it never hears of it.
+    It cuts a connection where an answer to Produce comes, whenever `cuts` says so: the request went
+    through, so its records are appended; whoever sent it never hears of it.  In ApiVersions it
+    lowers the highest versions to those of `highest`; what was asked of it is in `asked`.
     """
 
-    def __init__(self, cuts: Iterator[bool]) -> None:
+    def __init__(self, cuts: Iterable[bool], highest: Mapping[int, int]) -> None:
         self.cut_count = 0
         self.target = ("", 0)
-        self.cuts = cuts
+        self.cuts = iter(cuts)
+        self.highest = highest
+        self.asked: set[tuple[int, int]] = set()
+        """Pairs of api key and version."""
 
     async def serve(self, client: trio.SocketStream) -> None:
         """Pass on what one connection says, until its end."""
-        asked: deque[int] = deque()
+        asked: deque[tuple[int, int]] = deque()
         with trio.CancelScope() as scope:
             async with (
                 client,
@@ -44,8 +53,8 @@ class CuttingProxy:
         source: trio.SocketStream,
         sink: trio.SocketStream,
         scope: trio.CancelScope,
-        on_frame: Callable[[bytes, deque[int]], bool],
-        asked: deque[int],
+        on_frame: Callable[[bytes, deque[tuple[int, int]]], bytes | None],
+        asked: deque[tuple[int, int]],
     ) -> None:
         received = bytearray()
         try:
@@ -57,28 +66,44 @@ class CuttingProxy:
                         break
                     frame = bytes(received[:end])
                     del received[:end]
-                    if not on_frame(frame, asked):
+                    passed_on = on_frame(frame, asked)
+                    if passed_on is None:
                         self.cut_count += 1
                         scope.cancel()
-                    await sink.send_all(frame)
+                    await sink.send_all(passed_on or b"")
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         scope.cancel()
 
-    def _on_request(self, frame: bytes, asked: deque[int]) -> bool:
-        asked.append(int.from_bytes(frame[4:6], "big"))
-        return True
+    def _on_request(self, frame: bytes, asked: deque[tuple[int, int]]) -> bytes:
+        api = (int.from_bytes(frame[4:6], "big"), int.from_bytes(frame[6:8], "big"))
+        self.asked.add(api)
+        asked.append(api)
+        return frame
 
-    def _on_response(self, frame: bytes, asked: deque[int]) -> bool:
-        return asked.popleft() != PRODUCE or not next(self.cuts, False)
+    def _on_response(self, frame: bytes, asked: deque[tuple[int, int]]) -> bytes | None:
+        api_key, version = asked.popleft()
+        if api_key == PRODUCE and next(self.cuts, False):
+            return None
+        if api_key == API_VERSIONS and self.highest:
+            return self._look_old(frame, version)
+        return frame
+
+    def _look_old(self, frame: bytes, version: int) -> bytes:
+        body_at = 8  # behind the length and the correlation id
+        answer = codec.decode(ApiVersionsResponse, version, memoryview(frame)[body_at:])
+        for row in answer.api_keys:
+            row.max_version = min(row.max_version, self.highest.get(row.api_key, row.max_version))
+        body = codec.encode(answer, version)
+        return (len(body) + 4).to_bytes(4, "big") + frame[4:body_at] + body
 
 
 @asynccontextmanager
 async def open_behind_proxy(
-    cuts: Iterator[bool],
-) -> AsyncIterator[tuple[ClusterUnderTest, str, CuttingProxy]]:
+    cuts: Iterable[bool] = (), highest: Mapping[int, int] = MappingProxyType({})
+) -> AsyncIterator[tuple[ClusterUnderTest, str, Proxy]]:
     """Open a cluster whose broker is known by a proxy's address only; yield that too."""
-    proxy = CuttingProxy(cuts)
+    proxy = Proxy(cuts, highest)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}

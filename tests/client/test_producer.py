@@ -206,7 +206,7 @@ async def test_librdkafka_makes_no_duplicate_either(behind_proxy: Any) -> None:
 
 async def test_without_idempotence_the_same_proxy_makes_duplicates(behind_proxy: Any) -> None:
     config = ProducerConfig(enable_idempotence=False, retry_backoff_ms=10)
-    async with behind_proxy(iter(())) as (_, known_at, proxy):
+    async with behind_proxy() as (_, known_at, proxy):
         async with open_producer(known_at, config) as producer:
             await (await producer.send("t", b"the topic is there"))
             proxy.cuts = itertools.repeat(True, 3)

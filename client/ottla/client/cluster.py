@@ -204,6 +204,11 @@ class Cluster:
                 await self._drop(connection)
             raise
 
+    async def version_of(self, api_key: int, node: NodeId | None = None) -> int:
+        """Return the version `request` would ask with; refuse where there is none."""
+        connection = await self._any() if node is None else await self._of(node)
+        return connection.version_of(api_key)
+
     async def aclose(self) -> None:
         """Close every connection."""
         for connection in list(self._connections.values()):

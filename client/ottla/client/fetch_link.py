@@ -4,26 +4,41 @@ It asks for what `positions` says may be fetched and this broker leads, and hand
 """
 
 from collections.abc import Callable
-from uuid import UUID
 
 import trio
 
-from ottla.client.background import Bell
+from ottla.client.broker_link import BrokerLink, Loss
 from ottla.client.cluster import Cluster, Leader
 from ottla.client.connection import ConnectionLostError
-from ottla.client.fetch_session import FetchSession
+from ottla.client.fetch_session import FetchSession, TopicKey
 from ottla.client.fetched import Fetched
 from ottla.client.offset_lookup import ISOLATION
-from ottla.client.pipeline import Pipeline, open_pipeline
+from ottla.client.pipeline import Pipeline
 from ottla.client.positions import Place, Positions
-from ottla.model.errors import CorruptDataError, ErrorCode, ProtocolError, RefusedError, row_of
-from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch, TopicIdPartition
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError, row_of
+from ottla.model.ids import (
+    NO_EPOCH,
+    ZERO_UUID,
+    Epoch,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    TopicIdPartition,
+    TopicPartition,
+)
 from ottla.model.settings.client import ConsumerConfig
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
-from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
+from ottla.wire.messages.fetch_response import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
 
 FETCH = 1
 TOPIC_IDS_FROM = 13
+DIVERGENCE_FROM = 12
+"""From this version on a fetch says the epoch of the last record read (KIP-595)."""
+NO_VERSION = -1
 PATIENCE_MS = 10_000
 """How much longer than its own wait a fetch may take."""
 
@@ -50,7 +65,7 @@ class Asked:
         return self.place is place and self.turn == place.turn
 
 
-class FetchLink:
+class FetchLink(BrokerLink):
     """Fetches from one broker what its partitions have."""
 
     def __init__(
@@ -64,68 +79,72 @@ class FetchLink:
         on_stale: Callable[[str], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self.node = node
-        self.bell = Bell()
-        self._cluster = cluster
+        super().__init__(
+            node,
+            cluster=cluster,
+            client_id=config.client_id,
+            request_timeout_ms=config.request_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+        )
         self._positions = positions
         self._config = config
         self._on_records = on_records
         self._on_stale = on_stale
         self._on_failure = on_failure
+        self._version = NO_VERSION
+        """Of the session; it is begun anew with another."""
         self._session = FetchSession()
-        self._asked: dict[TopicIdPartition, tuple[Asked, Epoch]] = {}
+        self._asked: dict[TopicKey, tuple[Asked, Epoch]] = {}
 
-    async def run(self) -> None:
-        """Connect whenever there is something to fetch, until cancelled."""
-        while True:
-            while not self._wanted():
-                await self.bell.wait()
-            address = self._cluster.address_of(self.node)
-            try:
-                if address is None:
-                    raise ConnectionLostError(f"broker {self.node} is not known to the cluster")
-                pipeline = await open_pipeline(
-                    *address,
-                    client_id=self._config.client_id,
-                    timeout_s=self._config.request_timeout_ms / 1_000,
-                )
-                try:
-                    await self._fetch_on(pipeline)
-                finally:
-                    await pipeline.aclose()
-            except (ConnectionLostError, ProtocolError, RefusedError) as error:
-                if isinstance(error, RefusedError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
-                    self._on_failure(error)
-                self._session = FetchSession()
-                self._asked.clear()
-                for place in self._wanted().values():
-                    self._on_stale(place.at.topic)
-                await trio.sleep(self._config.retry_backoff_ms / 1_000)
+    def _has_work(self) -> bool:
+        return bool(self._wanted())
 
-    def _wanted(self) -> dict[TopicIdPartition, Place]:
-        wanted: dict[TopicIdPartition, Place] = {}
-        for place in self._positions.fetchable():
-            leader = self._cluster.known_leader(place.at)
-            topic = self._cluster.topics.get(place.at.topic)
-            if leader is not None and leader.node == self.node and topic is not None:
-                wanted[TopicIdPartition(topic.topic_id, place.at.partition)] = place
-        return wanted
+    def _lose(self, why: Loss) -> None:
+        if isinstance(why, RefusedError) and why.code is ErrorCode.UNSUPPORTED_VERSION:
+            self._on_failure(why)
+        self._begin_session(NO_VERSION)
+        for place in self._wanted():
+            self._on_stale(place.at.topic)
 
-    async def _fetch_on(self, pipeline: Pipeline) -> None:
-        if pipeline.version_of(FETCH) < TOPIC_IDS_FROM:
-            raise RefusedError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"the broker at {pipeline.address} fetches by topic names only",
-            )
+    def _wanted(self) -> list[Place]:
+        known_leader, node = self._cluster.known_leader, self.node
+        return [
+            place
+            for place in self._positions.fetchable()
+            if (leader := known_leader(place.at)) is not None
+            and leader.node == node
+            and place.at.topic in self._cluster.topics
+        ]
+
+    async def _serve(self, pipeline: Pipeline) -> None:
+        highest = pipeline.version_of(FETCH)
         while True:
             wanted = self._wanted()
             if not wanted:
                 await self.bell.wait()
                 continue
-            has_news = self._tell(wanted)
+            topics = self._cluster.topics
+            # Whoever told us of a topic may not have known ids yet.
+            has_ids = highest >= TOPIC_IDS_FROM and all(
+                topics[place.at.topic].topic_id != ZERO_UUID for place in wanted
+            )
+            version = highest if has_ids else min(highest, TOPIC_IDS_FROM - 1)
+            if version != self._version:
+                self._begin_session(version)
+            has_news = self._tell({self._key_of(place): place for place in wanted})
             await self._fetch_once(pipeline, is_hasty=has_news)
 
-    def _tell(self, wanted: dict[TopicIdPartition, Place]) -> bool:
+    def _begin_session(self, version: int) -> None:
+        self._version = version
+        self._session = FetchSession()
+        self._asked.clear()
+
+    def _key_of(self, place: Place) -> TopicKey:
+        if self._version < TOPIC_IDS_FROM:
+            return place.at
+        return TopicIdPartition(self._cluster.topics[place.at.topic].topic_id, place.at.partition)
+
+    def _tell(self, wanted: dict[TopicKey, Place]) -> bool:
         """Bring the session up to what is wanted; return whether a partition is new in it."""
         has_news = False
         for at in [at for at in self._asked if at not in wanted]:
@@ -134,7 +153,7 @@ class FetchLink:
         for at, place in wanted.items():
             before = self._asked.get(at)
             leader = self._cluster.known_leader(place.at)
-            epoch = Epoch(-1) if leader is None else leader.epoch
+            epoch = NO_EPOCH if leader is None else leader.epoch
             if before is not None and before[0].is_still(place) and before[1] == epoch:
                 continue
             has_news |= before is None or not before[0].is_same_course(place)
@@ -145,7 +164,9 @@ class FetchLink:
                     partition=at.partition,
                     current_leader_epoch=epoch,
                     fetch_offset=place.fetch.offset,
-                    last_fetched_epoch=place.fetch.epoch,
+                    last_fetched_epoch=(
+                        place.fetch.epoch if self._version >= DIVERGENCE_FROM else NO_EPOCH
+                    ),
                     partition_max_bytes=self._config.partition_bytes_max,
                 ),
             )
@@ -164,7 +185,7 @@ class FetchLink:
         self._session.fill(request)
         asked = {at: one for at, (one, _) in self._asked.items()}
         with trio.move_on_after((wait_ms + PATIENCE_MS) / 1_000) as scope:
-            answer = await pipeline.request(request, FetchResponse)
+            answer = await pipeline.request(request, FetchResponse, self._version)
         if scope.cancelled_caught:
             raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
         try:
@@ -178,14 +199,17 @@ class FetchLink:
         has_errors = False
         for topic in answer.responses:
             for data in topic.partitions:
-                has_errors |= self._take(asked, topic.topic_id, data)
+                has_errors |= self._take(asked, topic, data)
         if has_errors:
             await trio.sleep(config.retry_backoff_ms / 1_000)
 
     def _take(
-        self, asked: dict[TopicIdPartition, Asked], topic_id: UUID, data: PartitionData
+        self, asked: dict[TopicKey, Asked], topic: FetchableTopicResponse, data: PartitionData
     ) -> bool:
-        one = asked.get(TopicIdPartition(topic_id, data.partition_index))
+        at: TopicKey = TopicIdPartition(topic.topic_id, data.partition_index)
+        if self._version < TOPIC_IDS_FROM:
+            at = TopicPartition(topic.topic, data.partition_index)
+        one = asked.get(at)
         if one is None:
             return False
         try:

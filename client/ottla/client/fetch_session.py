@@ -7,10 +7,11 @@ session.
 """
 
 from collections.abc import Iterable
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import TopicIdPartition
+from ottla.model.ids import TopicIdPartition, TopicPartition
 from ottla.model.limits import INT32_MAX
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_request import ForgottenTopic as Forgotten
@@ -19,6 +20,10 @@ from ottla.wire.messages.fetch_response import FetchResponse
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 
+TopicKey: TypeAlias = TopicIdPartition | TopicPartition
+"""A partition as fetches name it: by its topic's id, below version 13 by its name.  One session
+never mixes the two."""
+
 
 class FetchSession:
     """What one fetcher wants of one broker, and how much of it that broker knows."""
@@ -26,22 +31,22 @@ class FetchSession:
     __slots__ = ("_changed", "_epoch", "_forgotten", "_session_id", "_wanted")
 
     def __init__(self) -> None:
-        self._wanted: dict[TopicIdPartition, FetchPartition] = {}
-        self._changed: dict[TopicIdPartition, FetchPartition] = {}
-        self._forgotten: dict[TopicIdPartition, None] = {}
+        self._wanted: dict[TopicKey, FetchPartition] = {}
+        self._changed: dict[TopicKey, FetchPartition] = {}
+        self._forgotten: dict[TopicKey, None] = {}
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
 
     def __len__(self) -> int:
         return len(self._wanted)
 
-    def want(self, partition: TopicIdPartition, asked: FetchPartition) -> None:
+    def want(self, partition: TopicKey, asked: FetchPartition) -> None:
         """Ask this of a partition from the next request on."""
         self._wanted[partition] = asked
         self._changed[partition] = asked
         self._forgotten.pop(partition, None)
 
-    def forget(self, partition: TopicIdPartition) -> None:
+    def forget(self, partition: TopicKey) -> None:
         """Ask nothing more of a partition."""
         if self._wanted.pop(partition, None) is not None:
             self._changed.pop(partition, None)
@@ -82,15 +87,23 @@ class FetchSession:
         self._forgotten.clear()
 
 
-def _by_topic(asked: Iterable[tuple[TopicIdPartition, FetchPartition]]) -> list[FetchTopic]:
-    topics: dict[UUID, list[FetchPartition]] = {}
-    for (topic_id, _), partition in asked:
-        topics.setdefault(topic_id, []).append(partition)
-    return [FetchTopic(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()]
+def _by_topic(asked: Iterable[tuple[TopicKey, FetchPartition]]) -> list[FetchTopic]:
+    topics: dict[UUID | str, FetchTopic] = {}
+    for (topic, _), partition in asked:
+        if topic not in topics:
+            topics[topic] = FetchTopic(**_named(topic))
+        topics[topic].partitions.append(partition)
+    return list(topics.values())
 
 
-def _forgotten(partitions: Iterable[TopicIdPartition]) -> list[Forgotten]:
-    topics: dict[UUID, list[int]] = {}
-    for topic_id, index in partitions:
-        topics.setdefault(topic_id, []).append(index)
-    return [Forgotten(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()]
+def _forgotten(partitions: Iterable[TopicKey]) -> list[Forgotten]:
+    topics: dict[UUID | str, Forgotten] = {}
+    for topic, index in partitions:
+        if topic not in topics:
+            topics[topic] = Forgotten(**_named(topic))
+        topics[topic].partitions.append(index)
+    return list(topics.values())
+
+
+def _named(topic: UUID | str) -> dict[str, Any]:
+    return {"topic": topic} if isinstance(topic, str) else {"topic_id": topic}

@@ -23,9 +23,9 @@ from ottla.client.delivery import Delivery
 from ottla.client.partitioner import Partitioner, StickyPartitions
 from ottla.client.producer_link import ProducerLink
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
-from ottla.model.ids import NO_PRODUCER_ID, NodeId, ProducerId, TopicPartition
+from ottla.model.ids import NodeId, ProducerId, TopicPartition
+from ottla.model.limits import INT32_MAX
 from ottla.model.settings.client import ProducerConfig
-from ottla.wire.batch import NO_PRODUCER_EPOCH
 from ottla.wire.batch_builder import Headers
 from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
@@ -33,6 +33,10 @@ from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
 SENDS_PER_CHECKPOINT = 64
 """How many records a task may send before others get their turn: fewer costs time for each record,
 more lets one task hold the loop (64 records are well below a millisecond)."""
+
+NEW_EPOCHS_FROM = 3
+"""From this version of InitProducerId on a producer can go on under a new epoch (KIP-360); below it
+gets a new id."""
 
 
 class Producer:
@@ -218,15 +222,13 @@ class Producer:
         await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
     async def _take_identity(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
         old = self._gathered.identity
-        request = InitProducerIdRequest(
-            transactional_id=None,
-            transaction_timeout_ms=0x7FFFFFFF,
-            producer_id=NO_PRODUCER_ID if old is None else old.producer_id,
-            producer_epoch=NO_PRODUCER_EPOCH if old is None else old.epoch,
-        )
         try:
-            answer = await self._cluster.request(request, InitProducerIdResponse)
+            version = await self._cluster.version_of(request.API_KEY)
+            if old is not None and version >= NEW_EPOCHS_FROM:
+                request.producer_id, request.producer_epoch = old
+            answer = await self._cluster.request(request, InitProducerIdResponse, version=version)
             raise_for(answer.error_code)
         except (ConnectionLostError, ProtocolError, RefusedError) as error:
             if isinstance(error, RefusedError) and not error.is_retriable:

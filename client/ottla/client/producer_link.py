@@ -13,11 +13,12 @@ import trio
 
 from ottla.client.accumulator import Accumulator
 from ottla.client.background import Bell, now_ms, open_background
+from ottla.client.broker_link import BrokerLink, Loss
 from ottla.client.cluster import Cluster, Leader
 from ottla.client.connection import ConnectionLostError
-from ottla.client.pipeline import Pipeline, Submitted, open_pipeline
+from ottla.client.pipeline import Pipeline, Submitted
 from ottla.client.producer_lane import Batch, Fate
-from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.messages.produce_request import (
@@ -59,7 +60,7 @@ class Exchange:
         self.submitted: Submitted[ProduceResponse] | None = None
 
 
-class ProducerLink:
+class ProducerLink(BrokerLink):
     """Sends to one broker what its partitions have."""
 
     def __init__(
@@ -71,9 +72,13 @@ class ProducerLink:
         config: ProducerConfig,
         on_change: Callable[[TopicPartition | None], None],
     ) -> None:
-        self.node = node
-        self.bell = Bell()
-        self._cluster = cluster
+        super().__init__(
+            node,
+            cluster=cluster,
+            client_id=config.client_id,
+            request_timeout_ms=config.request_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+        )
         self._gathered = gathered
         self._config = config
         self._on_change = on_change
@@ -82,32 +87,13 @@ class ProducerLink:
         self._in_flight: deque[Exchange] = deque()
         self._arrivals = Bell()
 
-    async def run(self) -> None:
-        """Connect whenever there is something to send, until cancelled."""
-        while True:
-            while not self._partitions():
-                await self.bell.wait()
-            address = self._cluster.address_of(self.node)
-            try:
-                if address is None:
-                    raise ConnectionLostError(f"broker {self.node} is not known to the cluster")
-                pipeline = await open_pipeline(
-                    *address,
-                    client_id=self._config.client_id,
-                    timeout_s=self._config.request_timeout_ms / 1_000,
-                )
-            except (ConnectionLostError, ProtocolError, RefusedError):
-                self._ask_anew()
-                await trio.sleep(self._config.retry_backoff_ms / 1_000)
-                continue
-            try:
-                async with open_background() as nursery:
-                    nursery.start_soon(self._receive, pipeline)
-                    await self._send(pipeline)
-            except* (ConnectionLostError, ProtocolError) as group:
-                self._lose(str(group.exceptions[0]))
-            finally:
-                await pipeline.aclose()
+    def _has_work(self) -> bool:
+        return bool(self._partitions())
+
+    async def _serve(self, pipeline: Pipeline) -> None:
+        async with open_background() as nursery:
+            nursery.start_soon(self._receive, pipeline)
+            await self._send(pipeline)
 
     def _partitions(self) -> list[TopicPartition]:
         known_leader, node = self._cluster.known_leader, self.node
@@ -218,15 +204,12 @@ class ProducerLink:
                 stale = batch.partition
         self._on_change(stale)
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, why: Loss) -> None:
         """Hand everything in flight back: what the broker made of it is not known."""
         for exchange in self._in_flight:
             for batch in exchange.batches:
-                self._gathered.on_lost(batch, why, now_ms())
+                self._gathered.on_lost(batch, str(why), now_ms())
         self._in_flight.clear()
-        self._ask_anew()
-
-    def _ask_anew(self) -> None:
         for at in self._partitions():
             self._on_change(at)
         self._on_change(None)
