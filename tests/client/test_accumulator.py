@@ -10,6 +10,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch import BatchHeader, parse_header
+from ottla.wire.records import scan
 
 AT = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -18,10 +19,15 @@ IDENTITY = ProducerIdentity(ProducerId(7), 0)
 LONG_AGO_MS = 0
 
 
-def accumulator(**settings: object) -> Accumulator:
+def accumulator(*, is_known: bool = True, **settings: object) -> Accumulator:
+    """Return one whose leaders know it: they have taken one record of each partition."""
     made = Accumulator(ProducerConfig(**{"linger_ms": 10, "batch_bytes": 1_000, **settings}))  # type: ignore[arg-type]
     if made._config.enable_idempotence:
         made.become(IDENTITY)
+        for at in BOTH if is_known else ():
+            put(made, at=at, now_ms=LONG_AGO_MS)
+            (batch,) = made.drain([at], 1_000)
+            made.on_acknowledged(batch, base_offset=0)
     return made
 
 
@@ -48,7 +54,7 @@ def in_flight(gathered: Accumulator, count: int) -> list[Batch]:
 
 
 def sequences(batches: Iterable[Batch]) -> list[int]:
-    return [header_of(batch).base_sequence for batch in batches]
+    return [batch.base_sequence for batch in batches]
 
 
 def test_a_batch_leaves_when_it_has_lingered() -> None:
@@ -113,7 +119,8 @@ def test_five_batches_are_in_flight_and_are_numbered_in_order() -> None:
 
     batches = in_flight(gathered, 7)
 
-    assert sequences(batches) == [0, 1, 2, 3, 4]
+    assert sequences(batches) == [1, 2, 3, 4, 5]
+    assert [header_of(batch).base_sequence for batch in batches] == [1, 2, 3, 4, 5]
     assert {header_of(batch).producer_id for batch in batches} == {7}
 
 
@@ -190,7 +197,7 @@ def test_what_is_out_of_order_behind_a_lost_batch_waits_for_it() -> None:
     gathered.on_acknowledged(first)
     assert not gathered.is_identity_due
     assert gathered.drain(BOTH, 3_000) == [second]
-    assert sequences([first, second]) == [0, 1]
+    assert sequences([first, second]) == [1, 2]
 
 
 def test_a_refused_batch_leaves_a_gap_that_a_new_epoch_bridges() -> None:
@@ -306,5 +313,85 @@ def test_what_surely_did_not_leave_counts_as_never_tried() -> None:
     again = [*gathered.drain(BOTH, 1_000), *gathered.drain(BOTH, 1_000)]
 
     assert again == [first, second]
-    assert sequences(again) == [0, 1]
+    assert sequences(again) == [1, 2]
     assert not first.is_uncertain
+
+
+def test_until_a_leader_knows_the_producer_one_batch_is_in_flight() -> None:
+    gathered = accumulator(is_known=False)
+    (first,) = in_flight(gathered, 2)
+    gathered.on_answer(first, ErrorCode.NOT_ENOUGH_REPLICAS, None, 1_000)
+
+    assert gathered.drain(BOTH, 2_000) == [first], "the next would be taken whatever its sequence"
+    gathered.on_acknowledged(first, base_offset=0)
+    (second,) = gathered.drain(BOTH, 2_000)
+    put(gathered, now_ms=LONG_AGO_MS)
+    (third,) = gathered.drain(BOTH, 2_000)
+    assert sequences([first, second, third]) == [0, 1, 2]
+
+
+def values(batch: Batch) -> list[bytes | None]:
+    assert batch.encoded is not None
+    return [record.value for record in scan(batch.encoded, 0, header_of(batch))]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE])
+def test_a_batch_that_is_too_large_goes_on_as_two_with_its_sequences(code: ErrorCode) -> None:
+    gathered = accumulator()
+    large = put(gathered, count=7, now_ms=LONG_AGO_MS)
+    gathered.drain(BOTH, 1_000)
+    put(gathered, now_ms=LONG_AGO_MS)
+    (behind,) = gathered.drain(BOTH, 1_000)
+    charged = gathered.buffered_bytes
+
+    assert gathered.on_answer(large, code, None, 1_000) is Fate.SPLIT
+    gathered.on_answer(behind, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None, 1_000)
+
+    assert gathered.buffered_bytes == charged
+    assert large.parts is not None
+    for part in large.parts:
+        assert gathered.drain(BOTH, 5_000) == [part]
+        gathered.on_acknowledged(part)
+    assert gathered.drain(BOTH, 5_000) == [behind]
+    gathered.on_acknowledged(behind)
+    assert [part.record_count for part in large.parts] == [3, 4]
+    assert [part.base_sequence for part in large.parts] == [1, 4]
+    assert behind.base_sequence == 8
+    assert gathered.buffered_bytes == 0
+    assert not gathered.is_identity_due
+
+
+def test_parts_are_split_again_until_one_record_alone_is_too_large() -> None:
+    gathered = accumulator(enable_idempotence=False)
+    batch = gathered.append(AT, 0, None, b"small", (), 0)[0]
+    gathered.append(AT, 0, None, b"x" * 300, (), 0)
+    gathered.append(AT, 0, b"key", b"small too", [("h", b"1")], 0)
+    delivered: list[bytes | None] = []
+    now_ms = 1_000
+    while taken := gathered.drain(BOTH, now_ms):
+        (one,) = taken
+        if len(one.encoded or b"") > 250:
+            gathered.on_answer(one, ErrorCode.MESSAGE_TOO_LARGE, None, now_ms)
+        else:
+            delivered += values(one)
+            gathered.on_acknowledged(one)
+
+    assert delivered == [b"small", b"small too"]
+    failures = [batch.leaf_of(index)[0].failure for index in range(3)]
+    assert [failure is None for failure in failures] == [True, False, True]
+
+
+def test_a_part_may_be_in_the_log_where_an_earlier_attempt_of_the_whole_may() -> None:
+    gathered = accumulator()
+    batch = put(gathered, count=2, now_ms=LONG_AGO_MS)
+    gathered.drain(BOTH, 1_000)
+    gathered.on_lost(batch, "cut", 1_000)
+    gathered.drain(BOTH, 2_000)
+    gathered.on_answer(batch, ErrorCode.MESSAGE_TOO_LARGE, None, 2_000)
+    (part,) = gathered.drain(BOTH, 2_000)
+
+    fate = gathered.on_answer(part, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None, 2_000)
+
+    assert fate is Fate.FAILED
+    assert part.failure is not None
+    assert part.failure.may_be_in_log

@@ -264,6 +264,22 @@ async def test_what_the_broker_refuses_fails_and_what_follows_is_delivered() -> 
     assert offsets == [1, 2, 3]
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+async def test_a_batch_the_broker_finds_too_large_is_delivered_in_parts(codec: str) -> None:
+    chance, count = random.Random(3), 200
+    config = ProducerConfig(batch_bytes=50_000, compression_type=codec)
+    async with open_test_cluster(settings={"message.max.bytes": "2000"}) as cluster:
+        async with open_producer(cluster.bootstrap, config) as producer:
+            deliveries = [
+                await producer.send("t", b"%d " % number + chance.randbytes(100), partition=0)
+                for number in range(count)
+            ]
+            waiting = [(await delivery).offset for delivery in deliveries]
+        found = (await read_all(cluster.bootstrap, "t"))[0]
+    assert waiting == list(range(count))
+    assert [int((record.value or b"").split()[0]) for record in found] == waiting
+
+
 async def test_the_end_of_the_block_raises_a_failure_nobody_waited_for() -> None:
     async with open_test_cluster(settings={"message.max.bytes": "2000"}) as cluster:
         with pytest.raises(NotDeliveredError):

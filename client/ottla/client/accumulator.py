@@ -15,8 +15,9 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch import NO_PRODUCER_EPOCH
-from ottla.wire.batch_builder import Headers
+from ottla.wire.batch_builder import BatchBuilder, Headers
 from ottla.wire.compression import Codec
+from ottla.wire.records import Record
 
 RECORD_OVERHEAD_BYTES = 26
 """Length, attributes, timestamp, offset, key length, value length, header count at their longest
@@ -24,6 +25,9 @@ in a batch that is no larger than a request."""
 HEADER_OVERHEAD_BYTES = 10
 FAILED_BATCH_COUNT_MAX = 1_000
 """Failures remembered until somebody asks; the oldest go first."""
+
+NO_RECORDS = BatchBuilder()
+"""Stands in a settled batch: a Delivery that is kept shall not keep the bytes."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -86,13 +90,13 @@ class Accumulator:
         if (
             batch is None
             or batch.attempt_count
+            or batch.is_part
             or batch.is_numbered
             or batch.builder.size_bytes + charge > self._config.batch_bytes
         ):
             is_due = True  # to be sent, or to begin its linger
             batch = lane.open_batch(now_ms)
-        batch.builder.append(timestamp_ms, key, value, headers)
-        batch.charged_bytes += charge
+        batch.append(timestamp_ms, key, value, headers, charge)
         self.buffered_bytes += charge
         return batch, is_due or batch.builder.size_bytes >= self._config.batch_bytes
 
@@ -251,6 +255,7 @@ class Accumulator:
         return (
             len(lane.waiting) > 1
             or first.attempt_count > 0
+            or first.is_part
             or first.builder.size_bytes >= config.batch_bytes
             or now_ms >= first.created_ms + config.linger_ms
             or self._is_flushing > 0
@@ -272,6 +277,11 @@ class Accumulator:
 
     def _follow(self, lane: Lane, batch: Batch, fate: Fate, now_ms: int) -> None:
         self._is_epoch_due |= lane.needs_new_epoch
+        if fate is Fate.SPLIT:
+            lane.go_on_as(batch.split(_charge_of))
+            self._busy[batch.partition] = lane
+            self._tell(batch)
+            return
         if fate is not Fate.RETRIED:
             self._settle(lane, batch)
             return
@@ -287,9 +297,18 @@ class Accumulator:
         self._is_short_of_memory = False
         if batch.failure is not None:
             self._failed.append(batch)
+        self._tell(batch)
+
+    def _tell(self, batch: Batch) -> None:
+        """Wake who waits for a batch; its bytes are of no use any more."""
+        batch.builder, batch.encoded = NO_RECORDS, None
         for callback in batch.on_settled:
             callback()
         batch.on_settled.clear()
+
+
+def _charge_of(record: Record) -> int:
+    return record_bytes(record.key, record.value, record.headers)
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:

@@ -38,23 +38,24 @@ class Delivery:
     @property
     def is_settled(self) -> bool:
         """Say whether it is known what became of the record."""
-        return self._batch.is_settled
+        return self._find().is_settled
 
     async def wait(self) -> RecordMetadata:
         """Wait until it is known what became of the record."""
-        batch = self._batch
+        batch = self._find()
         batch.is_watched = True
         if batch.is_settled:
             await trio.lowlevel.checkpoint()
-        else:
+        while not batch.is_settled:
             event = trio.Event()
             batch.on_settled.append(event.set)
             await event.wait()
+            batch = self._find()
         return self.result()
 
     def result(self) -> RecordMetadata:
         """Return what became of the record; it must be settled."""
-        batch = self._batch
+        batch = self._find()
         assert batch.is_settled
         if batch.failure is not None:
             batch.is_watched = True
@@ -63,6 +64,12 @@ class Delivery:
         stamp = batch.log_append_time_ms if batch.log_append_time_ms >= 0 else self._timestamp_ms
         topic, partition = batch.partition
         return RecordMetadata(topic, partition, Offset(offset), stamp)
+
+    def _find(self) -> Batch:
+        """Return the batch where the record is now: one that was too large was split."""
+        if self._batch.parts is not None:
+            self._batch, self._index = self._batch.leaf_of(self._index)
+        return self._batch
 
 
 __all__ = ["Delivery", "NotDeliveredError", "RecordMetadata"]

@@ -140,11 +140,13 @@ class Producer:
         batches = self._gathered.begin_flush()
         try:
             self._ring_all()
-            for batch in batches:
-                if not batch.is_settled:
+            while batches:
+                batch = batches.pop()
+                if not batch.is_settled and batch.parts is None:
                     event = trio.Event()
                     batch.on_settled.append(event.set)
                     await event.wait()
+                batches += batch.parts or ()
         finally:
             self._gathered.end_flush()
         await trio.lowlevel.checkpoint()

@@ -4,7 +4,8 @@ Pure.  The order of a partition is kept whatever fails: a batch that must be sen
 before all that came after it.  With an idempotent producer every batch has its sequence from its
 first attempt on, and keeps it, so that the broker knows a repetition.  Invariants:
 
-OrderKept        batches leave a lane in the order in which their records came
+OrderKept        batches leave a lane in the order in which their records came, and until a leader
+                 knows the producer one at a time: it would take any sequence for the first
 OneCopy          a batch gets a new sequence only when no copy of it can be in the log
 GapsAreBridged   where a numbered batch failed, nothing follows under its producer epoch
 """
@@ -15,8 +16,9 @@ from enum import Enum, auto
 
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import Offset, TopicPartition
-from ottla.wire.batch import NO_SEQUENCE, SEQUENCE_COUNT
-from ottla.wire.batch_builder import BatchBuilder
+from ottla.wire.batch import NO_SEQUENCE, SEQUENCE_COUNT, parse_header
+from ottla.wire.batch_builder import BatchBuilder, Headers
+from ottla.wire.records import Record, scan
 
 NUMBERING_ERRORS = frozenset(
     {
@@ -40,6 +42,10 @@ NOT_APPENDED = frozenset(
 them: a leader that was deposed while the batch waited says it too."""
 
 
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""Nothing was written; in smaller batches the same records may do."""
+
+
 class NotDeliveredError(RefusedError):
     """A record was not delivered; `may_be_in_log` says whether it may be there nevertheless."""
 
@@ -54,6 +60,8 @@ class Fate(Enum):
     DELIVERED = auto()
     FAILED = auto()
     RETRIED = auto()
+    SPLIT = auto()
+    """Its records go on in two batches, `parts`."""
 
 
 class Batch:
@@ -68,6 +76,7 @@ class Batch:
         "created_ms",
         "encoded",
         "failure",
+        "is_part",
         "is_settled",
         "is_uncertain",
         "is_watched",
@@ -75,14 +84,17 @@ class Batch:
         "number",
         "on_settled",
         "partition",
+        "parts",
+        "record_count",
     )
 
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
         self.partition = partition
         self.number = number
-        """Counts the batches of the lane: their order."""
+        """How many records the lane took before it: the order of its batches."""
         self.created_ms = created_ms
         self.builder = BatchBuilder()
+        self.record_count = 0
         self.charged_bytes = 0
         """What it takes of `buffer.memory`."""
         self.encoded: bytes | None = None
@@ -96,12 +108,61 @@ class Batch:
         self.failure: NotDeliveredError | None = None
         self.is_watched = False
         """Whether somebody waits, or waited, for what becomes of it."""
+        self.is_part = False
+        """Whether it comes from a batch that was too large."""
+        self.parts: tuple[Batch, Batch] | None = None
+        """What became of it when it was too large."""
         self.on_settled: list[Callable[[], None]] = []
+        """Called when it settles or is split."""
 
-    @property
-    def record_count(self) -> int:
-        """Return how many records it holds."""
-        return self.builder.record_count
+    def append(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        charge_bytes: int,
+    ) -> None:
+        """Take one record."""
+        self.builder.append(timestamp_ms, key, value, headers)
+        self.record_count += 1
+        self.charged_bytes += charge_bytes
+
+    def leaf_of(self, index: int) -> "tuple[Batch, int]":
+        """Return the batch where one of its records is now, and the record's number in that."""
+        batch = self
+        while batch.parts is not None:
+            first, second = batch.parts
+            if index < first.record_count:
+                batch = first
+            else:
+                batch, index = second, index - first.record_count
+        return batch, index
+
+    def split(self, charge: Callable[[Record], int]) -> "tuple[Batch, Batch]":
+        """Make two of it, each with about half of its bytes and its part of the sequences."""
+        assert self.record_count > 1
+        encoded = self.builder.build()
+        records = list(scan(encoded, 0, parse_header(encoded)))
+        first = Batch(self.partition, self.number, self.created_ms)
+        second = Batch(self.partition, self.number, self.created_ms)
+        half_bytes = self.charged_bytes // 2
+        for record in records:
+            size_bytes = charge(record)
+            is_first_full = first.charged_bytes + size_bytes > half_bytes and first.record_count
+            part = second if is_first_full or second.record_count else first
+            part.append(record.timestamp_ms, record.key, record.value, record.headers, size_bytes)
+        assert second.record_count, "the last record never fits into the first half"
+        second.number += first.record_count
+        for part in (first, second):
+            part.is_part = True
+            part.is_uncertain = self.is_uncertain
+            part.is_watched = self.is_watched
+        if self.is_numbered:
+            first.base_sequence = self.base_sequence
+            second.base_sequence = (self.base_sequence + first.record_count) % SEQUENCE_COUNT
+        self.parts = first, second
+        return self.parts
 
     @property
     def is_numbered(self) -> bool:
@@ -113,9 +174,10 @@ class Lane:
     """The batches of one partition, from the first record to the last answer."""
 
     __slots__ = (
-        "_batch_count",
+        "_newest",
         "in_flight",
         "is_idempotent",
+        "is_known",
         "needs_new_epoch",
         "next_sequence",
         "partition",
@@ -134,7 +196,9 @@ class Lane:
         self.retry_at_ms = 0
         self.next_sequence = 0
         self.needs_new_epoch = False
-        self._batch_count = 0
+        self.is_known = False
+        """Whether the leader has taken a batch of the present epoch."""
+        self._newest: Batch | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -148,8 +212,9 @@ class Lane:
 
     def open_batch(self, now_ms: int) -> Batch:
         """Begin a new batch behind all others."""
-        self._batch_count += 1
-        batch = Batch(self.partition, self._batch_count, now_ms)
+        newest = self._newest
+        number = 0 if newest is None else newest.number + newest.record_count
+        batch = self._newest = Batch(self.partition, number, now_ms)
         self.waiting.append(batch)
         return batch
 
@@ -162,7 +227,7 @@ class Lane:
         first = self.waiting[0]
         if now_ms < self.retry_at_ms:
             return False
-        if first.attempt_count > 0 or not self.is_idempotent:
+        if first.attempt_count > 0 or first.is_part or not (self.is_idempotent and self.is_known):
             is_turn = not self.in_flight
         else:
             is_turn = len(self.in_flight) < in_flight_max and all(
@@ -186,7 +251,10 @@ class Lane:
         """Take the broker's answer for a batch in flight."""
         self.in_flight.remove(batch)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self.is_known = True
             return Fate.DELIVERED
+        if code in TOO_LARGE and batch.record_count > 1:
+            return Fate.SPLIT
         row = row_of(code)
         if self.is_idempotent and code in NUMBERING_ERRORS:
             return self._on_numbering_error(batch, ErrorCode(row.code), message)
@@ -207,6 +275,11 @@ class Lane:
         batch.attempt_count -= 1
         self._put_back(batch)
 
+    def go_on_as(self, parts: tuple[Batch, Batch]) -> None:
+        """Send the parts of a batch that was too large, before all that came after it."""
+        for part in parts:
+            self._put_back(part)
+
     def expired(self, created_before_ms: int) -> list[Batch]:
         """Take out the waiting batches whose time to be delivered is over."""
         gone = []
@@ -219,6 +292,7 @@ class Lane:
         assert not self.has_numbered
         self.next_sequence = 0
         self.needs_new_epoch = False
+        self.is_known = False
 
     def fail(self, batch: Batch, code: ErrorCode, message: str) -> Fate:
         """Settle a batch that is in no queue any more as failed."""
