@@ -63,6 +63,28 @@ class Accumulator:
             self._is_short_of_memory = True
         return fits or not self.buffered_bytes
 
+    def join(
+        self,
+        partition: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        charge_bytes: int,
+    ) -> Batch | None:
+        """Put one record into the batch that gathers, as its last; None where it has no room.
+
+        `charge_bytes` is the record's `record_bytes`.
+        """
+        lane = self._lanes.get(partition)
+        if lane is None or (batch := lane.newest) is None or not batch.is_open:
+            return None
+        if batch.builder.size_bytes + charge_bytes > self._config.batch_bytes:
+            return None
+        batch.append(timestamp_ms, key, value, headers, charge_bytes)
+        self.buffered_bytes += charge_bytes
+        return batch
+
     def append(
         self,
         partition: TopicPartition,
@@ -73,32 +95,22 @@ class Accumulator:
         now_ms: int,
     ) -> tuple[Batch, bool]:
         """Take one record; return its batch (it is the last in it) and whether to look again."""
-        lane = self._busy.get(partition)
+        charge_bytes = record_bytes(key, value, headers)
+        batch = self.join(partition, timestamp_ms, key, value, headers, charge_bytes)
+        if batch is not None:
+            return batch, False
+        lane = self._lanes.get(partition)
         if lane is None:
-            lane = self._lanes.get(partition)
-            if lane is None:
-                lane = self._lanes[partition] = Lane(
-                    partition,
-                    is_idempotent=self._config.enable_idempotence,
-                    retries=self._config.retries,
-                )
-            self._busy[partition] = lane
-        charge = record_bytes(key, value, headers)
-        waiting = lane.waiting
-        is_due = False
-        batch = waiting[-1] if waiting else None
-        if (
-            batch is None
-            or batch.attempt_count
-            or batch.is_part
-            or batch.is_numbered
-            or batch.builder.size_bytes + charge > self._config.batch_bytes
-        ):
-            is_due = True  # to be sent, or to begin its linger
-            batch = lane.open_batch(now_ms)
-        batch.append(timestamp_ms, key, value, headers, charge)
-        self.buffered_bytes += charge
-        return batch, is_due or batch.builder.size_bytes >= self._config.batch_bytes
+            lane = self._lanes[partition] = Lane(
+                partition,
+                is_idempotent=self._config.enable_idempotence,
+                retries=self._config.retries,
+            )
+        self._busy.setdefault(partition, lane)
+        batch = lane.open_batch(now_ms)
+        batch.append(timestamp_ms, key, value, headers, charge_bytes)
+        self.buffered_bytes += charge_bytes
+        return batch, True  # to be sent, or to begin its linger
 
     def begin_flush(self) -> list[Batch]:
         """Let nothing linger until `end_flush`; return what is open now."""
@@ -293,6 +305,7 @@ class Accumulator:
     def _settle(self, lane: Lane, batch: Batch) -> None:
         self._is_epoch_due |= lane.needs_new_epoch
         batch.is_settled = True
+        batch.is_open = False
         self.buffered_bytes -= batch.charged_bytes
         self._is_short_of_memory = False
         if batch.failure is not None:
@@ -313,7 +326,11 @@ def _charge_of(record: Record) -> int:
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """Return the most a record can take in a batch."""
-    size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    size = RECORD_OVERHEAD_BYTES
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
     for name, content in headers:
         size += HEADER_OVERHEAD_BYTES + len(name) * 4 + len(content or b"")
     return size

@@ -115,11 +115,11 @@ class Producer:
         if known is None or not self._gathered.has_room(size_bytes):
             raise trio.WouldBlock
         if partition is None:
-            partition = self._partitioner.partition_of(key, len(known.partitions))
+            if key is not None:
+                partition = self._partitioner.partition_of(key, len(known.partitions))
             if partition is None:
-                partition = self._sticky.choose(
-                    topic, known.available or known.partitions, size_bytes
-                )
+                available = known.available or known.partitions
+                partition = self._sticky.choose(topic, available, size_bytes)
         elif partition not in known.partitions:
             raise RefusedError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
@@ -127,8 +127,9 @@ class Producer:
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         at = TopicPartition(topic, partition)
-        batch, is_bell = self._gathered.append(at, timestamp_ms, key, value, headers, now_ms())
-        if is_bell:
+        batch = self._gathered.join(at, timestamp_ms, key, value, headers, size_bytes)
+        if batch is None:
+            batch, _ = self._gathered.append(at, timestamp_ms, key, value, headers, now_ms())
             self._ring(at)
         return Delivery(batch, batch.record_count - 1, timestamp_ms)
 

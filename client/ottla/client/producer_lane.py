@@ -76,6 +76,7 @@ class Batch:
         "created_ms",
         "encoded",
         "failure",
+        "is_open",
         "is_part",
         "is_settled",
         "is_uncertain",
@@ -102,6 +103,8 @@ class Batch:
         self.attempt_count = 0
         self.is_uncertain = False
         """Whether an attempt may have been appended though nobody said so."""
+        self.is_open = True
+        """Whether more records may join; not from its first attempt on."""
         self.is_settled = False
         self.base_offset = Offset(-1)
         self.log_append_time_ms = -1
@@ -155,6 +158,7 @@ class Batch:
         assert second.record_count, "the last record never fits into the first half"
         second.number += first.record_count
         for part in (first, second):
+            part.is_open = False
             part.is_part = True
             part.is_uncertain = self.is_uncertain
             part.is_watched = self.is_watched
@@ -174,11 +178,11 @@ class Lane:
     """The batches of one partition, from the first record to the last answer."""
 
     __slots__ = (
-        "_newest",
         "in_flight",
         "is_idempotent",
         "is_known",
         "needs_new_epoch",
+        "newest",
         "next_sequence",
         "partition",
         "retries",
@@ -198,7 +202,8 @@ class Lane:
         self.needs_new_epoch = False
         self.is_known = False
         """Whether the leader has taken a batch of the present epoch."""
-        self._newest: Batch | None = None
+        self.newest: Batch | None = None
+        """The last one that was begun; it gathers while it `is_open`."""
 
     @property
     def is_empty(self) -> bool:
@@ -212,9 +217,9 @@ class Lane:
 
     def open_batch(self, now_ms: int) -> Batch:
         """Begin a new batch behind all others."""
-        newest = self._newest
+        newest = self.newest
         number = 0 if newest is None else newest.number + newest.record_count
-        batch = self._newest = Batch(self.partition, number, now_ms)
+        batch = self.newest = Batch(self.partition, number, now_ms)
         self.waiting.append(batch)
         return batch
 
@@ -243,6 +248,7 @@ class Lane:
             batch.base_sequence = self.next_sequence
             self.next_sequence = (self.next_sequence + batch.record_count) % SEQUENCE_COUNT
             batch.encoded = None
+        batch.is_open = False
         batch.attempt_count += 1
         self.in_flight.append(batch)
         return batch

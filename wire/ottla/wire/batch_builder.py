@@ -35,8 +35,10 @@ _AFTER_CRC = Struct(">hiqqqhii")
 _BEFORE_CRC = Struct(">qiib")
 
 CONTROL_KEY_VERSION = 0
-ABSENT = 1
-"""The varint of -1: a null key or value."""
+NO_ATTRIBUTES = b"\x00"
+NO_HEADERS = b"\x00"
+NULL = b"\x01"
+"""The varint of -1: the length of a null key or value."""
 
 assert _BEFORE_CRC.size + 4 == CRC_START
 assert _BEFORE_CRC.size + 4 + _AFTER_CRC.size == HEADER.size == BATCH_HEADER_BYTES
@@ -99,20 +101,24 @@ class BatchBuilder:
         assert delta > self._last_offset_delta
         if not self._count:
             self._base_timestamp = timestamp_ms
-        record = bytearray(b"\x00")
-        append_varint(record, timestamp_ms - self._base_timestamp)
-        append_varint(record, delta)
-        _append_bytes(record, key)
-        _append_bytes(record, value)
-        append_varint(record, len(headers))
-        for name, content in headers:
-            _append_bytes(record, name.encode())
-            _append_bytes(record, content)
-        append_varint(self._body, len(record))
+        record = b"".join(
+            (
+                NO_ATTRIBUTES,
+                varint(timestamp_ms - self._base_timestamp),
+                varint(delta),
+                NULL if key is None else varint(len(key)),
+                key or b"",
+                NULL if value is None else varint(len(value)),
+                value or b"",
+                _encode_headers(headers) if headers else NO_HEADERS,
+            )
+        )
+        self._body += varint(len(record))
         self._body += record
         self._count += 1
         self._last_offset_delta = delta
-        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
+        if timestamp_ms > self._max_timestamp:
+            self._max_timestamp = timestamp_ms
 
     def build(
         self,
@@ -228,18 +234,31 @@ def build_end_transaction_marker(
     )
 
 
-def append_varint(target: bytearray, number: int) -> None:
-    """Append a zigzag varint (int32 and int64 alike)."""
+def varint(number: int) -> bytes:
+    """Return a zigzag varint (int32 and int64 alike)."""
+    return VARINTS[number] if 0 <= number < VARINT_COUNT else _encode_varint(number)
+
+
+def _encode_varint(number: int) -> bytes:
+    encoded = bytearray()
     rest = (number << 1) ^ (number >> 63)
     while rest > 0x7F:
-        target.append(rest & 0x7F | 0x80)
+        encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
-    target.append(rest)
+    encoded.append(rest)
+    return bytes(encoded)
 
 
-def _append_bytes(target: bytearray, content: bytes | None) -> None:
-    if content is None:
-        target.append(ABSENT)
-        return
-    append_varint(target, len(content))
-    target += content
+def _encode_headers(headers: Headers) -> bytes:
+    encoded = bytearray(varint(len(headers)))
+    for name, content in headers:
+        raw_name = name.encode()
+        encoded += varint(len(raw_name)) + raw_name
+        encoded += NULL if content is None else varint(len(content)) + content
+    return bytes(encoded)
+
+
+VARINT_COUNT = 2_048
+"""As many small numbers are encoded beforehand: lengths and deltas mostly are small.  More costs
+time at import, fewer a loop for each larger number."""
+VARINTS = tuple(_encode_varint(number) for number in range(VARINT_COUNT))

@@ -6,8 +6,8 @@ fit or a byte too many is CorruptDataError.  The module stays mypyc-clean: typed
 closures, no dynamic tricks, so that it may be compiled one day.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
@@ -19,6 +19,11 @@ RECORD_BYTES_MIN = 7
 """Length, attributes, timestamp and offset delta, key and value length, header count."""
 VARINT_SHIFT_MAX = 63
 """A varint of an int64 has at most ten bytes."""
+NULL_LENGTH = 0x01
+"""The varint of -1: the length of a null key or value."""
+
+RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
+R = TypeVar("R")
 
 
 class Record(NamedTuple):
@@ -28,7 +33,7 @@ class Record(NamedTuple):
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
+    headers: RecordHeaders
 
 
 def scan(
@@ -57,6 +62,18 @@ def record_body(
 
 def scan_body(body: bytes, header: BatchHeader) -> Iterator[Record]:
     """Yield the records of an uncompressed body."""
+    return scan_body_as(Record, body, header)
+
+
+def scan_body_as(
+    make: Callable[[Offset, int, bytes | None, bytes | None, RecordHeaders], R],
+    body: bytes,
+    header: BatchHeader,
+) -> Iterator[R]:
+    """Yield the records of an uncompressed body, made by `make` of what `Record` holds.
+
+    Varints of one byte are read in place: most are, and a call costs more than the rest of them.
+    """
     base_offset: int = header.base_offset
     base_timestamp: int = header.base_timestamp
     last_offset_delta: int = header.last_offset_delta
@@ -71,19 +88,33 @@ def scan_body(body: bytes, header: BatchHeader) -> Iterator[Record]:
         end = at + length
         if length < RECORD_BYTES_MIN - 1 or end > size:
             raise CorruptDataError(f"record at {at}: length {length} of {size - at} bytes left")
-        timestamp_delta, at = read_varint(body, at + 1, end)  # + 1: its attributes, unused
-        offset_delta, at = read_varint(body, at, end)
+        at += 1  # its attributes, unused
+        if at < end and (byte := body[at]) < 0x80:
+            timestamp_delta = (byte >> 1) ^ -(byte & 1)
+            at += 1
+        else:
+            timestamp_delta, at = read_varint(body, at, end)
+        if at < end and (byte := body[at]) < 0x80:
+            offset_delta = (byte >> 1) ^ -(byte & 1)
+            at += 1
+        else:
+            offset_delta, at = read_varint(body, at, end)
         if offset_delta < 0 or offset_delta > last_offset_delta:
             raise CorruptDataError(f"record at {at}: offset delta {offset_delta} is out of range")
-        key, at = _read_bytes(body, at, end)
+        key: bytes | None = None
+        if at < end and body[at] == NULL_LENGTH:
+            at += 1
+        else:
+            key, at = _read_bytes(body, at, end)
         value, at = _read_bytes(body, at, end)
-        header_count, at = read_varint(body, at, end)
-        headers: tuple[tuple[str, bytes | None], ...] = ()
-        if header_count != 0:
-            headers, at = _read_headers(body, at, end, header_count)
+        headers: RecordHeaders = ()
+        if at == end - 1 and body[at] == 0:
+            at = end
+        else:
+            headers, at = _read_headers(body, at, end)
         if at != end:
             raise CorruptDataError(f"record at {at}: {end - at} bytes follow its last field")
-        yield Record(
+        yield make(
             Offset(base_offset + offset_delta),
             append_time if is_append_time else base_timestamp + timestamp_delta,
             key,
@@ -125,9 +156,8 @@ def _read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return body[at : at + length], at + length
 
 
-def _read_headers(
-    body: bytes, at: int, end: int, count: int
-) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _read_headers(body: bytes, at: int, end: int) -> tuple[RecordHeaders, int]:
+    count, at = read_varint(body, at, end)
     if count < 0 or count > end - at:
         raise CorruptDataError(f"record header count {count} in {end - at} bytes")
     headers: list[tuple[str, bytes | None]] = []
