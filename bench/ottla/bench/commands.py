@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.bench.audit import audit, read_back
+from ottla.bench.clients import CLIENTS, KINDS, RECORD_BYTES, run_clients
 from ottla.bench.clusters import MEASUREMENTS
 from ottla.bench.groups import run_commits, run_rebalances
 from ottla.bench.ledger import read_ledger
@@ -32,6 +33,7 @@ COUNTS = {
     "e2e": 1_000,
     "requests": 100_000,
     "commits": 100_000,
+    "clients": 200_000,
 }
 CONNECTIONS = {"commits": 100, "rebalance": 100}
 CONNECTIONS_ELSE = 10
@@ -41,7 +43,8 @@ UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla bench'."""
     parser.add_argument(
-        "what", choices=(*LOADS, "requests", "commits", "rebalance", "steady", *MEASUREMENTS)
+        "what",
+        choices=(*LOADS, "clients", "requests", "commits", "rebalance", "steady", *MEASUREMENTS),
     )
     parser.add_argument("--bootstrap-server", "--bootstrap", default="localhost:9092")
     parser.add_argument("--topic", default="ottla-bench", help="for steady: several with commas")
@@ -70,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=int,
         default=5,
-        help=f"for rebalance, {', '.join(MEASUREMENTS)}: how often",
+        help=f"for clients, rebalance, {', '.join(MEASUREMENTS)}: how often",
     )
     parser.add_argument("--ledger", type=Path, help="for steady: keep every answer in this file")
     parser.add_argument(
@@ -93,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _measure_clusters(arguments)
     if arguments.connections is None:
         arguments.connections = CONNECTIONS.get(arguments.what, CONNECTIONS_ELSE)
+    if arguments.what == "clients":
+        return _measure_clients(arguments)
     if arguments.what == "rebalance":
         return _measure_rebalances(arguments)
     if arguments.what == "commits":
@@ -143,6 +148,33 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
             progress=progress,
         )
     return LOADS[arguments.what](load, progress)
+
+
+def _measure_clients(arguments: argparse.Namespace) -> int:
+    """Let our client and others do the same work in turns."""
+    runs = arguments.rounds * len(CLIENTS) * len(KINDS) * len(RECORD_BYTES)
+    with _progress(arguments.what, runs) as progress:
+        figures = run_clients(
+            arguments.bootstrap_server,
+            topic=arguments.topic,
+            count=arguments.count or COUNTS[arguments.what],
+            rounds=arguments.rounds,
+            progress=progress,
+        )
+    if arguments.format == "json":
+        print(json.dumps(figures))
+    else:
+        _print_clients(figures)
+    return HEALTHY
+
+
+def _print_clients(figures: dict[str, Any]) -> None:
+    rows = {name: told for name, told in figures.items() if isinstance(told, dict)}
+    width = max(map(len, rows))
+    print(f"{'medians':<{width}}  {'records/s':>12}  {'CPU for each':>12}")
+    for name, told in rows.items():
+        cost = f"{told['cpu_us_each']:.2f} µs"
+        print(f"{name:<{width}}  {told['per_second']:>12,}  {cost:>12}")
 
 
 def _measure_rebalances(arguments: argparse.Namespace) -> int:

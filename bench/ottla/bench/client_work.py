@@ -1,0 +1,211 @@
+"""The same work for each client: so many records written, or read, as fast as it can.
+
+Run as a process of its own (`python -m ottla.bench.client_work CLIENT WORK BOOTSTRAP TOPIC COUNT
+RECORD_BYTES`), so that what is counted is one client's; it prints seconds and CPU seconds as JSON.
+All clients have the same settings: acks=all, idempotent, batches of 128 KiB, 5 ms of linger, no
+compression, checksums compared; reading is by assignment, from the first offset.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from ottla.bench.load import library
+from ottla.client import (
+    ConsumerConfig,
+    ProducerConfig,
+    TopicPartition,
+    open_consumer,
+    open_producer,
+)
+
+BATCH_BYTES = 131_072
+LINGER_MS = 5
+POLL_EVERY = 256
+CONSUME_AT_ONCE = 500
+PARTITION = 0
+TIMEOUT_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What to write or read."""
+
+    bootstrap: str
+    topic: str
+    count: int
+    record_bytes: int
+
+
+class Stopwatch:
+    """Measures from when a client is ready to when its work is done."""
+
+    def __init__(self) -> None:
+        self._seconds = time.perf_counter()
+        self._cpu_s = time.process_time()
+
+    def figures(self) -> dict[str, float]:
+        """Return seconds and CPU seconds since it was made."""
+        return {
+            "seconds": time.perf_counter() - self._seconds,
+            "cpu_s": time.process_time() - self._cpu_s,
+        }
+
+
+def ottla_produce(work: Work) -> dict[str, float]:
+    """Write with our own client."""
+
+    async def write() -> dict[str, float]:
+        config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
+        payload = os.urandom(work.record_bytes)
+        async with open_producer(work.bootstrap, config) as producer:
+            await (await producer.send(work.topic, payload))
+            watch = Stopwatch()
+            for _ in range(work.count):
+                await producer.send(work.topic, payload)
+            await producer.flush()
+            return watch.figures()
+
+    return trio.run(write)
+
+
+def ottla_consume(work: Work) -> dict[str, float]:
+    """Read with our own client."""
+
+    async def read() -> dict[str, float]:
+        config = ConsumerConfig(auto_offset_reset="earliest")
+        async with open_consumer(work.bootstrap, config) as consumer:
+            watch = Stopwatch()
+            consumer.assign([TopicPartition(work.topic, PARTITION)])
+            count = 0
+            while count < work.count:
+                count += len(await consumer.poll(record_count_max=CONSUME_AT_ONCE))
+            return watch.figures()
+
+    return trio.run(read)
+
+
+def confluent_produce(work: Work) -> dict[str, float]:
+    """Write with librdkafka's client."""
+    producer = library("confluent_kafka").Producer(
+        {
+            "bootstrap.servers": work.bootstrap,
+            "enable.idempotence": True,
+            "batch.size": BATCH_BYTES,
+            "batch.num.messages": 1_000_000,
+            "linger.ms": LINGER_MS,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    payload = os.urandom(work.record_bytes)
+    producer.produce(work.topic, payload)
+    producer.flush(30)
+    watch = Stopwatch()
+    for index in range(work.count):
+        while True:
+            try:
+                producer.produce(work.topic, payload)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if index % POLL_EVERY == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+    return watch.figures()
+
+
+def confluent_consume(work: Work) -> dict[str, float]:
+    """Read with librdkafka's client."""
+    confluent = library("confluent_kafka")
+    consumer = confluent.Consumer(
+        {
+            "bootstrap.servers": work.bootstrap,
+            "group.id": "ottla-bench",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+        }
+    )
+    watch = Stopwatch()
+    consumer.assign([confluent.TopicPartition(work.topic, PARTITION, 0)])
+    count = 0
+    while count < work.count:
+        for message in consumer.consume(CONSUME_AT_ONCE, timeout=TIMEOUT_MS / 1_000):
+            message.value()
+            count += 1
+    figures = watch.figures()
+    consumer.close()
+    return figures
+
+
+def aiokafka_produce(work: Work) -> dict[str, float]:
+    """Write with aiokafka."""
+
+    async def write() -> dict[str, float]:
+        producer = library("aiokafka").AIOKafkaProducer(
+            bootstrap_servers=work.bootstrap,
+            enable_idempotence=True,
+            max_batch_size=BATCH_BYTES,
+            linger_ms=LINGER_MS,
+        )
+        payload = os.urandom(work.record_bytes)
+        await producer.start()
+        await producer.send_and_wait(work.topic, payload)
+        watch = Stopwatch()
+        for _ in range(work.count):
+            await producer.send(work.topic, payload)
+        await producer.flush()
+        figures = watch.figures()
+        await producer.stop()
+        return figures
+
+    return asyncio.run(write())
+
+
+def aiokafka_consume(work: Work) -> dict[str, float]:
+    """Read with aiokafka."""
+
+    async def read() -> dict[str, float]:
+        aiokafka = library("aiokafka")
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=work.bootstrap, auto_offset_reset="earliest", check_crcs=True
+        )
+        await consumer.start()
+        watch = Stopwatch()
+        consumer.assign([aiokafka.TopicPartition(work.topic, PARTITION)])
+        count = 0
+        while count < work.count:
+            found = await consumer.getmany(timeout_ms=TIMEOUT_MS, max_records=CONSUME_AT_ONCE)
+            count += sum(map(len, found.values()))
+        figures = watch.figures()
+        await consumer.stop()
+        return figures
+
+    return asyncio.run(read())
+
+
+WORKS: dict[tuple[str, str], Callable[[Work], dict[str, float]]] = {
+    ("ottla", "produce"): ottla_produce,
+    ("ottla", "consume"): ottla_consume,
+    ("confluent-kafka", "produce"): confluent_produce,
+    ("confluent-kafka", "consume"): confluent_consume,
+    ("aiokafka", "produce"): aiokafka_produce,
+    ("aiokafka", "consume"): aiokafka_consume,
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Do one client's work and print what it took."""
+    client, what, bootstrap, topic, count, record_bytes = arguments
+    figures: Any = WORKS[client, what](Work(bootstrap, topic, int(count), int(record_bytes)))
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,83 @@
+"""Our client beside others on the same work: records a second, and CPU for each.
+
+Every run is a process of its own (`client_work`).  Clients take turns, so that whatever else the
+machine does meets all of them; what is told is the median.
+"""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import trio
+
+from ottla.client import ErrorCode, RefusedError, open_admin
+
+CLIENTS = ("ottla", "confluent-kafka", "aiokafka")
+KINDS = ("produce", "consume")
+RECORD_BYTES = (100, 1_000)
+RUN_TIMEOUT_S = 300
+MICROSECONDS = 1_000_000
+
+
+def run_clients(
+    bootstrap: str, *, topic: str, count: int, rounds: int, progress: Callable[[int], None]
+) -> dict[str, Any]:
+    """Let each client write and read so many records of 100 B, and a quarter as many of 1 KB.
+
+    The topics are this measurement's own, and are deleted behind it.
+    """
+    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    done = 0
+    for record_bytes in RECORD_BYTES:
+        name = f"{topic}-{record_bytes}"
+        records = count if record_bytes < 1_000 else max(1, count // 4)
+        trio.run(_make_topic, bootstrap, name)
+        try:
+            for kind in KINDS:
+                for _ in range(rounds):
+                    for client in CLIENTS:
+                        row = f"{kind} {record_bytes} B, {client}"
+                        told = _run_one(client, kind, bootstrap, name, records, record_bytes)
+                        told["count"] = records
+                        found[row].append(told)
+                        done += 1
+                        progress(done)
+        finally:
+            trio.run(_delete_topic, bootstrap, name)
+    return {"what": "clients", "rounds": rounds} | {
+        row: summary(runs) for row, runs in found.items()
+    }
+
+
+def summary(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Return the medians of one client's runs."""
+    return {
+        "per_second": round(median(one["count"] / one["seconds"] for one in runs)),
+        "cpu_us_each": round(median(MICROSECONDS * one["cpu_s"] / one["count"] for one in runs), 2),
+    }
+
+
+def _run_one(client: str, kind: str, *rest: str | int) -> dict[str, float]:
+    command = [sys.executable, "-m", "ottla.bench.client_work", client, kind, *map(str, rest)]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
+    )
+    if ended.returncode:
+        reason = (ended.stderr.strip() or "it said nothing").splitlines()[-1]
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{client} failed to {kind}: {reason}")
+    told: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
+    return told
+
+
+async def _make_topic(bootstrap: str, name: str) -> None:
+    async with open_admin(bootstrap) as admin:
+        await admin.create_topic(name, partition_count=1)
+
+
+async def _delete_topic(bootstrap: str, name: str) -> None:
+    async with open_admin(bootstrap) as admin:
+        await admin.delete_topic(name)
