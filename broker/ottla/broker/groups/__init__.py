@@ -7,6 +7,8 @@ classic_group.py       one group of the classic protocol: its members, its gener
 classic_member.py      one member
 consumer_group.py      one group of the consumer protocol (KIP-848): its epochs, who has what
 consumer_member.py     one member of it
+assignors/             which member works on what, computed for consumer groups
+subscription_regex.py  which topics a regular expression subscribes
 offsets.py             what groups have committed
 describe.py            what DescribeGroups says of a group
 effects.py             what a decision asks of the driver

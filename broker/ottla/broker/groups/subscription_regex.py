@@ -1,0 +1,59 @@
+"""Regular expressions that subscribe topics, in RE2's syntax as Kafka's coordinator has it.  Pure.
+
+Clients write them and the broker holds them against every topic, so they must not cost what their
+authors like: RE2 takes time linear in the name, whatever the expression; how large one may become
+is bounded here.  It has no back references and no look-around for that.
+"""
+
+from collections.abc import Iterable
+from typing import NewType
+
+import re2
+
+from ottla.model.errors import ErrorCode, RefusedError
+
+TopicRegex = NewType("TopicRegex", object)
+"""A regular expression that is ready to be held against names."""
+
+REGEX_CHARS_MAX = 4_096
+"""Less does not hold a list of some hundred names; ten times as many take a second to refuse."""
+
+PROGRAM_BYTES_MAX = 64 << 10
+"""Memory of one compiled expression.  With less, `.{200}` is refused; with 128 KiB one can be
+written that takes milliseconds a name."""
+
+
+def _options() -> "re2.Options":
+    options = re2.Options()
+    options.max_mem = PROGRAM_BYTES_MAX
+    options.never_capture = True
+    # It would write every client's mistake to standard error.
+    options.log_errors = False
+    return options
+
+
+_OPTIONS = _options()
+
+
+def compile_topic_regex(text: str) -> TopicRegex:
+    """Return the expression; INVALID_REGULAR_EXPRESSION where it is none, or too large."""
+    if len(text) > REGEX_CHARS_MAX:
+        raise _refusal(f"of {len(text)} characters", f"at most {REGEX_CHARS_MAX} are served")
+    try:
+        return TopicRegex(re2.compile(text, _OPTIONS))
+    except re2.error as error:
+        reason = error.args[0]
+        shown = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise _refusal(f"`{text}`", shown) from None
+
+
+def matches(regex: TopicRegex, names: Iterable[str]) -> frozenset[str]:
+    """Return the names that match as a whole."""
+    return frozenset(name for name in names if regex.fullmatch(name))  # type: ignore[attr-defined]
+
+
+def _refusal(what: str, reason: str) -> RefusedError:
+    return RefusedError(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"SubscribedTopicRegex {what} is not a valid regular expression: {reason}.",
+    )
