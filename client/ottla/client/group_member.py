@@ -169,7 +169,7 @@ class GroupMember:
         """Take in the answer to a sync: the partitions of this generation."""
         step = self._after(answer.error_code)
         if step is Step.GO_ON:
-            self.assignment = _assignment_of(answer.assignment)
+            self.assignment = assignment_of(answer.assignment)
             self._owned, self._owned_generation_id = self.assignment, self.generation_id
         return step
 
@@ -243,7 +243,8 @@ def _subscription_of(data: bytes | memoryview, instance_id: str | None) -> Membe
     )
 
 
-def _assignment_of(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
+def assignment_of(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
+    """Return what a member is told to read; ProtocolError where the bytes say nothing of that."""
     if not data:
         return ()
     version = _version_of(data, ConsumerProtocolAssignment.VERSIONS[-1])

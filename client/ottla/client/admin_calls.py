@@ -1,0 +1,49 @@
+"""What every group of an operator's calls needs: the cluster, a bound in time, patience."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import trio
+
+from ottla.client.cluster import Cluster
+from ottla.client.connection import ConnectionLostError
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
+
+T = TypeVar("T")
+
+RETRY_WAIT_S = 0.1
+
+
+class AdminCalls:
+    """The ground `Admin` and its parts stand on."""
+
+    def __init__(self, cluster: Cluster, *, client_id: str, timeout_s: float) -> None:
+        self._cluster = cluster
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._timeout_ms = int(timeout_s * 1_000)
+
+    async def _sit_out(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat what may be repeated without harm, while the trouble is one that passes."""
+        trouble: RefusedError | ConnectionLostError = ConnectionLostError("nobody was asked")
+        with trio.move_on_after(self._timeout_s):
+            while True:
+                try:
+                    return await attempt()
+                except ConnectionLostError as error:
+                    trouble = error
+                except RefusedError as error:
+                    if not error.is_retriable or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        raise
+                    trouble = error
+                await trio.sleep(RETRY_WAIT_S)
+        raise trouble
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return partition numbers by topic, as requests name them."""
+    found: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return found

@@ -1,0 +1,241 @@
+"""Settings of topics, brokers, groups and client metrics: as they are in force, and changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from ottla.client.admin_calls import AdminCalls
+from ottla.client.cluster import raise_for
+from ottla.model.ids import NodeId
+from ottla.wire.messages import alter_configs_request
+from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
+from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
+from ottla.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from ottla.wire.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+
+
+class ConfigKind(IntEnum):
+    """What settings belong to, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+OF_ONE_BROKER = frozenset({ConfigKind.BROKER, ConfigKind.BROKER_LOGGER})
+"""What only that broker itself can tell."""
+
+
+class ConfigResource(NamedTuple):
+    """One thing that has settings; the broker of the empty name is all brokers."""
+
+    kind: ConfigKind
+    name: str
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER = 3
+    STATIC = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class ConfigSynonym(NamedTuple):
+    """Where else a value could come from, the next in force first."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting as it is in force."""
+
+    value: str | None
+    """None where it is a secret, or not set."""
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
+
+
+class Operation(IntEnum):
+    """How one setting changes, by Kafka's numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Add to a list."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subtract:
+    """Take out of a list."""
+
+    value: str
+
+
+ConfigChange: TypeAlias = str | Append | Subtract | None
+"""A new value; None gives a setting its default back."""
+
+
+class ConfigCalls(AdminCalls):
+    """Calls about settings."""
+
+    async def describe_configs(
+        self,
+        resource: ConfigResource,
+        *,
+        has_synonyms: bool = False,
+        has_documentation: bool = False,
+    ) -> dict[str, ConfigEntry]:
+        """Return every setting as it is in force."""
+        kind, name = resource
+        asked = DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=[asked], include_synonyms=has_synonyms)
+        if has_documentation:
+            request.include_documentation = True
+        answer = await self._cluster.request(
+            request, DescribeConfigsResponse, node=_node_of(resource)
+        )
+        (result,) = answer.results
+        raise_for(result.error_code, result.error_message)
+        return {one.name: _entry(one) for one in result.configs}
+
+    async def topic_configs(self, topic: str) -> dict[str, ConfigEntry]:
+        """Return every setting of a topic as it is in force."""
+        return await self.describe_configs(ConfigResource(ConfigKind.TOPIC, topic))
+
+    async def broker_configs(self, node: NodeId) -> dict[str, ConfigEntry]:
+        """Return every setting of a broker as it is in force there."""
+        return await self.describe_configs(ConfigResource(ConfigKind.BROKER, str(node)))
+
+    async def alter_configs(
+        self,
+        resource: ConfigResource,
+        changes: Mapping[str, ConfigChange],
+        *,
+        is_rehearsal: bool = False,
+    ) -> None:
+        """Change some settings and leave the others; all of them or none."""
+        kind, name = resource
+        asked = AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[_alteration(key, change) for key, change in changes.items()],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[asked], validate_only=is_rehearsal)
+        node = _node_of(resource) if kind is ConfigKind.BROKER_LOGGER else None
+
+        async def attempt() -> None:
+            answer = await self._cluster.request(
+                request, IncrementalAlterConfigsResponse, node=node
+            )
+            raise_for(answer.responses[0].error_code, answer.responses[0].error_message)
+
+        await self._sit_out(attempt)
+
+    async def replace_configs(
+        self,
+        resource: ConfigResource,
+        settings: Mapping[str, str | None],
+        *,
+        is_rehearsal: bool = False,
+    ) -> None:
+        """Set these settings and give all others their defaults back (AlterConfigs)."""
+        kind, name = resource
+        asked = alter_configs_request.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[
+                alter_configs_request.AlterableConfig(name=key, value=value)
+                for key, value in settings.items()
+            ],
+        )
+        request = AlterConfigsRequest(resources=[asked], validate_only=is_rehearsal)
+
+        async def attempt() -> None:
+            answer = await self._cluster.request(request, AlterConfigsResponse)
+            raise_for(answer.responses[0].error_code, answer.responses[0].error_message)
+
+        await self._sit_out(attempt)
+
+    async def alter_topic_configs(
+        self, topic: str, changes: Mapping[str, ConfigChange], *, is_rehearsal: bool = False
+    ) -> None:
+        """Change settings of a topic; None gives one its default back."""
+        resource = ConfigResource(ConfigKind.TOPIC, topic)
+        await self.alter_configs(resource, changes, is_rehearsal=is_rehearsal)
+
+    async def alter_broker_configs(
+        self,
+        node: NodeId | None,
+        changes: Mapping[str, ConfigChange],
+        *,
+        is_rehearsal: bool = False,
+    ) -> None:
+        """Change settings of a broker, or with None of all of them, while they run."""
+        resource = ConfigResource(ConfigKind.BROKER, "" if node is None else str(node))
+        await self.alter_configs(resource, changes, is_rehearsal=is_rehearsal)
+
+
+def _node_of(resource: ConfigResource) -> NodeId | None:
+    kind, name = resource
+    return NodeId(int(name)) if kind in OF_ONE_BROKER and name else None
+
+
+def _alteration(key: str, change: ConfigChange) -> AlterableConfig:
+    if isinstance(change, Append):
+        operation, value = Operation.APPEND, change.value
+    elif isinstance(change, Subtract):
+        operation, value = Operation.SUBTRACT, change.value
+    elif change is None:
+        return AlterableConfig(name=key, config_operation=Operation.DELETE, value=None)
+    else:
+        operation, value = Operation.SET, change
+    return AlterableConfig(name=key, config_operation=operation, value=value)
+
+
+def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        told.value,
+        ConfigSource(told.config_source),
+        told.read_only,
+        told.is_sensitive,
+        tuple(
+            ConfigSynonym(one.name, one.value, ConfigSource(one.source)) for one in told.synonyms
+        ),
+        told.documentation,
+    )

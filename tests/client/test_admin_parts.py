@@ -1,0 +1,174 @@
+"""Operators' requests about groups, replicas, settings and the cluster, against real brokers."""
+
+import pytest
+import trio
+
+from ottla.client import (
+    Admin,
+    Append,
+    ConfigKind,
+    ConfigResource,
+    ConsumerConfig,
+    ErrorCode,
+    GroupType,
+    RefusedError,
+    Subtract,
+    TopicPartition,
+    open_admin,
+    open_consumer,
+    open_producer,
+)
+from ottla.client.admin_configs import ConfigSource
+from ottla.client.testing import ClusterUnderTest, open_test_cluster
+from ottla.model.ids import NodeId
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+NODE = NodeId(1)
+
+
+async def produce(bootstrap: str, count: int) -> None:
+    async with open_producer(bootstrap) as producer:
+        for _ in range(count):
+            await producer.send("t", b"x", partition=0)
+
+
+async def test_a_group_is_listed_described_and_deleted(ottla_cluster: ClusterUnderTest) -> None:
+    bootstrap = ottla_cluster.bootstrap
+    await produce(bootstrap, 3)
+    config = ConsumerConfig(group_id="g", auto_offset_reset="earliest", client_id="reader")
+    async with open_admin(bootstrap) as admin:
+        assert await admin.list_groups() == []
+        async with open_consumer(bootstrap, config) as consumer:
+            consumer.subscribe(["t"])
+            with trio.fail_after(10):
+                await consumer.poll()
+            (listed,) = await admin.list_groups()
+            assert (listed.group_id, listed.protocol_type) == ("g", "consumer")
+            assert await admin.list_groups(states=["Empty"]) == []
+            described = await admin.describe_group("g")
+            (member,) = described.members
+            assert described.state == listed.state == "Stable"
+            assert described.type is listed.type
+            assert described.assignor
+            assert (member.client_id, member.assignment) == ("reader", {A})
+            with pytest.raises(RefusedError) as refused:
+                await admin.delete_group("g")
+            assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
+        assert (await admin.describe_group("g")).state == "Empty"
+        await admin.delete_group("g")
+        assert await admin.list_groups() == []
+
+
+async def test_there_is_nothing_to_describe_of_a_group_nobody_knows(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        with pytest.raises(RefusedError) as refused:
+            await admin.describe_group("nobody")
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_offsets_of_a_group_are_set_read_and_deleted(ottla_cluster: ClusterUnderTest) -> None:
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        await admin.create_topic("t", partition_count=2)
+        await admin.alter_group_offsets("g", {A: 5, B: 7})
+        assert {at: one.offset for at, one in (await admin.group_offsets("g")).items()} == {
+            A: 5,
+            B: 7,
+        }
+        assert set(await admin.group_offsets("g", [B])) == {B}
+        assert await admin.delete_group_offsets("g", [A]) == {A: ErrorCode.NONE}
+        assert set(await admin.group_offsets("g")) == {B}
+        (listed,) = await admin.list_groups(types=[GroupType.CLASSIC])
+        assert listed.state == "Empty"
+
+
+async def test_settings_are_appended_to_taken_from_and_replaced(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    topic = ConfigResource(ConfigKind.TOPIC, "t")
+
+    async def own(admin: Admin) -> dict[str, str | None]:
+        found = await admin.describe_configs(topic)
+        return {key: e.value for key, e in found.items() if e.source is ConfigSource.TOPIC}
+
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        await admin.create_topic("t", configs={"retention.ms": "1000"})
+        await admin.alter_configs(topic, {"cleanup.policy": Append("compact")})
+        assert await own(admin) == {"retention.ms": "1000", "cleanup.policy": "delete,compact"}
+        await admin.alter_configs(topic, {"cleanup.policy": Subtract("delete")})
+        assert (await own(admin))["cleanup.policy"] == "compact"
+        await admin.replace_configs(topic, {"segment.ms": "2000"}, is_rehearsal=True)
+        await admin.replace_configs(topic, {"segment.ms": "3000"})
+        assert await own(admin) == {"segment.ms": "3000"}
+
+
+async def test_a_setting_tells_where_its_value_comes_from_and_what_it_means(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    topic = ConfigResource(ConfigKind.TOPIC, "t")
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        await admin.create_topic("t", configs={"retention.ms": "1000"})
+        found = await admin.describe_configs(topic, has_synonyms=True, has_documentation=True)
+        entry = found["retention.ms"]
+        brokers = await admin.broker_configs(NODE)
+    assert entry.synonyms[0] == ("retention.ms", "1000", ConfigSource.TOPIC)
+    assert entry.synonyms[-1].source is ConfigSource.DEFAULT
+    assert entry.documentation
+    assert brokers["node.id"].is_read_only
+
+
+async def test_log_directories_tell_what_lies_in_them(ottla_cluster: ClusterUnderTest) -> None:
+    await produce(ottla_cluster.bootstrap, 10)
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        (found,) = await admin.describe_log_dirs(NODE, [A])
+        assert found.error is ErrorCode.NONE
+        assert found.usable_bytes
+        assert set(found.replicas) == {A}
+        assert found.replicas[A].size_bytes > 70
+        assert not found.replicas[A].is_future
+        assert set((await admin.describe_log_dirs(NODE))[0].replicas) >= {A}
+
+
+async def test_a_leader_tells_of_the_producers_it_remembers(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    await produce(ottla_cluster.bootstrap, 3)
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        found = await admin.describe_producers([A])
+    (producer,) = found[A]
+    assert (producer.producer_epoch, producer.last_sequence) == (0, 2)
+    assert producer.transaction_start is None
+
+
+async def test_a_partition_moves_to_other_brokers_and_gets_its_preferred_leader() -> None:
+    async with (
+        open_test_cluster(broker_count=2) as cluster,
+        open_admin(cluster.bootstrap) as admin,
+    ):
+        await admin.create_topic("t", partition_count=1, replication_factor=1)
+        (before,) = (await admin.describe_topic("t")).partitions
+        (old,) = before.replicas
+        other = NodeId(3 - old)
+        refused = await admin.alter_reassignments({TopicPartition("none", 0): [1]})
+        assert refused == {TopicPartition("none", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert await admin.alter_reassignments({A: [other]}) == {A: ErrorCode.NONE}
+        with trio.fail_after(20):
+            while await admin.list_reassignments([A]):
+                await trio.sleep(0.05)
+        (after,) = (await admin.describe_topic("t")).partitions
+        assert after.replicas == (other,)
+        assert await admin.list_reassignments() == {}
+        assert await admin.elect_leaders([A]) == {A: ErrorCode.ELECTION_NOT_NEEDED}
+
+
+async def test_the_quorum_and_the_features_are_described(ottla_cluster: ClusterUnderTest) -> None:
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        quorum = await admin.describe_quorum()
+        features = await admin.describe_features()
+    (voter,) = quorum.voters
+    assert voter.node == quorum.leader
+    assert 0 < quorum.high_watermark <= voter.end_offset
+    assert NODE in {one.node for one in quorum.observers}
+    metadata = features["metadata.version"]
+    assert metadata.supported_min <= metadata.finalized <= metadata.supported_max
