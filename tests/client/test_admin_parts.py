@@ -50,7 +50,7 @@ async def test_a_group_is_listed_described_and_deleted(ottla_cluster: ClusterUnd
             assert described.state == listed.state == "Stable"
             assert described.type is listed.type
             assert described.assignor
-            assert (member.client_id, member.assignment) == ("reader", {A})
+            assert (member.client_id, member.assignment) == ("reader", frozenset({A}))
             with pytest.raises(RefusedError) as refused:
                 await admin.delete_group("g")
             assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
