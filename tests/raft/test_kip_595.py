@@ -12,7 +12,6 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft import answers
-from ottla.raft.election_state import decode
 from ottla.raft.events import ShutdownRequested
 from ottla.raft.messages import VoteResponse
 from ottla.raft.testing.seeded_rng import SeededRng
@@ -112,14 +111,15 @@ def test_a_vote_is_remembered_over_a_crash() -> None:
     """KIP-595, quorum-state: written before a Vote is answered."""
     world = quorum()
     voted_before = {
-        node: decode(member.quorum_state or b"").voted for node, member in world.members.items()
+        node: member.election.voted for node, member in world.members.items() if member.election
     }
     for node_id in (1, 2, 3):
         world.crash(node_id)
         world.start(node_id)
 
     for node, member in world.members.items():
-        state = decode(member.quorum_state or b"")
+        state = member.election
+        assert state is not None
         assert state.epoch > 1 or state.voted == voted_before[node]
 
 

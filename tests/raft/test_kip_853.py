@@ -112,7 +112,10 @@ class TestWipedVoter:
             world.crash(node_id)
             old = world.members[NodeId(node_id)]
             world.members[NodeId(node_id)] = Member(
-                old.config, identity(node_id, voter_ids, is_wiped=True), world.chance
+                old.config,
+                identity(node_id, voter_ids, is_wiped=True),
+                world.chance,
+                world.invariants,
             )
         return world
 
@@ -135,7 +138,7 @@ class TestWipedVoter:
         assert (vote.error, vote.vote_granted) == (ErrorCode.INVALID_VOTER_KEY, False)
         assert isinstance(begin, BeginQuorumEpochResponse)
         assert begin.error is ErrorCode.INVALID_VOTER_KEY
-        assert solo.member.quorum_state is None, "it promised nothing"
+        assert solo.member.election is None, "it promised nothing"
 
     def test_it_follows_as_an_observer_and_counts_for_nothing(self) -> None:
         world = self.wiped_world(3)

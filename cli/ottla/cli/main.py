@@ -49,6 +49,7 @@ COMMANDS = {
     ),
     "quorum": Command("ottla.cli.quorum", "show the controllers' quorum"),
     "config": Command("ottla.cli.config", "show, change and compare settings"),
+    "world": Command("ottla.cli.world", "search the deterministic world for bugs, from a seed"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
     "version": Command("ottla.cli.version", "print the version"),
 }

@@ -8,6 +8,14 @@ from ottla.model.errors import ConfigError
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
+def parse_duration(option: str, text: str) -> float:
+    """Return the seconds that a text such as 90s, 10m or 1h stands for."""
+    found = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text)
+    if found is None:
+        raise ConfigError(option, f"is {text!r}; it must be a duration such as 90s, 10m or 1h")
+    return int(found[1]) * UNITS_MS[found[2]] / 1_000
+
+
 def parse_time(option: str, text: str, now_ms: int) -> int:
     """Return the milliseconds since 1970 that a text stands for.
 

@@ -112,7 +112,7 @@ def _is_meant_for(replica: Replica, voter_id: NodeId, directory_id: Any) -> bool
     """Say whether we are the voter meant: a wiped disk makes another replica of the same id."""
     identity = replica.identity
     is_ours = voter_id == identity.node_id and directory_id in (ZERO_UUID, identity.directory_id)
-    return is_ours and identity.is_voter
+    return is_ours and replica.is_voter
 
 
 # --- what is answered -----------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class _Election:
     def ask_for_votes(self, replica: Replica, now_ms: int) -> None:
         """Send a vote request to every voter that owes its word and is free."""
         identity = replica.identity
-        for voter in identity.peers:
+        for voter in replica.peers:
             if self.ballot.has_answered(voter.id) or not replica.is_free(voter.id, now_ms):
                 continue
             request = VoteRequest(
@@ -178,5 +178,5 @@ class Candidate(_Election):
         """Say whether every voter has spoken or is out of reach: waiting brings no more votes."""
         return all(
             self.ballot.has_answered(voter.id) or replica.requests.is_failing(voter.id)
-            for voter in replica.identity.peers
+            for voter in replica.peers
         )

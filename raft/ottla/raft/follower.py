@@ -80,7 +80,7 @@ class Follower:
         leader = replica.identity.voters.get(self.leader_id)
         assert leader is not None
         if not replica.is_free(leader.id, now_ms):
-            if not replica.identity.is_voter and replica.requests.is_failing(leader.id):
+            if not replica.is_voter and replica.requests.is_failing(leader.id):
                 # Nobody tells an observer of a new leader: it must ask around.
                 replica.seek_leader(now_ms)
             return
@@ -128,7 +128,7 @@ class Follower:
             self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
             if len(response.records) > 0:
                 replica.out.append.append(FollowerAppend(records=response.records))
-                replica.out.flush = replica.identity.is_voter
+                replica.out.flush = replica.is_voter
 
     def _shared_end(self, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
         """Return the highest offset up to which our log may equal the leader's.

@@ -54,7 +54,7 @@ class Leader:
         self.leader_id: NodeId | None = identity.node_id
         self.epoch_start_offset = replica.log.end_offset
         """Where this epoch's LeaderChange lies."""
-        self._voters = {voter.id: Progress(voter.key, now_ms) for voter in identity.peers}
+        self._voters = {voter.id: Progress(voter.key, now_ms) for voter in replica.peers}
         self._observers: dict[ReplicaKey, Progress] = {}
         self._parked: dict[ReplicaKey, _ParkedFetch] = {}
         replica.out.append.append(
@@ -181,7 +181,7 @@ class Leader:
     def describe(self, replica: Replica, now_ms: int) -> QuorumDescription:
         """Return who has got how far."""
         own = ReplicaStatus(
-            key=replica.identity.key,
+            key=replica.key,
             end_offset=replica.log.end_offset,
             last_fetch_ms=now_ms,
             last_caught_up_ms=now_ms,

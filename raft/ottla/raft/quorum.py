@@ -104,14 +104,14 @@ class QuorumCore:
         self._now_ms = now_ms
         replica = self._replica
         replica.out = out = Effects()
-        before = (self.role, self.epoch, self.leader_id)
+        before = (self._state.role, replica.epoch, self._state.leader_id)
         if isinstance(event, RequestReceived):
             self._resign_if_forsaken(now_ms)
         self._take_in(event, now_ms)
         self._poll(now_ms)
-        if replica.election_state != self._persisted:
+        if replica.has_changed_since(self._persisted):
             self._persisted = out.persist_election = replica.election_state
-        after = (self.role, self.epoch, self.leader_id)
+        after = (self._state.role, replica.epoch, self._state.leader_id)
         if after != before:
             out.role_change = RoleChange(role=after[0], epoch=after[1], leader_id=after[2])
         out.next_wake_ms = replica.wake_ms
@@ -164,7 +164,7 @@ class QuorumCore:
             return False
         if not self._must_be_succeeded or isinstance(self._state, Follower):
             return True
-        lost_count = sum(replica.requests.is_failing(peer.id) for peer in replica.identity.peers)
+        lost_count = sum(replica.requests.is_failing(peer.id) for peer in replica.peers)
         voters = replica.identity.voters
         return len(voters) - lost_count < voters.majority_count
 
@@ -178,12 +178,12 @@ class QuorumCore:
 
     def _take_in(self, event: Event, now_ms: int) -> None:
         match event:
-            case Tick() | Flushed():
-                pass  # polling sees what time and the log have become
             case RequestReceived():
                 self._on_request(event, now_ms)
             case ResponseReceived():
                 self._on_response(event, now_ms)
+            case Tick() | Flushed():
+                pass  # polling sees what time and the log have become
             case RequestFailed():
                 outgoing = self._replica.requests.take(event.request_id)
                 if outgoing is not None:
@@ -377,7 +377,7 @@ class QuorumCore:
                 self._change_to(Prospective(replica, now_ms, old.leader_id))
             case Role.CANDIDATE:
                 replica.enter_epoch(Epoch(self.epoch + 1))
-                replica.vote_for(replica.identity.key)
+                replica.vote_for(replica.key)
                 self._change_to(Candidate(replica, now_ms))
             case Role.LEADER:
                 assert isinstance(old, Candidate)
@@ -392,7 +392,7 @@ class QuorumCore:
         """Be in the new role from here on; what the old one asked and was asked is over."""
         replica, old = self._replica, self._state
         assert new.role in LEGAL[old.role], f"{old.role} cannot become {new.role}"
-        assert replica.identity.is_voter or new.role in OBSERVER_ROLES
+        assert replica.is_voter or new.role in OBSERVER_ROLES
         replica.requests.reset()
         self._state = new
         if isinstance(old, Leader):
@@ -418,8 +418,8 @@ class QuorumCore:
             # The log was appended to, then the crash came before `quorum-state` was written.
             replica.enter_epoch(log.last_epoch)
         leader_id = replica.epoch_leader_id
-        if leader_id == identity.node_id and identity.is_voter:
-            return self._resigned(tuple(voter.key for voter in identity.peers), now_ms)
+        if leader_id == identity.node_id and replica.is_voter:
+            return self._resigned(tuple(voter.key for voter in replica.peers), now_ms)
         if leader_id is not None and leader_id in identity.voters and leader_id != identity.node_id:
             return Follower(replica, leader_id, now_ms)
         is_fresh = replica.epoch == 0 and log.end_offset == 0

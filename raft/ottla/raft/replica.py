@@ -25,8 +25,11 @@ class Replica:
         "high_watermark",
         "identity",
         "is_shutting_down",
+        "is_voter",
+        "key",
         "log",
         "out",
+        "peers",
         "requests",
         "rng",
         "voted",
@@ -43,6 +46,11 @@ class Replica:
     ) -> None:
         self.config = config
         self.identity = identity
+        self.key = identity.key
+        self.peers = identity.peers
+        """The voters that are other nodes."""
+        self.is_voter = identity.is_voter
+        """Whether this replica may vote; who we are does not change in the life of a core."""
         self.log = log
         self.rng = rng
         self.requests = Requests(config.retry_backoff_ms)
@@ -60,17 +68,25 @@ class Replica:
     @property
     def may_campaign(self) -> bool:
         """Say whether this replica may stand for election."""
-        return self.identity.is_voter and not self.is_shutting_down
+        return self.is_voter and not self.is_shutting_down
 
     @property
     def election_state(self) -> ElectionState:
         """Return what must never be forgotten of this epoch."""
         return ElectionState(epoch=self.epoch, leader_id=self.epoch_leader_id, voted=self.voted)
 
+    def has_changed_since(self, known: ElectionState) -> bool:
+        """Say whether what must never be forgotten is not what is known any more."""
+        return (
+            self.epoch != known.epoch
+            or self.epoch_leader_id != known.leader_id
+            or self.voted != known.voted
+        )
+
     @property
     def acknowledged_offset(self) -> Offset:
         """Return how far this replica vouches for its log; only a voter must have flushed it."""
-        return self.log.flushed_offset if self.identity.is_voter else self.log.end_offset
+        return self.log.flushed_offset if self.is_voter else self.log.end_offset
 
     @property
     def is_log_in_motion(self) -> bool:
@@ -173,6 +189,6 @@ class Replica:
         """Ask some voter, by a fetch that does not wait, who leads; its refusal tells."""
         if self.is_log_in_motion or self.acknowledged_offset != self.log.end_offset:
             return
-        free = [peer for peer in self.identity.peers if self.is_free(peer.id, now_ms)]
+        free = [peer for peer in self.peers if self.is_free(peer.id, now_ms)]
         if free and not self.requests.in_flight_count:
             self.send_fetch(free[self.rng.below(len(free))], now_ms, wait_ms_max=0)

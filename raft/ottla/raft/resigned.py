@@ -28,7 +28,7 @@ class Resigned:
         assert replica.epoch_leader_id == replica.identity.node_id
         self._preferred = preferred
         self._election_deadline_ms = election_deadline_ms
-        self._to_tell = {voter.id for voter in replica.identity.peers}
+        self._to_tell = {voter.id for voter in replica.peers}
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Say goodbye to whoever has not heard it; wait, as others should be elected first."""
@@ -36,7 +36,7 @@ class Resigned:
             if now_ms >= self._election_deadline_ms:
                 return Role.UNATTACHED
             replica.wake_at(self._election_deadline_ms)
-        for voter in replica.identity.peers:
+        for voter in replica.peers:
             if voter.id in self._to_tell and replica.is_free(voter.id, now_ms):
                 request = EndQuorumEpochRequest(
                     cluster_id=replica.identity.cluster_id,

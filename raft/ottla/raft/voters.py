@@ -5,7 +5,7 @@ was replaced keeps its id but loses its vote, so it can never vote twice in one 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
@@ -58,12 +58,14 @@ class VoterSet:
     """The voters of one quorum, ordered by id; it never changes in the life of a core."""
 
     voters: tuple[Voter, ...]
+    _by_id: dict[NodeId, Voter] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ids = [voter.id for voter in self.voters]
         assert ids, "a quorum needs at least one voter"
         assert len(set(ids)) == len(ids), f"a voter id appears twice in {ids}"
         object.__setattr__(self, "voters", tuple(sorted(self.voters, key=lambda v: v.id)))
+        object.__setattr__(self, "_by_id", {voter.id: voter for voter in self.voters})
 
     def __len__(self) -> int:
         return len(self.voters)
@@ -72,7 +74,7 @@ class VoterSet:
         return iter(self.voters)
 
     def __contains__(self, node_id: object) -> bool:
-        return any(voter.id == node_id for voter in self.voters)
+        return node_id in self._by_id
 
     @property
     def ids(self) -> tuple[NodeId, ...]:
@@ -86,7 +88,7 @@ class VoterSet:
 
     def get(self, node_id: NodeId) -> Voter | None:
         """Return the voter of this id, or None."""
-        return next((voter for voter in self.voters if voter.id == node_id), None)
+        return self._by_id.get(node_id)
 
     def is_voter(self, key: ReplicaKey) -> bool:
         """Say whether `key` names a voter: right id, right directory."""

@@ -6,6 +6,7 @@ trace.py             what happened, as one hash
 rare.py              counters of rare states that must be reached
 violation.py         a broken invariant, by its name
 runner.py            many seeds over processes
+report.py            what a search found, as words and figures
 shrink.py            makes a failing run small
 corpus.py            failures worth keeping, as files
 walk/                engine A: walks without a clock

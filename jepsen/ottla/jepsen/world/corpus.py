@@ -26,6 +26,8 @@ class Case:
     """What it broke."""
     what: str
     """One sentence: what went wrong."""
+    mutant: str = ""
+    """The planted bug that it shows; empty: a bug of our own."""
     fixed_in: str = ""
     """The commit that put it right; empty while it is open."""
 

@@ -47,7 +47,7 @@ class Engine(Protocol):
 
 
 ENGINES: dict[str, dict[str, str]] = {
-    "A": {},
+    "A": {"raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk"},
     "B": {},
     "C": {},
     "D": {},

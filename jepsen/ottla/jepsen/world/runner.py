@@ -55,12 +55,15 @@ class Tally:
     failures: list[Outcome] = field(default_factory=list)
     """The first failing runs, by seed."""
     hash_sum: int = 0
+    only_hash: str = ""
+    """The trace's hash of the run that was taken in last."""
     busy_seconds: float = 0.0
     """Summed over the processes."""
 
     def take_in(self, outcome: Outcome) -> None:
         """Add one run."""
         self.run_count += 1
+        self.only_hash = outcome.trace_hash
         self.event_count += outcome.event_count
         self.sim_ms += outcome.sim_ms
         self.figures.update(outcome.figures)
@@ -73,6 +76,7 @@ class Tally:
     def merge(self, other: "Tally") -> None:
         """Add what another process did."""
         self.run_count += other.run_count
+        self.only_hash = other.only_hash
         self.event_count += other.event_count
         self.sim_ms += other.sim_ms
         self.figures.update(other.figures)
@@ -84,8 +88,8 @@ class Tally:
 
     @property
     def trace_hash(self) -> str:
-        """Return one hash for all the runs, in whatever order they were made."""
-        return f"{self.hash_sum:032x}"
+        """Return the one run's hash, or one for all of them in whatever order they were made."""
+        return self.only_hash if self.run_count == 1 else f"{self.hash_sum:032x}"
 
     def missed(self, required: tuple[str, ...]) -> list[str]:
         """Return the rare states that were never reached."""

@@ -1,10 +1,8 @@
 """One replica in memory: a core, what survives its crashes, and the driver's duties in order."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from ottla.model.errors import RefusedError
-from ottla.model.ids import Epoch
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import (
@@ -16,21 +14,32 @@ from ottla.raft.effects import (
     ReadLog,
     Reply,
 )
-from ottla.raft.election_state import ElectionState, decode, encode
+from ottla.raft.election_state import ElectionState
 from ottla.raft.events import AppendRequested, Event, Tick
-from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Response, VoteResponse
+from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Response
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.memory_log import Entries, Entry, MemoryLog
 from ottla.raft.voters import QuorumIdentity
 
 
-class PowerCut(Exception):  # noqa: N818 - an event, not a fault
-    """The member's power went, in the middle of performing effects."""
-
-
 class Member:
     """One replica of a quorum in memory."""
+
+    __slots__ = (
+        "_boundary_count",
+        "_invariants",
+        "_rng",
+        "config",
+        "core",
+        "election",
+        "flushes_at_once",
+        "identity",
+        "incarnation",
+        "is_cut",
+        "log",
+        "wants_flush",
+    )
 
     def __init__(
         self,
@@ -42,14 +51,19 @@ class Member:
         self.config = config
         self.identity = identity
         self.log = MemoryLog()
-        self.quorum_state: bytes | None = None
-        """The file that survives."""
+        self.election: ElectionState | None = None
+        """What the file `quorum-state` says; it survives."""
         self.incarnation = 0
         self.core: QuorumCore | None = None
         self.flushes_at_once = True
         self.wants_flush = False
+        self.is_cut = False
+        """The power went while the last step's effects were performed; stop it now."""
+        self._boundary_count = -1
         self._rng = rng
         self._invariants = invariants
+        if invariants is not None:
+            invariants.watch(identity, self.log)
 
     @property
     def running(self) -> QuorumCore:
@@ -66,41 +80,46 @@ class Member:
         """Start, or start again from what survived."""
         assert self.core is None
         self.incarnation += 1
-        election: ElectionState | None = None
-        if self.quorum_state is not None:
-            election = decode(self.quorum_state)
-        self.core = QuorumCore(self.config, self.identity, self.log, election, self._rng, now_ms)
+        self.is_cut = False
+        self.core = QuorumCore(
+            self.config, self.identity, self.log, self.election, self._rng, now_ms
+        )
 
     def stop(self, survivor_count: int = 0) -> None:
         """Crash: what was neither flushed nor among the survivors is gone."""
         self.core = None
         self.wants_flush = False
+        self._boundary_count = -1
         self.log.crash(survivor_count)
         if self._invariants is not None:
             self._invariants.forget_volatile(self.identity.node_id)
 
-    def step(
-        self, event: Event, now_ms: int, pause: Callable[[str], None] = lambda duty: None
-    ) -> tuple[list[tuple[int, Response]], Effects]:
-        """Step and perform; `pause` is called between duties and may raise PowerCut.
+    def cut_power_after(self, boundary_count: int) -> None:
+        """Have the power go after so many boundaries between the effects of coming steps.
 
-        Returns the finished answers by token; messages are left to the caller's network.
+        A boundary lies before each truncation, append, snapshot chunk, write of `quorum-state`,
+        answer and message.
         """
-        effects = self.running.step(event, now_ms)
-        pause("append")
+        self._boundary_count = boundary_count
+
+    def step(self, event: Event, now_ms: int) -> tuple[list[tuple[int, Response]], Effects]:
+        """Step and perform; return the finished answers by token and the effects.
+
+        Messages are left to the caller's network.  Where the power went (`is_cut`), only those
+        answers and messages are there which had left by then, and the caller stops the member.
+        """
+        core = self.core
+        assert core is not None
+        effects = core.step(event, now_ms)
+        if self._boundary_count >= 0:
+            return self._perform_in_part(event, effects)
         self._change_log(effects)
-        pause("fsync")
-        if effects.persist_election is not None:
-            self.quorum_state = encode(effects.persist_election)
-        if effects.flush:
-            if self.flushes_at_once:
-                self.log.flush()
-            else:
-                self.wants_flush = True
-        pause("send")
+        self._persist(effects)
         answers = [(reply.token, self._answer(reply)) for reply in effects.replies]
         if self._invariants is not None:
-            self._invariants.check(self.identity.node_id, self.running, self.log)
+            self._invariants.check(
+                self.identity.node_id, core, self.log, self.election, event, effects
+            )
         return answers, effects
 
     def propose(self, value: str, now_ms: int) -> tuple[list[tuple[int, Response]], Effects] | None:
@@ -121,23 +140,34 @@ class Member:
             self.log.truncate_to(effects.truncate_to)
         for append in effects.append:
             self.log.append(entries_of(append))
+        if effects.snapshot_chunk is not None:
+            self._write_chunk(effects)
+
+    def _write_chunk(self, effects: Effects) -> None:
         chunk = effects.snapshot_chunk
-        if chunk is not None:
-            assert isinstance(chunk.data, Entries)
-            self.log.write_snapshot(
-                chunk.snapshot_id, chunk.position, chunk.data, is_last=chunk.is_last
-            )
+        assert chunk is not None
+        assert isinstance(chunk.data, Entries)
+        self.log.write_snapshot(
+            chunk.snapshot_id, chunk.position, chunk.data, is_last=chunk.is_last
+        )
+
+    def _persist(self, effects: Effects) -> None:
+        if effects.persist_election is not None:
+            self.election = effects.persist_election
+        if effects.flush:
+            if self.flushes_at_once:
+                self.log.flush()
+            else:
+                self.wants_flush = True
 
     def _answer(self, reply: Reply) -> Response:
         response = reply.response
-        if isinstance(response, VoteResponse) and response.vote_granted:
-            self._check_persisted(response.leader_epoch)
         if reply.read is None:
             return response
         if isinstance(reply.read, ReadLog):
             assert isinstance(response, FetchResponse)
             records = self.log.read(reply.read.offset, reply.read.bytes_max)
-            return replace(response, records=records)
+            return replace(response, records=records) if records else response
         assert isinstance(response, FetchSnapshotResponse)
         read = reply.read
         return replace(
@@ -145,16 +175,47 @@ class Member:
             data=self.log.read_snapshot(read.snapshot_id, read.position, read.bytes_max),
         )
 
-    def _check_persisted(self, epoch: Epoch) -> None:
-        """PersistedBeforeAnswered: a vote of an epoch rests on a file that knows the epoch."""
-        assert epoch == 0 or self.quorum_state is not None
-        if self.quorum_state is not None:
-            assert decode(self.quorum_state).epoch >= epoch
+    # --- a power cut among the effects --------------------------------------------------------
+
+    def _perform_in_part(
+        self, event: Event, effects: Effects
+    ) -> tuple[list[tuple[int, Response]], Effects]:
+        """Perform one effect after the other for as long as there is power."""
+        if effects.truncate_to is not None and self._has_power():
+            self.log.truncate_to(effects.truncate_to)
+        for append in effects.append:
+            if self._has_power():
+                self.log.append(entries_of(append))
+        if effects.snapshot_chunk is not None and self._has_power():
+            self._write_chunk(effects)
+        if effects.persist_election is not None and self._has_power():
+            self.election = effects.persist_election
+        if effects.flush and not self.is_cut:
+            self.wants_flush = True
+            if self.flushes_at_once:
+                self.log.flush()
+                self.wants_flush = False
+        answers = [
+            (reply.token, self._answer(reply)) for reply in effects.replies if self._has_power()
+        ]
+        effects.messages = [outgoing for outgoing in effects.messages if self._has_power()]
+        if not self.is_cut and self._invariants is not None:
+            node_id = self.identity.node_id
+            self._invariants.check(node_id, self.running, self.log, self.election, event, effects)
+        return answers, effects
+
+    def _has_power(self) -> bool:
+        """Pass one boundary; say whether there is still power behind it."""
+        if self._boundary_count == 0:
+            self.is_cut = True
+        else:
+            self._boundary_count -= 1
+        return not self.is_cut
 
 
 def entries_of(append: Append) -> tuple[Entry, ...]:
     """Return the entries that an append asks for."""
     if isinstance(append, FollowerAppend | LeaderAppend):
         assert isinstance(append.records, Entries)
-        return tuple(append.records)
-    return (Entry(append.leader_epoch, f"leader {append.leader_id}"),)
+        return append.records
+    return (Entry(append.leader_epoch, f"leader {append.leader_id}", True),)

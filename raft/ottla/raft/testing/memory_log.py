@@ -1,6 +1,7 @@
 """A replicated log in memory: entries instead of batches, and a crash that forgets the unflushed.
 
-The same promises as `LogView`; the writing half is what a driver does to its storage.
+The same promises as `LogView`; the writing half is what a driver does to its storage.  What the
+core reads are plain attributes, kept true by every change: searches read them very often.
 """
 
 from typing import NamedTuple
@@ -13,6 +14,8 @@ class Entry(NamedTuple):
 
     epoch: Epoch
     value: str
+    is_leader_change: bool = False
+    """Whether it is the control record that opens an epoch."""
 
 
 class Entries(tuple[Entry, ...]):
@@ -28,53 +31,43 @@ class Entries(tuple[Entry, ...]):
 class MemoryLog:
     """One replica's log and its snapshots; a snapshot's bytes are the entries it stands for."""
 
+    __slots__ = (
+        "_entries",
+        "_part",
+        "_snapshots",
+        "earliest_snapshot_id",
+        "end_offset",
+        "flushed_offset",
+        "last_epoch",
+        "latest_snapshot_id",
+        "start_offset",
+    )
+
     def __init__(self) -> None:
         self._entries: list[Entry] = []
-        self._start_offset = 0
-        self._flushed_offset = 0
         self._snapshots: dict[OffsetAndEpoch, Entries] = {}
         self._part: list[Entry] = []
+        self.start_offset = Offset(0)
+        """The first offset still in the log."""
+        self.end_offset = Offset(0)
+        """One past the last offset appended."""
+        self.flushed_offset = Offset(0)
+        """One past the last offset that survives a crash."""
+        self.last_epoch = Epoch(0)
+        """The epoch of the last entry, of the snapshot below an empty log, or 0."""
+        self.latest_snapshot_id: OffsetAndEpoch | None = None
+        self.earliest_snapshot_id: OffsetAndEpoch | None = None
 
     # --- what the core reads ------------------------------------------------------------------
 
-    @property
-    def start_offset(self) -> Offset:
-        """The first offset still in the log."""
-        return Offset(self._start_offset)
-
-    @property
-    def end_offset(self) -> Offset:
-        """One past the last offset appended."""
-        return Offset(self._start_offset + len(self._entries))
-
-    @property
-    def flushed_offset(self) -> Offset:
-        """One past the last offset that survives a crash."""
-        return Offset(self._flushed_offset)
-
-    @property
-    def last_epoch(self) -> Epoch:
-        """The epoch of the last entry, of the snapshot below an empty log, or 0."""
-        return self._entries[-1].epoch if self._entries else self._epoch_before_start()
-
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
         """Return the largest epoch <= `epoch` that the log holds, and its end."""
-        end, found = self._start_offset, self._epoch_before_start()
-        for entry in self._entries:
-            if entry.epoch > epoch:
-                break
-            end, found = end + 1, entry.epoch
-        return OffsetAndEpoch(Offset(end), found)
-
-    @property
-    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The newest snapshot."""
-        return max(self._snapshots, default=None)
-
-    @property
-    def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The oldest snapshot."""
-        return min(self._snapshots, default=None)
+        entries = self._entries
+        count = len(entries)
+        while count and entries[count - 1].epoch > epoch:
+            count -= 1
+        found = entries[count - 1].epoch if count else self._epoch_before_start()
+        return OffsetAndEpoch(Offset(self.start_offset + count), found)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """Return how many entries a snapshot stands for."""
@@ -85,8 +78,8 @@ class MemoryLog:
 
     def entry(self, offset: int) -> Entry | None:
         """Return the entry at an offset, from the log or from the newest snapshot that has it."""
-        if self._start_offset <= offset < self.end_offset:
-            return self._entries[offset - self._start_offset]
+        if self.start_offset <= offset < self.end_offset:
+            return self._entries[offset - self.start_offset]
         latest = self.latest_snapshot_id
         if latest is not None and offset < latest.offset:
             return self._snapshots[latest][offset]
@@ -94,8 +87,8 @@ class MemoryLog:
 
     def read(self, offset: Offset, count_max: int) -> Entries:
         """Return up to `count_max` entries from `offset` on."""
-        assert offset >= self._start_offset
-        at = offset - self._start_offset
+        assert offset >= self.start_offset
+        at = offset - self.start_offset
         return Entries(self._entries[at : at + count_max])
 
     def append(self, entries: tuple[Entry, ...]) -> None:
@@ -103,29 +96,30 @@ class MemoryLog:
         for entry in entries:
             assert entry.epoch >= self.last_epoch
             self._entries.append(entry)
+            self.last_epoch = entry.epoch
+        self.end_offset = Offset(self.end_offset + len(entries))
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop everything from `offset` on."""
-        assert self._start_offset <= offset <= self.end_offset
-        del self._entries[offset - self._start_offset :]
-        self._flushed_offset = min(self._flushed_offset, offset)
+        assert self.start_offset <= offset <= self.end_offset
+        del self._entries[offset - self.start_offset :]
+        self.flushed_offset = min(self.flushed_offset, offset)
+        self._note_ends()
 
     def flush(self, end_offset: Offset | None = None) -> Offset:
         """Make the log durable up to `end_offset` (its end) and return how far it is."""
         target = self.end_offset if end_offset is None else min(end_offset, self.end_offset)
-        self._flushed_offset = max(self._flushed_offset, target)
+        self.flushed_offset = max(self.flushed_offset, target)
         return self.flushed_offset
 
     def crash(self, survivor_count: int) -> None:
         """Forget all but the first `survivor_count` of the entries that were not flushed."""
-        self.truncate_to(Offset(min(self.end_offset, self._flushed_offset + survivor_count)))
+        self.truncate_to(Offset(min(self.end_offset, self.flushed_offset + survivor_count)))
         self._part = []
         self.flush()
         latest = self.latest_snapshot_id
         if latest is not None and latest.offset > self.end_offset:
-            self._entries = []
-            self._start_offset = self._flushed_offset = latest.offset
-            self._snapshots = {latest: self._snapshots[latest]}
+            self._start_at(latest, self._snapshots[latest])
 
     def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> OffsetAndEpoch:
         """Write a snapshot of everything below `offset`; unless kept, that part of the log goes."""
@@ -134,10 +128,11 @@ class MemoryLog:
         snapshot_id = OffsetAndEpoch(offset, entries[-1].epoch if entries else Epoch(0))
         self._snapshots[snapshot_id] = entries
         if not keeps_log:
-            assert offset <= self._flushed_offset
-            del self._entries[: offset - self._start_offset]
-            self._start_offset = offset
+            assert offset <= self.flushed_offset
+            del self._entries[: offset - self.start_offset]
+            self.start_offset = offset
             self._snapshots = {snapshot_id: entries}
+        self._note_snapshots()
         return snapshot_id
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, count_max: int) -> Entries:
@@ -154,13 +149,28 @@ class MemoryLog:
         self._part.extend(entries)
         if is_last:
             assert len(self._part) == snapshot_id.offset
-            self._snapshots = {snapshot_id: Entries(self._part)}
-            self._entries = []
-            self._start_offset = self._flushed_offset = snapshot_id.offset
+            self._start_at(snapshot_id, Entries(self._part))
             self._part = []
 
+    def _start_at(self, snapshot_id: OffsetAndEpoch, entries: Entries) -> None:
+        """Be empty, and begin at a snapshot's end."""
+        self._snapshots = {snapshot_id: entries}
+        self._entries = []
+        self.start_offset = self.flushed_offset = snapshot_id.offset
+        self._note_snapshots()
+
+    def _note_snapshots(self) -> None:
+        self.latest_snapshot_id = max(self._snapshots, default=None)
+        self.earliest_snapshot_id = min(self._snapshots, default=None)
+        self._note_ends()
+
+    def _note_ends(self) -> None:
+        entries = self._entries
+        self.end_offset = Offset(self.start_offset + len(entries))
+        self.last_epoch = entries[-1].epoch if entries else self._epoch_before_start()
+
     def _epoch_before_start(self) -> Epoch:
-        latest = self.latest_snapshot_id
-        if latest is None or latest.offset < self._start_offset or self._start_offset == 0:
+        latest, earliest = self.latest_snapshot_id, self.earliest_snapshot_id
+        if earliest is None or latest is None or self.start_offset == 0:
             return Epoch(0)
-        return min(self._snapshots).epoch
+        return Epoch(0) if latest.offset < self.start_offset else earliest.epoch

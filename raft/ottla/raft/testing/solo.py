@@ -3,7 +3,7 @@
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import Effects, Outgoing
-from ottla.raft.election_state import ElectionState, decode, encode
+from ottla.raft.election_state import ElectionState
 from ottla.raft.events import (
     Event,
     Flushed,
@@ -42,7 +42,7 @@ class Solo:
         )
         self.member.log.flush()
         if election is not None:
-            self.member.quorum_state = encode(election)
+            self.member.election = election
         self.config = config
         self.now_ms = 0
         self.effects = Effects()
@@ -68,8 +68,8 @@ class Solo:
     @property
     def persisted(self) -> ElectionState:
         """What its `quorum-state` file says."""
-        assert self.member.quorum_state is not None
-        return decode(self.member.quorum_state)
+        assert self.member.election is not None
+        return self.member.election
 
     @property
     def sent(self) -> list[Outgoing]:

@@ -23,7 +23,7 @@ from ottla.raft.events import (
 )
 from ottla.raft.messages import Response
 from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.member import Member, PowerCut
+from ottla.raft.testing.member import Member
 from ottla.raft.testing.narrator import tell_effects, tell_request, tell_response
 from ottla.raft.voters import Endpoint, QuorumIdentity, Voter, VoterSet
 
@@ -174,18 +174,16 @@ class World:
         """Step one running node and put what comes of it on the agenda."""
         member = self.members[node_id]
         self.step_count += 1
-        try:
-            answers, effects = member.step(event, self.now_ms, self._pause)
-        except PowerCut:
+        danger = self.weather.crash_between_duties
+        if danger and self.chance.random() < danger:
+            member.cut_power_after(self.chance.below(4))
+        answers, effects = member.step(event, self.now_ms)
+        if member.is_cut:
             self.crash(node_id, self.chance.below(3))
-            return
-        self._after(node_id, answers, effects)
+        else:
+            self._after(node_id, answers, effects)
 
     # --- what comes of a step -----------------------------------------------------------------
-
-    def _pause(self, duty: str) -> None:
-        if self.chance.random() < self.weather.crash_between_duties:
-            raise PowerCut(duty)
 
     def _after(
         self, node_id: NodeId, answers: list[tuple[int, Response]], effects: Effects

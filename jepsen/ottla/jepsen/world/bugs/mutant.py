@@ -24,6 +24,8 @@ class Mutant:
     plant: Plant
     seed_count: int
     """Seeds from 0 on among which it is found, with room to spare."""
+    budget: int = 0
+    """Events of a run; 0: as many as the engine takes."""
     is_quick: bool = False
     """Whether it dies fast enough for every test run."""
     killed_by: tuple[str, ...] = ()

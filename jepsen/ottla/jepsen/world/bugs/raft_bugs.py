@@ -1,0 +1,344 @@
+"""Mutants of the quorum: elections, commitment, truncation, identity."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
+from ottla.raft import answers
+from ottla.raft.effects import Effects, Outgoing
+from ottla.raft.election_state import ElectionState
+from ottla.raft.events import Event
+from ottla.raft.follower import Follower
+from ottla.raft.leader import Leader
+from ottla.raft.messages import FetchRequest, FetchResponse, VoteRequest
+from ottla.raft.progress import majority_value
+from ottla.raft.quorum import QuorumCore
+from ottla.raft.replica import Replica
+from ottla.raft.requests import Requests
+from ottla.raft.role_state import RoleState
+from ottla.raft.voters import ReplicaKey, Voter, VoterSet
+
+# --- durability -----------------------------------------------------------------------------------
+
+
+def _acknowledge_unflushed() -> Any:
+    return patched(Replica, acknowledged_offset=property(lambda replica: replica.log.end_offset))
+
+
+def _count_own_unflushed() -> Any:
+    def count(self: Leader, replica: Replica) -> None:
+        ends = [progress.end_offset for progress in self._voters.values()]
+        ends.append(replica.log.end_offset)
+        committed = Offset(majority_value(ends, replica.identity.voters.majority_count))
+        if committed > self.epoch_start_offset:
+            replica.raise_high_watermark(committed)
+
+    return patched(Leader, count_acknowledgements=count)
+
+
+@contextmanager
+def _persist_one_step_late() -> Iterator[None]:
+    original = QuorumCore.step
+    late: dict[int, ElectionState] = {}
+
+    def step(self: QuorumCore, event: Event, now_ms: int) -> Effects:
+        effects = original(self, event, now_ms)
+        is_vote_alone = effects.persist_election is not None and effects.replies
+        due = late.pop(id(self), None)
+        if is_vote_alone and effects.persist_election is not None:
+            late[id(self)] = effects.persist_election
+            effects.persist_election = due
+        elif effects.persist_election is None:
+            effects.persist_election = due
+        return effects
+
+    with patched(QuorumCore, step=step):
+        yield
+
+
+def _forget_vote() -> Any:
+    def state(replica: Replica) -> ElectionState:
+        is_other = replica.voted is not None and replica.voted != replica.identity.key
+        voted = None if is_other else replica.voted
+        return ElectionState(epoch=replica.epoch, leader_id=replica.epoch_leader_id, voted=voted)
+
+    return patched(Replica, election_state=property(state))
+
+
+# --- elections ------------------------------------------------------------------------------------
+
+
+def _vote_for_any_log() -> Any:
+    return patched(Replica, is_log_up_to_date=lambda self, last_epoch, end_offset: True)
+
+
+def _compare_ends_only() -> Any:
+    def is_up_to_date(self: Replica, last_epoch: Epoch, end_offset: Offset) -> bool:
+        return end_offset >= self.log.end_offset
+
+    return patched(Replica, is_log_up_to_date=is_up_to_date)
+
+
+@contextmanager
+def _vote_twice() -> Iterator[None]:
+    original = QuorumCore._on_vote
+
+    def on_vote(self: QuorumCore, token: int, request: VoteRequest, now_ms: int) -> None:
+        if not request.pre_vote and self._replica.voted != self._replica.identity.key:
+            self._replica.voted = None
+        original(self, token, request, now_ms)
+
+    with patched(QuorumCore, _on_vote=on_vote):
+        yield
+
+
+def _majority_too_small() -> Any:
+    return patched(VoterSet, majority_count=property(lambda self: max(1, len(self) // 2)))
+
+
+def _count_answers_of_earlier_roles() -> Any:
+    return patched(Requests, reset=lambda self: None)
+
+
+@contextmanager
+def _reuse_epoch_of_the_log() -> Iterator[None]:
+    original = QuorumCore._first_role
+
+    class _Forgetful:
+        """A log that does not tell its last epoch."""
+
+        def __init__(self, log: Any) -> None:
+            self._log = log
+
+        last_epoch = Epoch(0)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._log, name)
+
+    def first_role(self: QuorumCore, now_ms: int) -> RoleState:
+        replica = self._replica
+        log = replica.log
+        forgetful: Any = _Forgetful(log)
+        replica.log = forgetful
+        try:
+            return original(self, now_ms)
+        finally:
+            replica.log = log
+
+    with patched(QuorumCore, _first_role=first_role):
+        yield
+
+
+@contextmanager
+def _stand_in_the_same_epoch() -> Iterator[None]:
+    original = Replica.enter_epoch
+
+    def enter(self: Replica, epoch: Epoch) -> None:
+        # A candidate that enters the next epoch stays where nobody leads yet.
+        if epoch == self.epoch + 1 and self.epoch > 0 and self.epoch_leader_id is None:
+            self.voted = None
+            return
+        original(self, epoch)
+
+    with patched(Replica, enter_epoch=enter):
+        yield
+
+
+@contextmanager
+def _wiped_voter_votes() -> Iterator[None]:
+    def is_key(self: Voter, key: ReplicaKey) -> bool:
+        return key.id == self.id
+
+    def is_meant_for(replica: Replica, voter_id: NodeId, directory_id: object) -> bool:
+        return voter_id == replica.identity.node_id and replica.identity.is_voter
+
+    with ExitStack() as stack:
+        stack.enter_context(patched(Voter, is_key=is_key))
+        stack.enter_context(patched(answers, _is_meant_for=is_meant_for))
+        yield
+
+
+# --- commitment -----------------------------------------------------------------------------------
+
+
+def _commit_earlier_epochs() -> Any:
+    def count(self: Leader, replica: Replica) -> None:
+        ends = [progress.end_offset for progress in self._voters.values()]
+        ends.append(replica.log.flushed_offset)
+        replica.raise_high_watermark(
+            Offset(majority_value(ends, replica.identity.voters.majority_count))
+        )
+
+    return patched(Leader, count_acknowledgements=count)
+
+
+def _commit_by_any_voter() -> Any:
+    def count(self: Leader, replica: Replica) -> None:
+        ends = [progress.end_offset for progress in self._voters.values()]
+        ends.append(replica.log.flushed_offset)
+        committed = Offset(max(ends))
+        if committed > self.epoch_start_offset:
+            replica.raise_high_watermark(min(committed, replica.log.end_offset))
+
+    return patched(Leader, count_acknowledgements=count)
+
+
+@contextmanager
+def _believe_every_watermark() -> Iterator[None]:
+    original = Follower._on_fetched
+
+    def on_fetched(self: Follower, replica: Replica, response: FetchResponse) -> None:
+        self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
+        original(self, replica, response)
+
+    with patched(Follower, _on_fetched=on_fetched):
+        yield
+
+
+def _observers_count() -> Any:
+    def progress_of(self: Leader, replica: Replica, key: ReplicaKey, now_ms: int) -> Any:
+        return self._voters.get(key.id) or next(iter(self._voters.values()))
+
+    return patched(Leader, _progress_of=progress_of)
+
+
+# --- truncation -----------------------------------------------------------------------------------
+
+
+def _never_diverge() -> Any:
+    def where(self: Leader, replica: Replica, request: FetchRequest) -> FetchResponse | None:
+        log, latest = replica.log, replica.log.latest_snapshot_id
+        if latest is not None and request.fetch_offset < log.start_offset:
+            return self._response(replica, snapshot_id=latest)
+        if request.fetch_offset > log.end_offset:
+            end = OffsetAndEpoch(log.end_offset, log.last_epoch)
+            return self._response(replica, diverging=end)
+        return None
+
+    return patched(Leader, _where_to_go_instead=where)
+
+
+def _cut_at_own_end_of_epoch() -> Any:
+    def shared_end(self: Follower, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
+        return replica.log.end_offset_for_epoch(diverging.epoch).offset
+
+    return patched(Follower, _shared_end=shared_end)
+
+
+@contextmanager
+def _believe_old_answers() -> Iterator[None]:
+    """Answers are taken for what they say, whatever was asked since."""
+    sent: dict[int, dict[int, Outgoing]] = {}
+    original_start, original_take = Requests.start, Requests.take
+
+    def start(self: Requests, outgoing: Outgoing, now_ms: int) -> None:
+        sent.setdefault(id(self), {})[outgoing.request_id] = outgoing
+        original_start(self, outgoing, now_ms)
+
+    def take(self: Requests, request_id: int) -> Outgoing | None:
+        found = original_take(self, request_id)
+        if found is not None:
+            return found
+        return sent.get(id(self), {}).get(request_id)
+
+    with patched(Requests, start=start, take=take):
+        yield
+
+
+def _row(
+    name: str, sentence: str, plant: Plant, seed_count: int, *, is_quick: bool = True
+) -> Mutant:
+    return Mutant(
+        name=name,
+        sentence=sentence,
+        engine="A",
+        subject="raft",
+        plant=plant,
+        seed_count=seed_count,
+        is_quick=is_quick,
+    )
+
+
+MUTANTS = (
+    _row(
+        "raft-ack-unflushed",
+        "a follower acknowledges what it has written but not flushed",
+        _acknowledge_unflushed,
+        2_000,
+    ),
+    _row(
+        "raft-own-end-unflushed",
+        "a leader counts itself by the end of its log, flushed or not",
+        _count_own_unflushed,
+        2_000,
+    ),
+    _row(
+        "raft-persist-late",
+        "a voter answers before its vote is on disk",
+        _persist_one_step_late,
+        2_000,
+    ),
+    _row("raft-vote-forgotten", "the file leaves out whom the vote went to", _forget_vote, 20_000),
+    _row(
+        "raft-vote-any-log", "a vote is given without looking at the logs", _vote_for_any_log, 2_000
+    ),
+    _row(
+        "raft-vote-by-length",
+        "of two logs the longer one wins, whatever its last epoch",
+        _compare_ends_only,
+        20_000,
+    ),
+    _row("raft-vote-twice", "a voter votes for everybody who asks", _vote_twice, 20_000),
+    _row("raft-majority", "half of the voters are a majority", _majority_too_small, 2_000),
+    _row(
+        "raft-earlier-roles",
+        "what was asked in an earlier role counts in the present one: a pre-vote is a vote",
+        _count_answers_of_earlier_roles,
+        20_000,
+    ),
+    _row(
+        "raft-epoch-of-log",
+        "a replica whose log is ahead of its file goes back to the file's epoch",
+        _reuse_epoch_of_the_log,
+        20_000,
+    ),
+    _row(
+        "raft-epoch-reused",
+        "a candidate stands again in the epoch in which nobody won",
+        _stand_in_the_same_epoch,
+        20_000,
+    ),
+    _row(
+        "raft-wiped-voter", "a voter whose disk was replaced votes on", _wiped_voter_votes, 50_000
+    ),
+    _row(
+        "raft-figure-8",
+        "a leader commits entries of earlier epochs by counting replicas (raft paper, figure 8)",
+        _commit_earlier_epochs,
+        100_000,
+    ),
+    _row("raft-any-ack", "one voter's word commits", _commit_by_any_voter, 2_000),
+    _row(
+        "raft-watermark",
+        "a follower believes the leader's watermark before its own log is known to match",
+        _believe_every_watermark,
+        50_000,
+    ),
+    _row(
+        "raft-observer-counts", "an observer's fetch counts as a voter's", _observers_count, 20_000
+    ),
+    _row(
+        "raft-never-diverge",
+        "a leader looks at the offset only, not at the epoch",
+        _never_diverge,
+        20_000,
+    ),
+    _row(
+        "raft-old-answers",
+        "an answer that was overtaken is taken in again",
+        _believe_old_answers,
+        20_000,
+    ),
+)

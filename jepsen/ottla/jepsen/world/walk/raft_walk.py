@@ -1,0 +1,491 @@
+"""Engine A on raft: real cores, no clock, and an adversary that chooses what happens next.
+
+Every replica has a clock of its own that only its own timers move, so any timer may fire before
+any message arrives.  Messages are delivered in any order, again and again, or never; fsyncs end
+when the adversary says so; the power goes at any boundary between two effects.  How much of each
+there is, is drawn anew for every seed (swarm): what is rare in one run is the rule in another.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.trace import Trace
+from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.model.ids import Offset
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.raft.effects import Effects, Outgoing
+from ottla.raft.events import (
+    Event,
+    Flushed,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    ShutdownRequested,
+    Tick,
+)
+from ottla.raft.messages import Response
+from ottla.raft.testing.invariants import Invariants
+from ottla.raft.testing.member import Member
+from ottla.raft.testing.world import identity
+from ottla.raft.transitions import Role
+from ottla.raft.voters import QuorumIdentity
+
+VOTER_COUNTS = (3, 3, 3, 3, 5, 1)
+"""Three voters show nearly every bug, and sooner than five."""
+
+CONFIG = QuorumConfig(fetch_bytes_max=2, fetch_snapshot_bytes_max=3)
+"""Answers of few entries, so that logs and snapshots travel in parts."""
+
+CONVERSATION_MAX = 12
+"""Messages that two replicas exchange undisturbed: enough for an election."""
+
+PACKETS_MAX = 30
+"""Messages under way at once; the oldest is lost beyond."""
+
+SLEEP_MS = 10_000
+"""A clock's jump over every deadline there is."""
+
+STRETCH_MS = 400
+"""A jump over the shorter ones."""
+
+
+class _Request(NamedTuple):
+    """A request under way."""
+
+    sender: int
+    receiver: int
+    life: int
+    """Of its sender, who else gets no answer."""
+    outgoing: Outgoing
+
+
+class _Answer(NamedTuple):
+    """An answer under way back to its asker."""
+
+    sender: int
+    receiver: int
+    life: int
+    """Of the receiver."""
+    request_id: int
+    response: Response
+
+
+_Packet = _Request | _Answer
+
+_IDENTITIES: dict[tuple[int, int, bool], QuorumIdentity] = {}
+
+
+def _identity(node_id: int, voter_count: int, is_wiped: bool = False) -> QuorumIdentity:
+    """Return who a node is; made once, as runs are short."""
+    key = (node_id, voter_count, is_wiped)
+    if key not in _IDENTITIES:
+        voters = tuple(range(1, voter_count + 1))
+        _IDENTITIES[key] = identity(node_id, voters, is_wiped=is_wiped)
+    return _IDENTITIES[key]
+
+
+class RaftWalk:
+    """The engine."""
+
+    name = "A"
+    subject = "raft"
+    budget = 120
+    required = (
+        "a log is cut after divergence",
+        "a snapshot is installed",
+        "power goes between two effects",
+        "two believe to lead at once",
+        "a leader restarts in its own epoch",
+        "a message arrives twice",
+        "an election is lost",
+        "unflushed entries are lost",
+        "an entry is committed by a later epoch",
+        "a wiped voter comes back",
+    )
+
+    def run(self, chance: Chance, *, budget: int) -> Outcome:
+        """Walk one schedule of at most `budget` actions."""
+        walk = Walk(chance)
+        violation: Violation | None = None
+        try:
+            walk.go(budget)
+        except Exception as error:
+            violation = violation_of(error)
+        walk.figures["commits"] = len(walk.invariants.committed)
+        walk.figures["elections"] = len(walk.invariants.leaders)
+        return Outcome(
+            self.name,
+            self.subject,
+            chance.seed,
+            walk.trace.event_count,
+            0,
+            walk.figures,
+            walk.rare.counts,
+            walk.trace.hash,
+            violation,
+            tuple(chance.decisions),
+        )
+
+
+class Walk:
+    """One quorum under one seed's adversary."""
+
+    def __init__(self, chance: Chance) -> None:
+        self.chance = chance
+        self.trace = Trace()
+        self.rare = Rare()
+        self.figures = {"crashes": 0, "power cuts": 0, "proposals": 0}
+        self.invariants = Invariants()
+        self.voter_count = VOTER_COUNTS[chance.below(len(VOTER_COUNTS))]
+        self._rng = chance.stream("cores")
+        has_observer = chance.chance(0.1)
+        node_count = self.voter_count + has_observer
+        self.members = [
+            Member(CONFIG, _identity(at + 1, self.voter_count), self._rng, self.invariants)
+            for at in range(node_count)
+        ]
+        self._clocks = [0] * node_count
+        self._wakes: list[int | None] = [None] * node_count
+        self._packets: list[_Packet] = []
+        self._routes: dict[int, _Request] = {}
+        """The requests that wait for their answer, by token."""
+        self._token = 0
+        self._blocked: set[tuple[int, int]] = set()
+        self._wiped_count = 0
+        self._order = chance.below(3)
+        """0: messages in turn; 1: any may be next; 2: the newest first."""
+        self._survivors_max = 1 + chance.below(3)
+        for member in self.members:
+            member.flushes_at_once = False
+        for at in range(node_count):
+            self._start(at)
+        self._actions = self._draw_actions()
+
+    def go(self, budget: int) -> None:
+        """Take actions until the budget or the replay ends; then judge the end."""
+        chance, actions = self.chance, self._actions
+        count = len(actions)
+        for _ in range(budget):
+            actions[chance.below(count)]()
+            if chance.is_spent:
+                break
+        self.invariants.check_end()
+
+    def _draw_actions(self) -> list[Callable[[], None]]:
+        """Return every action as often as its weight in this run says."""
+        draw = self.chance.below
+        rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
+            (self._deliver, 30, True),
+            (self._converse, 8, True),
+            (self._campaign, 4, True),
+            (self._flush, 12, True),
+            (self._fire, 8, True),
+            (self._propose, 8, True),
+            (self._repeat, 4, False),
+            (self._lose, 4, False),
+            (self._crash, 3, False),
+            (self._restart, 6, True),
+            (self._doom, 3, False),
+            (self._part, 2, False),
+            (self._heal, 2, True),
+            (self._snapshot, 2, False),
+            (self._resign, 1, False),
+            (self._black_out, 1, False),
+            (self._wipe, 1, False),
+        )
+        actions: list[Callable[[], None]] = []
+        for action, weight, is_needed in rows:
+            strength = draw(6)
+            """0: as usual; 1: seldom; 2: often; else never, for what a run can do without."""
+            if strength > 2 and is_needed:
+                strength = 0
+            actions += [action] * (weight, (weight + 1) // 2, weight * 3, 0, 0, 0)[strength]
+        return actions
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def _choose_packet(self) -> int:
+        """Return the place of the next message; they are seldom many."""
+        count = len(self._packets)
+        if self._order == 0:
+            return 0
+        at = self.chance.below(count)
+        return at if self._order == 1 else count - 1 - at // 2
+
+    def _deliver(self) -> None:
+        if not self._packets:
+            self._fire()
+            return
+        self._arrive(self._packets.pop(self._choose_packet()))
+
+    def _converse(self) -> None:
+        """Let two replicas talk and flush for a while, whatever the others wait for."""
+        first, second = self._pair()
+        self._let_talk(first, second, 1 + self.chance.below(CONVERSATION_MAX))
+
+    def _campaign(self) -> None:
+        """Have a replica stand for election with one other's vote: half of all bugs need many."""
+        first, second = self._pair()
+        for at in (second, first):
+            if self.members[at].core is None:
+                self._start(at)
+            else:
+                self._sleep(at, SLEEP_MS)
+            if self.members[at].core is None:
+                return
+        self._let_talk(first, second, self.chance.below(CONVERSATION_MAX))
+
+    def _pair(self) -> tuple[int, int]:
+        count = len(self.members)
+        first = self.chance.below(count)
+        return first, (first + 1 + self.chance.below(max(1, count - 1))) % count
+
+    def _let_talk(self, first: int, second: int, count: int) -> None:
+        """Deliver up to `count` messages between two, flushing when there is none."""
+        ways = ((first, second), (second, first))
+        packets = self._packets
+        for _ in range(count):
+            for place, packet in enumerate(packets):
+                if (packet[0], packet[1]) in ways:
+                    self._arrive(packets.pop(place))
+                    break
+            else:
+                waiting = [at for at in (first, second) if self.members[at].wants_flush]
+                if not waiting:
+                    return
+                self._finish_flush(waiting[0], 0)
+
+    def _repeat(self) -> None:
+        if self._packets:
+            self.rare.sometimes("a message arrives twice")
+            self._arrive(self._packets[self._choose_packet()])
+
+    def _lose(self) -> None:
+        if not self._packets:
+            return
+        packet = self._packets.pop(self._choose_packet())
+        if isinstance(packet, _Request) and self.chance.below(2):
+            self._fail(packet)
+
+    def _arrive(self, packet: _Packet) -> None:
+        receiver = packet.receiver
+        member = self.members[receiver]
+        if (packet.sender, receiver) in self._blocked:
+            return
+        if isinstance(packet, _Request):
+            if member.core is None:
+                self._fail(packet)
+                return
+            self._token += 1
+            self._routes[self._token] = packet
+            self._step(
+                receiver, RequestReceived(token=self._token, request=packet.outgoing.request)
+            )
+        elif member.core is not None and member.incarnation == packet.life:
+            self._step(
+                receiver,
+                ResponseReceived(request_id=packet.request_id, response=packet.response),
+            )
+
+    def _fail(self, packet: _Request) -> None:
+        """Tell a request's sender that nobody answered."""
+        member = self.members[packet.sender]
+        if member.core is not None and member.incarnation == packet.life:
+            self._step(packet.sender, RequestFailed(request_id=packet.outgoing.request_id))
+
+    def _part(self) -> None:
+        """Cut some ways: all of one node, or any."""
+        count = len(self.members)
+        lonely = self.chance.below(count)
+        kind = self.chance.below(3)
+        ways = [(lonely, other) for other in range(count) if other != lonely]
+        back = [(b, a) for a, b in ways]
+        self._blocked = set((ways + back, ways, back)[kind])
+
+    def _heal(self) -> None:
+        self._blocked = set()
+
+    # --- time and disks -----------------------------------------------------------------------
+
+    def _fire(self) -> None:
+        """Let a replica's clock go on to its next timer, or beyond several."""
+        at = self.chance.below(len(self.members))
+        if self.members[at].core is None:
+            return
+        wake_ms = self._wakes[at]
+        now_ms = self._clocks[at]
+        kind = self.chance.below(3)
+        if kind == 0 and wake_ms is not None:
+            self._sleep(at, max(0, wake_ms - now_ms))
+        else:
+            self._sleep(at, SLEEP_MS if kind == 2 else STRETCH_MS)
+
+    def _sleep(self, at: int, duration_ms: int) -> None:
+        self._clocks[at] += duration_ms
+        self._step(at, Tick())
+
+    def _flush(self) -> None:
+        """End some replica's fsync, of all or of part of what it wrote."""
+        waiting = [at for at, member in enumerate(self.members) if member.wants_flush]
+        if not waiting:
+            self._deliver()
+            return
+        at = waiting[self.chance.below(len(waiting))]
+        log = self.members[at].log
+        left = self.chance.below(2) if log.end_offset - log.flushed_offset > 1 else 0
+        self._finish_flush(at, left)
+
+    def _finish_flush(self, at: int, left: int) -> None:
+        """End an fsync that began before the last `left` entries were written."""
+        member = self.members[at]
+        log = member.log
+        end_offset = log.flush(Offset(log.end_offset - left))
+        member.wants_flush = log.end_offset > end_offset
+        self._step(at, Flushed(end_offset=end_offset))
+
+    def _snapshot(self) -> None:
+        at = self.chance.below(len(self.members))
+        member = self.members[at]
+        if member.core is None:
+            return
+        log = member.log
+        offset = min(member.core.high_watermark, log.flushed_offset)
+        latest = log.latest_snapshot_id
+        if offset > log.start_offset and (latest is None or latest.offset < offset):
+            log.snapshot_at(offset, keeps_log=self.chance.below(2) == 1)
+
+    # --- crashes ------------------------------------------------------------------------------
+
+    def _crash(self) -> None:
+        at = self.chance.below(len(self.members))
+        if self.members[at].core is not None:
+            self._stop(at)
+
+    def _doom(self) -> None:
+        """Have a replica lose power among its next effects."""
+        at = self.chance.below(len(self.members))
+        self.members[at].cut_power_after(self.chance.below(5))
+
+    def _black_out(self) -> None:
+        """Cut everybody's power: what nobody has flushed is gone everywhere."""
+        self.figures["power cuts"] += 1
+        for at, member in enumerate(self.members):
+            if member.core is not None:
+                self._stop(at)
+
+    def _stop(self, at: int) -> None:
+        member = self.members[at]
+        self.figures["crashes"] += 1
+        end_offset = member.log.end_offset
+        member.stop(self.chance.below(self._survivors_max))
+        if member.log.end_offset < end_offset:
+            self.rare.sometimes("unflushed entries are lost")
+        self._wakes[at] = None
+        self.trace.add("stop", at, member.log.end_offset)
+
+    def _restart(self) -> None:
+        down = [at for at, member in enumerate(self.members) if member.core is None]
+        if down:
+            self._start(down[self.chance.below(len(down))])
+        else:
+            self._deliver()
+
+    def _start(self, at: int) -> None:
+        member = self.members[at]
+        member.start(self._clocks[at])
+        if member.running.role is Role.RESIGNED:
+            self.rare.sometimes("a leader restarts in its own epoch")
+        self._step(at, Tick())
+
+    def _wipe(self) -> None:
+        """Replace the disk of a stopped voter: its namesake has no vote (KIP-853)."""
+        down = [at for at in range(self.voter_count) if self.members[at].core is None]
+        if not down or self._wiped_count or self.voter_count < 3:
+            return
+        at = down[self.chance.below(len(down))]
+        self._wiped_count += 1
+        self.rare.sometimes("a wiped voter comes back")
+        whoami = _identity(at + 1, self.voter_count, is_wiped=True)
+        member = Member(CONFIG, whoami, self._rng, self.invariants)
+        member.flushes_at_once = False
+        member.incarnation = self.members[at].incarnation
+        self.members[at] = member
+        self.trace.add("wipe", at)
+        self._start(at)
+
+    # --- the application ----------------------------------------------------------------------
+
+    def _propose(self) -> None:
+        leading = [at for at, member in enumerate(self.members) if member.is_leader]
+        if not leading:
+            self._deliver()
+            return
+        if len(leading) > 1:
+            self.rare.sometimes("two believe to lead at once")
+        at = leading[self.chance.below(len(leading))]
+        self.figures["proposals"] += 1
+        done = self.members[at].propose(f"v{self.figures['proposals']}", self._clocks[at])
+        assert done is not None
+        self._after(at, *done)
+
+    def _resign(self) -> None:
+        leading = [at for at, member in enumerate(self.members) if member.is_leader]
+        if not leading:
+            return
+        at = leading[self.chance.below(len(leading))]
+        epoch = self.members[at].running.epoch
+        self._step(
+            at, ShutdownRequested() if self.chance.below(4) == 3 else ResignRequested(epoch=epoch)
+        )
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _step(self, at: int, event: Event) -> None:
+        self._after(at, *self.members[at].step(event, self._clocks[at]))
+
+    def _after(self, at: int, answers: list[tuple[int, Response]], effects: Effects) -> None:
+        """Put on its way what a step sends, and note what happened."""
+        member = self.members[at]
+        core = member.core
+        assert core is not None
+        log = member.log
+        packets = self._packets
+        self._wakes[at] = effects.next_wake_ms
+        for token, response in answers:
+            asked = self._routes.pop(token)
+            packets.append(
+                _Answer(at, asked.sender, asked.life, asked.outgoing.request_id, response)
+            )
+        for outgoing in effects.messages:
+            packets.append(_Request(at, outgoing.to - 1, member.incarnation, outgoing))
+        while len(packets) > PACKETS_MAX:
+            packets.pop(0)
+        self.trace.add(
+            at, core.epoch, log.end_offset, core.high_watermark, len(answers), len(effects.messages)
+        )
+        if effects.truncate_to is not None:
+            self.rare.sometimes("a log is cut after divergence")
+        if effects.snapshot_chunk is not None and effects.snapshot_chunk.is_last:
+            self.rare.sometimes("a snapshot is installed")
+        if effects.role_change is not None:
+            self._note_role(effects)
+        if effects.high_watermark is not None and core.is_leader:
+            self._note_commit(core.epoch)
+        if member.is_cut:
+            self.rare.sometimes("power goes between two effects")
+            self._stop(at)
+
+    def _note_role(self, effects: Effects) -> None:
+        change = effects.role_change
+        assert change is not None
+        self.trace.add(change.role.value, change.leader_id or 0)
+        if change.role is Role.PROSPECTIVE and change.epoch > 1:
+            self.rare.sometimes("an election is lost")
+
+    def _note_commit(self, epoch: int) -> None:
+        if any(entry.epoch < epoch for entry in self.invariants.committed[-3:]):
+            self.rare.sometimes("an entry is committed by a later epoch")

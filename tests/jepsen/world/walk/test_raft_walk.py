@@ -1,0 +1,38 @@
+"""Engine A on raft: schedules of every kind, none of which breaks an invariant."""
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.runner import Job, run_batch
+from ottla.jepsen.world.walk.raft_walk import RaftWalk
+
+SCHEDULE_COUNT = 1_500
+JOB = Job(engine="A", subject="raft", budget=RaftWalk.budget)
+
+
+def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met() -> None:
+    tally = run_batch(JOB, 0, SCHEDULE_COUNT)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(RaftWalk.required) == []
+    assert tally.figures["elections"] > SCHEDULE_COUNT
+    assert tally.figures["commits"] > SCHEDULE_COUNT
+    assert tally.figures["crashes"] > SCHEDULE_COUNT
+
+
+def test_a_run_is_its_decisions() -> None:
+    engine = RaftWalk()
+    first = engine.run(Chance(17), budget=120)
+
+    again = engine.run(Chance(17, replay=first.decisions), budget=120)
+
+    assert again.trace_hash == first.trace_hash
+    assert again.figures == first.figures
+
+
+def test_a_beginning_of_the_decisions_is_a_run_too() -> None:
+    engine = RaftWalk()
+    whole = engine.run(Chance(17), budget=120)
+
+    part = engine.run(Chance(17, replay=whole.decisions[:60]), budget=120)
+
+    assert part.violation is None
+    assert 0 < part.event_count < whole.event_count
