@@ -5,7 +5,7 @@ by it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
@@ -71,8 +71,8 @@ class ConsumerMember:
     previous_member_epoch: int = -1
     """An answer that raised its epoch may be lost: it comes with this one then."""
     state: MemberState = MemberState.STABLE
-    assigned: Assignment = NOTHING
-    pending_revocation: Assignment = NOTHING
+    assigned: Assignment = field(default_factory=lambda: NOTHING)
+    pending_revocation: Assignment = field(default_factory=lambda: NOTHING)
     """Still with it, and to be given up."""
 
     @property
