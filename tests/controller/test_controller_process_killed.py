@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from ottla.metadata.features import INITIAL_LEVELS
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import Voter
@@ -89,7 +90,7 @@ async def register(client: ControllerClient, runtime: RpcRuntime, voter: Voter) 
         listeners=[metadata_pb2.Endpoint(name="PLAINTEXT", host="localhost", port=9092)],
         features=[
             metadata_pb2.FeatureRange(name=name, min_supported_version=0, max_supported_version=100)
-            for name in ("metadata.version", "kraft.version", "eligible.leader.replicas.version")
+            for name in INITIAL_LEVELS
         ],
         log_dirs=[uuid4().bytes],
         previous_broker_epoch=-1,

@@ -32,6 +32,50 @@ from ottla.wire.messages.api_versions_response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ottla.wire.messages.consumer_group_current_member_assignment_key import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from ottla.wire.messages.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from ottla.wire.messages.consumer_group_current_member_assignment_value import (
+    TopicPartitions as CurrentPartitions,
+)
+from ottla.wire.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
+from ottla.wire.messages.consumer_group_member_metadata_value import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataValue,
+)
+from ottla.wire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from ottla.wire.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from ottla.wire.messages.consumer_group_partition_metadata_key import (
+    ConsumerGroupPartitionMetadataKey,
+)
+from ottla.wire.messages.consumer_group_partition_metadata_value import (
+    ConsumerGroupPartitionMetadataValue,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from ottla.wire.messages.consumer_group_regular_expression_key import (
+    ConsumerGroupRegularExpressionKey,
+)
+from ottla.wire.messages.consumer_group_regular_expression_value import (
+    ConsumerGroupRegularExpressionValue,
+)
+from ottla.wire.messages.consumer_group_target_assignment_member_key import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from ottla.wire.messages.consumer_group_target_assignment_member_value import (
+    ConsumerGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from ottla.wire.messages.consumer_group_target_assignment_metadata_key import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from ottla.wire.messages.consumer_group_target_assignment_metadata_value import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
@@ -73,6 +117,88 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1),
         0,
         "0000000000000001 0000000000000002 0000000000000003 ffffffffffffffff",
+    ),
+    (ConsumerGroupMetadataKey(group_id="g1"), 0, "0002 6731"),
+    (
+        ConsumerGroupMetadataValue(epoch=5, metadata_hash=258),
+        0,
+        "00000005  01 00 08 0000000000000102",
+    ),
+    (ConsumerGroupPartitionMetadataKey(group_id="g1"), 0, "0002 6731"),
+    (
+        ConsumerGroupPartitionMetadataValue(
+            topics=[
+                TopicMetadata(
+                    topic_id=TOPIC_ID,
+                    topic_name="t",
+                    num_partitions=3,
+                    partition_metadata=[PartitionMetadata(partition=1, racks=["r"])],
+                )
+            ]
+        ),
+        0,
+        "02 00112233445566778899aabbccddeeff 02 74 00000003 02 00000001 02 02 72 00 00 00",
+    ),
+    (ConsumerGroupMemberMetadataKey(group_id="g1", member_id="m"), 0, "0002 6731 0001 6d"),
+    (
+        ConsumerGroupMemberMetadataValue(
+            instance_id=None,
+            rack_id="r",
+            client_id="c",
+            client_host="/h",
+            subscribed_topic_names=["t"],
+            subscribed_topic_regex="x.*",
+            rebalance_timeout_ms=1_000,
+            server_assignor=None,
+            classic_member_metadata=ClassicMemberMetadata(
+                session_timeout_ms=9,
+                supported_protocols=[ClassicProtocol(name="p", metadata=b"\xaa")],
+            ),
+        ),
+        0,
+        "00 02 72 02 63 03 2f68 02 02 74 04 782e2a 000003e8 00"
+        "  01 00 0c 01 00000009 02 02 70 02 aa 00 00",
+    ),
+    (ConsumerGroupTargetAssignmentMetadataKey(group_id="g1"), 0, "0002 6731"),
+    (ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=5), 0, "00000005 00"),
+    (
+        ConsumerGroupTargetAssignmentMemberKey(group_id="g1", member_id="m"),
+        0,
+        "0002 6731 0001 6d",
+    ),
+    (
+        ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=[TopicPartition(topic_id=TOPIC_ID, partitions=[1, 2])]
+        ),
+        0,
+        "02 00112233445566778899aabbccddeeff 03 00000001 00000002 00 00",
+    ),
+    (
+        ConsumerGroupCurrentMemberAssignmentKey(group_id="g1", member_id="m"),
+        0,
+        "0002 6731 0001 6d",
+    ),
+    (
+        ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=5,
+            previous_member_epoch=4,
+            state=1,
+            assigned_partitions=[CurrentPartitions(topic_id=TOPIC_ID, partitions=[1])],
+            partitions_pending_revocation=[CurrentPartitions(topic_id=TOPIC_ID, partitions=[2])],
+        ),
+        0,
+        "00000005 00000004 01  02 00112233445566778899aabbccddeeff 02 00000001 00"
+        "  02 00112233445566778899aabbccddeeff 02 00000002 00  00",
+    ),
+    (
+        ConsumerGroupRegularExpressionKey(group_id="g1", regular_expression="x.*"),
+        0,
+        "0002 6731 0003 782e2a",
+    ),
+    (
+        ConsumerGroupRegularExpressionValue(topics=["t"], version=7, timestamp=9),
+        0,
+        "02 02 74 0000000000000007 0000000000000009 00",
     ),
     (
         GroupMetadataKey(group="g1"),

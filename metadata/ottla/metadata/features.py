@@ -23,11 +23,14 @@ class LevelRange(NamedTuple):
     highest: int
 
 
+GROUP_VERSION_OF_CONSUMERS = 1
+"""The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
+
 METADATA_VERSION_NAMES = {30: "4.3-IV0"}
 
 SUPPORTED = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),
-    GROUP_VERSION: LevelRange(0, 0),
+    GROUP_VERSION: LevelRange(0, 1),
     KRAFT_VERSION: LevelRange(1, 1),
     METADATA_VERSION: LevelRange(30, 30),
     TRANSACTION_VERSION: LevelRange(0, 0),
@@ -38,6 +41,7 @@ INITIAL_LEVELS = {
     METADATA_VERSION: 30,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     KRAFT_VERSION: 1,
+    GROUP_VERSION: 1,
 }
 """What a new cluster finalises, in the order the records are written: readers of the log learn
 the metadata.version before anything else."""

@@ -1,19 +1,36 @@
 """The groups of one partition without a broker: time by hand, a list for a log, answers kept."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer_rebalance import Heartbeat
 from ottla.broker.groups.effects import Asker, Client, Instant
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.offsets import CommittedOffset
 from ottla.broker.groups.rebalance import Join
 from ottla.broker.groups.shard import GroupShard, TopicCommit
+from ottla.broker.groups.topic_view import TopicView
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import PartitionState, Provenance
+from ottla.metadata.records import (
+    Record,
+    partition_record,
+    remove_topic_record,
+    topic_record,
+)
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
+from ottla.wire.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group_request import MemberIdentity
@@ -28,6 +45,7 @@ SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 TOPIC_ID = UUID(int=77)
 WALL_MS = 1_700_000_000_000
+CONSUMER_SESSION_MS = 45_000
 AT_ONCE = GroupConfig(initial_rebalance_delay_ms=0)
 
 
@@ -69,11 +87,17 @@ class Groups:
         self._ids = 0
         self._held: list[tuple[Asker, Any]] = []
         self.record_bytes_max = 1 << 20
+        self.topics = TopicView()
+        self._topic_count = 0
         self.shard = self._new_shard()
 
     def _new_shard(self) -> GroupShard:
         return GroupShard(
-            self.config, new_id=self._new_id, record_bytes_max=lambda: self.record_bytes_max
+            self.config,
+            topics=self.topics,
+            settings=lambda _: GroupSettings(),
+            new_id=self._new_id,
+            record_bytes_max=lambda: self.record_bytes_max,
         )
 
     def _new_id(self) -> str:
@@ -86,7 +110,16 @@ class Groups:
 
     @property
     def group(self) -> ClassicGroup:
-        return self.shard.groups[GROUP]
+        group = self.shard.groups[GROUP]
+        assert isinstance(group, ClassicGroup)
+        return group
+
+    @property
+    def consumers(self) -> ConsumerGroup:
+        """The group, which is one of the consumer protocol."""
+        group = self.shard.groups[GROUP]
+        assert isinstance(group, ConsumerGroup)
+        return group
 
     def settle(self) -> None:
         """Do what a driver does at the end of its turn."""
@@ -129,6 +162,91 @@ class Groups:
             self.shard.replay(key, value)
         self.shard.resume(self.now)
         self.settle()
+
+    def check_replay(self) -> None:
+        """What the log says of consumer groups is what is in memory."""
+        loaded = self._new_shard()
+        for key, value in self.log:
+            loaded.replay(key, value)
+        assert _consumer_groups(loaded) == _consumer_groups(self.shard)
+
+    # ---- topics
+
+    def make_topic(self, name: str, count: int = 4) -> UUID:
+        """Create a topic; return its id."""
+        self._topic_count += 1
+        topic_id = UUID(int=self._topic_count)
+        self._change_topics(topic_record(name, topic_id), *_partitions(topic_id, range(count)))
+        return topic_id
+
+    def grow_topic(self, name: str, count: int) -> None:
+        """Give a topic more partitions."""
+        topic = self.topics.image.topic(name)
+        assert topic is not None
+        self._change_topics(*_partitions(topic.id, range(len(topic.partitions), count)))
+
+    def drop_topic(self, name: str) -> None:
+        topic = self.topics.image.topic(name)
+        assert topic is not None
+        self._change_topics(remove_topic_record(topic.id))
+
+    def _change_topics(self, *records: Record) -> None:
+        delta = MetadataDelta(self.topics.image)
+        for record in records:
+            delta.replay(record)
+        offset = self.topics.image.provenance.offset + len(records)
+        changed = self.topics.follow(delta, delta.apply(Provenance(Offset(offset), Epoch(1))))
+        self.shard.on_topics(changed, self.now)
+        self.settle()
+
+    # ---- requests of the consumer protocol
+
+    def beat(
+        self,
+        member_id: str,
+        epoch: int,
+        *,
+        owned: Mapping[UUID, Iterable[int]] | None = None,
+        topics: Sequence[str] | None = None,
+        regex: str | None = None,
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        assignor: str | None = None,
+        rebalance_ms: int = -1,
+        group_id: str = GROUP,
+        client_id: str = "client",
+    ) -> Asked:
+        """Send a ConsumerGroupHeartbeat."""
+        asked = Asked()
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=instance_id,
+            rack_id=rack_id,
+            rebalance_timeout_ms=rebalance_ms,
+            subscribed_topic_names=None if topics is None else list(topics),
+            subscribed_topic_regex=regex,
+            server_assignor=assignor,
+            topic_partitions=None
+            if owned is None
+            else [
+                TopicPartitions(topic_id=topic_id, partitions=list(indexes))
+                for topic_id, indexes in owned.items()
+            ],
+        )
+        self.shard.consumer_heartbeat(
+            Heartbeat(request, Client(client_id, "/10.0.0.9"), asked), self.now
+        )
+        self.settle()
+        return asked
+
+    def enter(
+        self, member_id: str, topics: Sequence[str] | None = ("orders",), **more: Any
+    ) -> Asked:
+        """Join a consumer group."""
+        more.setdefault("rebalance_ms", REBALANCE_MS)
+        return self.beat(member_id, 0, owned={}, topics=topics, **more)
 
     # ---- requests
 
@@ -241,9 +359,9 @@ class Groups:
         self.settle()
         return asked
 
-    def fetch(self, topic: str = "orders", index: int = 0) -> Asked:
+    def fetch(self, topic: str = "orders", index: int = 0, **member: Any) -> Asked:
         asked = Asked()
-        self.shard.fetch_offsets(GROUP, [(topic, index)], asked)
+        self.shard.fetch_offsets(GROUP, [(topic, index)], asked, **member)
         self.settle()
         return asked
 
@@ -274,6 +392,37 @@ class Groups:
             self.sync(member, self.group.generation_id, given)
         assert self.group.state == "Stable"
         return members
+
+
+def _partitions(topic_id: UUID, indexes: Iterable[int]) -> list[Record]:
+    state = PartitionState(
+        replicas=(NodeId(1),), directories=(UUID(int=1),), isr=(NodeId(1),), leader=NodeId(1)
+    )
+    return [partition_record(topic_id, index, state) for index in indexes]
+
+
+def _consumer_groups(shard: GroupShard) -> dict[str, Any]:
+    return {
+        group.group_id: (
+            group.group_epoch,
+            group.target_epoch,
+            group.metadata_hash,
+            group.members,
+            group.static_members,
+            group.targets,
+            group.regexes,
+            group._owners,
+        )
+        for group in shard.groups.values()
+        if isinstance(group, ConsumerGroup)
+    }
+
+
+def given(answer: Any) -> dict[UUID, set[int]] | None:
+    """Return the assignment that a heartbeat's answer has."""
+    if answer.assignment is None:
+        return None
+    return {one.topic_id: set(one.partitions) for one in answer.assignment.topic_partitions}
 
 
 @pytest.fixture

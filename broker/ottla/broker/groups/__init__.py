@@ -5,13 +5,20 @@ shard.py               the groups of one partition of `__consumer_offsets`
 rebalance.py           how members join, get their assignment, stay and leave
 classic_group.py       one group of the classic protocol: its members, its generation
 classic_member.py      one member
-consumer_group.py      one group of the consumer protocol (KIP-848): its epochs, who has what
+consumer_rebalance.py  how members of the consumer protocol (KIP-848) join, get their work, leave
+reconcile.py           how one of them comes from what it has to what it is to get
+topic_view.py          the topics there are, and which a regular expression means
+consumer_group.py      one group of the consumer protocol: its epochs, who has what
 consumer_member.py     one member of it
 assignors/             which member works on what, computed for consumer groups
 subscription_regex.py  which topics a regular expression subscribes
+consumer_changes.py    every change of it, made and written in one step
+consumer_records.py    what its records say, both ways
+commit_rules.py        who may commit, and who may fetch as a member
 offsets.py             what groups have committed
 describe.py            what DescribeGroups says of a group
 effects.py             what a decision asks of the driver
+timer_names.py         what groups wait for
 timers.py              deadlines that move often and come seldom
 commit_wait.py         answers that wait until what they say is committed
 group_records.py       the records of `__consumer_offsets`, in Kafka's formats
@@ -21,6 +28,7 @@ group_settings.py      what one group goes by
 group_apis.py          registers the APIs
 coordinator_door.py    what handlers need of the coordinator
 membership_apis.py     JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+consumer_group_apis.py ConsumerGroupHeartbeat
 offset_apis.py         OffsetCommit, OffsetFetch, OffsetDelete
 group_admin_apis.py    DescribeGroups, ListGroups, DeleteGroups
 find_coordinator.py    FindCoordinator, and the offsets topic made for the first group

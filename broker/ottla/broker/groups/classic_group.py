@@ -62,6 +62,8 @@ MAY_BECOME = {
 class ClassicGroup:
     """The members of one group and their generation; `become` is its only way between states."""
 
+    type = CLASSIC
+
     __slots__ = (
         "generation_id",
         "group_id",
@@ -112,6 +114,11 @@ class ClassicGroup:
     def is_in(self, *states: GroupState) -> bool:
         """Say whether it is in one of these states."""
         return self.state in states
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether nobody is in it."""
+        return self.state is GroupState.EMPTY
 
     @property
     def may_rebalance(self) -> bool:

@@ -27,6 +27,10 @@ NO_OWNER = -1
 """The epoch of the owner of a partition that nobody has."""
 
 
+CONSUMER = "consumer"
+"""The type of such a group, and its protocol, as ListGroups calls them."""
+
+
 class ConsumerGroupState(StrEnum):
     """The states, by the names that clients are told."""
 
@@ -51,16 +55,22 @@ class ResolvedRegex(NamedTuple):
 class ConsumerGroup:
     """The members of one group; owns them, the target of each, and who has which partition."""
 
+    type = CONSUMER
+    protocol_type = CONSUMER
+
     __slots__ = (
         "_owners",
+        "_subscribed_topics",
         "group_epoch",
         "group_id",
+        "has_old_topics",
         "members",
         "metadata_hash",
         "regexes",
         "static_members",
         "target_epoch",
         "targets",
+        "told_to_rejoin",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -69,11 +79,16 @@ class ConsumerGroup:
         self.target_epoch = 0
         self.metadata_hash = 0
         """Of the topics it subscribes; 0 with none."""
+        self.has_old_topics = False
+        """Its log has its topics themselves, from a coordinator before Kafka 4.1."""
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
         """The member id of each group.instance.id."""
         self.targets: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
+        self.told_to_rejoin: set[str] = set()
+        """Members that were fenced by their epoch: they may join again under their id."""
+        self._subscribed_topics: frozenset[str] | None = None
         self._owners: dict[UUID, dict[int, tuple[str, int]]] = {}
         """Of each partition: who has it, and in which epoch of that member."""
 
@@ -91,6 +106,11 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
+    @property
+    def is_empty(self) -> bool:
+        """Say whether nobody is in it."""
+        return not self.members
+
     def assignor_name(self, default: str) -> str:
         """Return the assignor that most members would like; the default when none says."""
         votes = Counter(
@@ -98,7 +118,7 @@ class ConsumerGroup:
             for member in self.members.values()
             if member.server_assignor is not None
         )
-        return max(votes, key=lambda name: votes[name]) if votes else default
+        return max(sorted(votes), key=lambda name: votes[name]) if votes else default
 
     def target_of(self, member_id: str) -> Assignment:
         """Return what a member is to work on in the target epoch."""
@@ -114,11 +134,37 @@ class ConsumerGroup:
         owner = self._owners.get(topic_id, {}).get(index)
         return None if owner is None else owner[0]
 
+    # ---- subscriptions
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """The names of all topics that its members subscribe, whether these exist or not."""
+        found = self._subscribed_topics
+        if found is None:
+            found = frozenset().union(*map(self.topics_of, self.members.values()))
+            self._subscribed_topics = found
+        return found
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the names of the topics that a member subscribes."""
+        resolved = self.regexes.get(member.subscribed_regex)
+        if resolved is None:
+            return member.subscribed_names
+        return member.subscribed_names | resolved.topics
+
+    def is_used(self, regex: str) -> bool:
+        """Say whether a member subscribes by a regular expression."""
+        return any(member.subscribed_regex == regex for member in self.members.values())
+
     # ---- changes; records that are replayed make the same ones
 
     def put(self, member: ConsumerMember) -> None:
         """Take in a member, or what it is now."""
         old = self.members.get(member.member_id)
+        if old is None or (
+            (old.subscribed_names, old.subscribed_regex)
+            != (member.subscribed_names, member.subscribed_regex)
+        ):
+            self._subscribed_topics = None
         if old is not None:
             self._release(old)
             if old.instance_id is not None and old.instance_id != member.instance_id:
@@ -131,11 +177,21 @@ class ConsumerGroup:
     def remove(self, member_id: str) -> ConsumerMember | None:
         """Let a member go, with its target."""
         self.targets.pop(member_id, None)
+        self.told_to_rejoin.discard(member_id)
         member = self.members.pop(member_id, None)
         if member is not None:
+            self._subscribed_topics = None
             self._release(member)
             self._forget_instance(member)
         return member
+
+    def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """Take in which topics a regular expression means; None forgets it."""
+        self._subscribed_topics = None
+        if resolved is None:
+            self.regexes.pop(regex, None)
+        else:
+            self.regexes[regex] = resolved
 
     def _forget_instance(self, member: ConsumerMember) -> None:
         instance_id = member.instance_id

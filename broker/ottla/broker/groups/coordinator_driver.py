@@ -19,8 +19,10 @@ from ottla.broker.alarm_driver import Alarm
 from ottla.broker.groups.commit_wait import CommitWait, told_as
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.group_records import TEXT_LENGTH_MAX, GroupRecord
+from ottla.broker.groups.group_settings import group_settings
 from ottla.broker.groups.placement import OFFSETS_TOPIC, partition_of
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.topic_view import TopicView
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
@@ -99,6 +101,8 @@ class GroupCoordinator:
         self._on_flush_due = on_flush_due
         self.image: MetadataImage = EMPTY
         """The metadata that it has followed: what it leads by that is being served."""
+        self._topics = TopicView()
+        self._is_resolving = False
         self._led: dict[int, LedShard] = {}
         self._due: list[LedShard] = []
         self._is_due = trio.Event()
@@ -125,12 +129,27 @@ class GroupCoordinator:
                 due, self._due = self._due, []
                 for led in due:
                     self._flush(led)
+                if self._topics.unresolved and not self._is_resolving:
+                    nursery.start_soon(self._resolve_regexes)
+
+    async def _resolve_regexes(self) -> None:
+        """Find out which of many topics are meant, with turns for the other tasks."""
+        self._is_resolving = True
+        while self._topics.unresolved:
+            if self._topics.resolve_slice():
+                for led in list(self._led.values()):
+                    if led.is_active:
+                        led.shard.on_topics(frozenset(), self._now())
+                        self._perform(led)
+            await trio.lowlevel.checkpoint()
+        self._is_resolving = False
 
     # ---- what the metadata says
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Lead, or resign from, what has changed hands."""
         self.image = image
+        changed_topics = self._topics.follow(delta, image)
         partitions = self._table.by_name.get(OFFSETS_TOPIC, {})
         for index, led in list(self._led.items()):
             if partitions.get(index) is not led.partition or not self._leads(led):
@@ -138,11 +157,12 @@ class GroupCoordinator:
         for index, partition in partitions.items():
             if partition.is_leader and index not in self._led:
                 self._begin(index, partition)
-        if delta.deleted_topics:
-            for led in list(self._led.values()):
-                if led.is_active:
+        for led in list(self._led.values()):
+            if led.is_active and changed_topics:
+                led.shard.on_topics(changed_topics, self._now())
+                if delta.deleted_topics:
                     led.shard.drop_offsets_without_topic(self._has_topic)
-                    self._perform(led)
+                self._perform(led)
 
     def _leads(self, led: LedShard) -> bool:
         return led.partition.is_leader and led.partition.leader_epoch == led.epoch
@@ -154,6 +174,8 @@ class GroupCoordinator:
     def _begin(self, index: int, partition: Partition) -> None:
         shard = GroupShard(
             self._config,
+            topics=self._topics,
+            settings=lambda group_id: group_settings(self.image, self._config, group_id),
             new_id=lambda: str(self._rng.uuid()),
             record_bytes_max=lambda: partition.config.max_message_bytes - RECORD_OVERHEAD_BYTES,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.groups.classic_group import CLASSIC
+from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.describe import describe, describe_missing
 from ottla.broker.groups.effects import Asker
@@ -37,7 +37,7 @@ class GroupAdminApis:
             group = self._coordinator.shard_of(group_id).groups.get(group_id)
         except RefusedError as refusal:
             return DescribedGroup(group_id=group_id, error_code=refusal.code)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             return describe_missing(group_id, context.api_version)
         return describe(group, with_operations=request.include_authorized_operations)
 
@@ -51,7 +51,7 @@ class GroupAdminApis:
                     group_id=group.group_id,
                     protocol_type=group.protocol_type or "",
                     group_state=group.state.value,
-                    group_type=CLASSIC,
+                    group_type=group.type,
                 )
                 for shard in self._coordinator.shards()
                 for group in shard.list_groups(states, types)

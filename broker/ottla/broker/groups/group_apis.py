@@ -1,11 +1,13 @@
 """Registers the APIs of groups.  Pure."""
 
 from ottla.broker.dispatch import Dispatcher
+from ottla.broker.groups.consumer_group_apis import ConsumerGroupApis
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.group_admin_apis import GroupAdminApis
 from ottla.broker.groups.membership_apis import MembershipApis
 from ottla.broker.groups.offset_apis import OffsetApis
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.metadata.features import GROUP_VERSION, GROUP_VERSION_OF_CONSUMERS
 from ottla.model.settings.groups import GroupConfig
 
 OFFSET_COMMIT = 8
@@ -18,6 +20,7 @@ DESCRIBE_GROUPS = 15
 LIST_GROUPS = 16
 DELETE_GROUPS = 42
 OFFSET_DELETE = 47
+CONSUMER_GROUP_HEARTBEAT = 68
 
 GROUP_API_KEYS = frozenset(
     (
@@ -31,6 +34,7 @@ GROUP_API_KEYS = frozenset(
         LIST_GROUPS,
         DELETE_GROUPS,
         OFFSET_DELETE,
+        CONSUMER_GROUP_HEARTBEAT,
     )
 )
 """What `register_group_apis` serves; FindCoordinator is answered from metadata."""
@@ -49,6 +53,12 @@ def register_group_apis(
     dispatcher.register(SYNC_GROUP, members.sync)
     dispatcher.register(HEARTBEAT, members.heartbeat)
     dispatcher.register(LEAVE_GROUP, members.leave)
+    consumers = ConsumerGroupApis(
+        config,
+        coordinator,
+        lambda: metadata.image.features.get(GROUP_VERSION, 0) >= GROUP_VERSION_OF_CONSUMERS,
+    )
+    dispatcher.register(CONSUMER_GROUP_HEARTBEAT, consumers.heartbeat)
     offsets = OffsetApis(coordinator, metadata)
     dispatcher.register(OFFSET_COMMIT, offsets.commit)
     dispatcher.register(OFFSET_FETCH, offsets.fetch)

@@ -2,7 +2,8 @@
 
 A key is an int16 that says which kind it is, then the body; a value an int16 that is its version,
 then the body.  A null value takes away what its key named.  Kinds of later or other coordinators
-(share groups, streams groups) are passed over when a log is read.
+(share groups, streams groups) are passed over when a log is read.  What the kinds of consumer
+groups (3 to 8 and 16) say of a group is in `consumer_records.py`.
 """
 
 from struct import Struct
@@ -10,6 +11,43 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.wire.codec import decode, encode
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.consumer_group_current_member_assignment_key import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from ottla.wire.messages.consumer_group_current_member_assignment_value import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from ottla.wire.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
+from ottla.wire.messages.consumer_group_member_metadata_value import (
+    ConsumerGroupMemberMetadataValue,
+)
+from ottla.wire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from ottla.wire.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from ottla.wire.messages.consumer_group_partition_metadata_key import (
+    ConsumerGroupPartitionMetadataKey,
+)
+from ottla.wire.messages.consumer_group_partition_metadata_value import (
+    ConsumerGroupPartitionMetadataValue,
+)
+from ottla.wire.messages.consumer_group_regular_expression_key import (
+    ConsumerGroupRegularExpressionKey,
+)
+from ottla.wire.messages.consumer_group_regular_expression_value import (
+    ConsumerGroupRegularExpressionValue,
+)
+from ottla.wire.messages.consumer_group_target_assignment_member_key import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from ottla.wire.messages.consumer_group_target_assignment_member_value import (
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from ottla.wire.messages.consumer_group_target_assignment_metadata_key import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from ottla.wire.messages.consumer_group_target_assignment_metadata_value import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from ottla.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.offset_commit_key import OffsetCommitKey
@@ -34,8 +72,25 @@ _int16 = Struct(">h")
 _OFFSET_COMMIT_PREFIX = _int16.pack(OFFSET_COMMIT)
 _GROUP_METADATA_PREFIX = _int16.pack(GROUP_METADATA)
 
-Key: TypeAlias = OffsetCommitKey | GroupMetadataKey
-Value: TypeAlias = OffsetCommitValue | GroupMetadataValue
+KINDS: dict[int, tuple[type[Message], type[Message]]] = {
+    OFFSET_COMMIT_BEFORE_KIP_211: (OffsetCommitKey, OffsetCommitValue),
+    OFFSET_COMMIT: (OffsetCommitKey, OffsetCommitValue),
+    GROUP_METADATA: (GroupMetadataKey, GroupMetadataValue),
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+"""What the key and the value of each kind are."""
+
+KIND_OF = {key: kind for kind, (key, _) in KINDS.items()}
+"""The kind that is written for a key; of two, the later."""
+
+Key: TypeAlias = Message
+Value: TypeAlias = Message
 
 
 class GroupRecord(NamedTuple):
@@ -69,6 +124,15 @@ def group_value(value: GroupMetadataValue) -> bytes:
     return _int16.pack(GROUP_VERSION) + encode(value, GROUP_VERSION)
 
 
+def record(key: Message, value: Message | None) -> GroupRecord:
+    """Return a record of a consumer group; all of its parts are in their version 0."""
+    kind = KIND_OF[type(key)]
+    return GroupRecord(
+        _int16.pack(kind) + encode(key, 0),
+        None if value is None else _int16.pack(0) + encode(value, 0),
+    )
+
+
 def read_record(key: bytes | None, value: bytes | None) -> tuple[Key, Value | None] | None:
     """Return what a record says; None for a kind that is not ours.
 
@@ -77,19 +141,15 @@ def read_record(key: bytes | None, value: bytes | None) -> tuple[Key, Value | No
     if key is None:
         raise CorruptDataError("a record of __consumer_offsets has no key")
     try:
-        kind = _prefix_of(key)
-        if kind in (OFFSET_COMMIT, OFFSET_COMMIT_BEFORE_KIP_211):
-            return decode(OffsetCommitKey, 0, key, 2), _read_value(OffsetCommitValue, value)
-        if kind == GROUP_METADATA:
-            return decode(GroupMetadataKey, 0, key, 2), _read_value(GroupMetadataValue, value)
+        known = KINDS.get(_prefix_of(key))
+        if known is None:
+            return None
+        return decode(known[0], 0, key, 2), _read_value(known[1], value)
     except ProtocolError as error:
         raise CorruptDataError(f"a record of __consumer_offsets: {error}") from None
-    return None
 
 
-def _read_value(
-    kind: type[OffsetCommitValue] | type[GroupMetadataValue], value: bytes | None
-) -> Value | None:
+def _read_value(kind: type[Message], value: bytes | None) -> Value | None:
     if value is None:
         return None
     version = _prefix_of(value)

@@ -63,7 +63,7 @@ class MembershipApis:
         elif not config.session_timeout_ms_min <= timeout_ms <= config.session_timeout_ms_max:
             answer(ErrorCode.INVALID_SESSION_TIMEOUT)
         else:
-            join = Join(request, version, _client_of(context), answer)
+            join = Join(request, version, client_of(context), answer)
             self._coordinator.perform(
                 request.group_id, answer, lambda shard, now: shard.join(join, now)
             )
@@ -145,7 +145,7 @@ def _texts_of(request: JoinGroupRequest) -> Iterator[str]:
         yield protocol.name
 
 
-def _client_of(context: RequestContext) -> Client:
+def client_of(context: RequestContext) -> Client:
     """Return who sent a request; its host is told the way Java prints an address."""
     name = context.client_id or ""
     return Client(name[:CLIENT_ID_LENGTH_MAX], f"/{context.peer.peer_host}")

@@ -142,7 +142,13 @@ class OffsetApis:
         self._coordinator.perform(
             group.group_id,
             answer,
-            lambda shard, now: shard.fetch_offsets(group.group_id, wanted, answer),
+            lambda shard, now: shard.fetch_offsets(
+                group.group_id,
+                wanted,
+                answer,
+                member_id=group.member_id,
+                member_epoch=group.member_epoch,
+            ),
         )
 
     def _name_of(self, topic: OffsetFetchRequestTopics, version: int) -> str | None:

@@ -1,6 +1,6 @@
 """The committed offsets of the groups of one partition of `__consumer_offsets`.  Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -73,6 +73,11 @@ class OffsetTable:
     def of_group(self, group: str) -> dict[TopicAndIndex, CommittedOffset]:
         """Return a group's commits, to be read only."""
         return self._by_group.get(group, {})
+
+    @property
+    def group_ids(self) -> Iterable[str]:
+        """The groups that have committed anything."""
+        return self._by_group.keys()
 
     def has_group(self, group: str) -> bool:
         """Say whether the group has committed anything."""

@@ -8,13 +8,13 @@ members), KIP-394 (ids before joining), KIP-559 (protocol in sync), KIP-814 (ski
 """
 
 from collections.abc import Callable, Iterable
-from enum import Enum
 from typing import NamedTuple
 
 from ottla.broker.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.groups.classic_member import ClassicMember, Protocol
 from ottla.broker.groups.effects import Asker, Client, Instant, Outbox
 from ottla.broker.groups.group_records import GroupRecord, group_key, group_value
+from ottla.broker.groups.timer_names import NO_MEMBER_ID, TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.groups import GroupConfig
@@ -37,33 +37,12 @@ ID_REQUIRED_FROM = 4
 
 SKIP_ASSIGNMENT_FROM = 9
 
-NO_MEMBER_ID = ""
-
 EMPTY, PREPARING, COMPLETING, STABLE = (
     GroupState.EMPTY,
     GroupState.PREPARING_REBALANCE,
     GroupState.COMPLETING_REBALANCE,
     GroupState.STABLE,
 )
-
-
-class TimerKind(Enum):
-    """What a group waits for."""
-
-    SESSION = "session"
-    """A sign of life of one member."""
-    JOIN = "join"
-    """All members, to begin a generation."""
-    SYNC = "sync"
-    """All members, to fetch their assignment."""
-
-
-class TimerName(NamedTuple):
-    """One deadline of a group."""
-
-    group_id: str
-    kind: TimerKind
-    member_id: str = NO_MEMBER_ID
 
 
 class Join(NamedTuple):

@@ -10,16 +10,22 @@ the sessions begin anew, and who waited is told to come again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ottla.broker.groups.classic_group import (
-    CLASSIC,
     CONSUMER_PROTOCOL,
     ClassicGroup,
     GroupState,
     group_of,
 )
+from ottla.broker.groups.commit_rules import check_commit, check_fetch
+from ottla.broker.groups.consumer_changes import ConsumerChanges
+from ottla.broker.groups.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer_member import JOINING_EPOCH
+from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer, Heartbeat
+from ottla.broker.groups.consumer_records import CONSUMER_GROUP_KEYS
+from ottla.broker.groups.consumer_records import replay as replay_consumer
 from ottla.broker.groups.effects import Asker, Effects, Instant, Outbox
 from ottla.broker.groups.group_records import (
     NO_EXPIRY,
@@ -30,15 +36,22 @@ from ottla.broker.groups.group_records import (
     read_record,
 )
 from ottla.broker.groups.offsets import CommittedOffset, OffsetTable, committed_offset_of
-from ottla.broker.groups.rebalance import Join, Rebalancer, TimerKind, TimerName, failed_join
+from ottla.broker.groups.rebalance import Join, Rebalancer, failed_join
+from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
+from ottla.broker.groups.topic_view import TopicView
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT64_MAX
+from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from ottla.wire.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.leave_group_request import MemberIdentity
+from ottla.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -46,13 +59,9 @@ from ottla.wire.messages.offset_commit_request import (
 from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.sync_group_request import SyncGroupRequest
 
-NO_GENERATION = -1
-"""Commits with it come from whoever uses no group, only its offsets."""
-
 NO_RETENTION = -1
 
-GENERATION_REFUSED_AS_UNKNOWN_GROUP_FROM = 9
-"""Before it, OffsetCommit answers ILLEGAL_GENERATION for a group that does not exist (KIP-848)."""
+Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 class TopicCommit(NamedTuple):
@@ -70,12 +79,17 @@ class GroupShard:
         self,
         config: GroupConfig,
         *,
+        topics: TopicView,
+        settings: Callable[[str], GroupSettings],
         new_id: Callable[[], str],
         record_bytes_max: Callable[[], int] = lambda: 1 << 20,
     ) -> None:
-        """`new_id` gives a text that never comes twice; no record above the size is written."""
+        """`settings` returns what one group goes by; `new_id` a text that never comes twice.
+
+        No record above the size is written.
+        """
         self._config = config
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         self._outbox = Outbox()
         self._timers: Timers[TimerName] = Timers()
@@ -85,6 +99,10 @@ class GroupShard:
             self._outbox,
             new_id=new_id,
             record_bytes_max=record_bytes_max,
+        )
+        self._changes = ConsumerChanges(self._outbox)
+        self._consumers = ConsumerRebalancer(
+            config, self._timers, self._changes, topics, settings=settings, new_id=new_id
         )
 
     # ---- what the driver does with it
@@ -101,21 +119,31 @@ class GroupShard:
     def on_time(self, now: Instant) -> None:
         """End what has taken too long."""
         for name in self._timers.pop_due(now.mono_ms):
-            group = self.groups.get(name.group_id)
-            if group is None:
-                continue
-            match name.kind:
-                case TimerKind.SESSION:
+            match self.groups.get(name.group_id), name.kind:
+                case ClassicGroup() as group, TimerKind.SESSION:
                     self._rebalancer.on_session_timer(group, name.member_id, now)
-                case TimerKind.JOIN:
+                case ClassicGroup() as group, TimerKind.JOIN:
                     self._rebalancer.on_join_timer(group, now)
-                case TimerKind.SYNC:
+                case ClassicGroup() as group, TimerKind.SYNC:
                     self._rebalancer.on_sync_timer(group, now)
+                case ConsumerGroup() as group, TimerKind.SESSION:
+                    self._consumers.on_session_timer(group, name.member_id)
+                case ConsumerGroup() as group, TimerKind.REVOCATION:
+                    self._consumers.on_revocation_timer(group, name.member_id)
+
+    def on_topics(self, changed: frozenset[str], now: Instant) -> None:
+        """Topics came, went or grew, or a regular expression was resolved."""
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup) and group.members:
+                self._consumers.on_topics(group, changed, now)
 
     def restart_sessions(self, now: Instant) -> None:
         """Begin every session anew: this process stood still, and could hear nobody meanwhile."""
         for group in self.groups.values():
-            self._rebalancer.restart_sessions(group, now)
+            if isinstance(group, ConsumerGroup):
+                self._consumers.restart_sessions(group, now)
+            else:
+                self._rebalancer.restart_sessions(group, now)
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
         """Take in one record of the log; CorruptDataError when its bytes lie."""
@@ -123,29 +151,50 @@ class GroupShard:
         if found is None:
             return
         named, said = found
-        if isinstance(named, GroupMetadataKey):
+        if isinstance(named, CONSUMER_GROUP_KEYS):
+            self._replay_consumer(named, said)
+        elif isinstance(named, GroupMetadataKey):
             assert said is None or isinstance(said, GroupMetadataValue)
             if said is not None:
                 self.groups[named.group] = group_of(named.group, said)
-            else:
-                self.groups.pop(named.group, None)
+            elif isinstance(self.groups.get(named.group), ClassicGroup):
+                del self.groups[named.group]
         else:
+            assert isinstance(named, OffsetCommitKey)
             assert said is None or isinstance(said, OffsetCommitValue)
             if said is not None:
                 offset = committed_offset_of(said)
                 self.offsets.put(named.group, named.topic, named.partition, offset)
-                self._find_or_make(named.group)
             else:
                 self.offsets.remove(named.group, named.topic, named.partition)
 
+    def _replay_consumer(self, named: Any, said: Message | None) -> None:
+        group = self.groups.get(named.group_id)
+        if isinstance(named, ConsumerGroupMetadataKey) and said is None:
+            if isinstance(group, ConsumerGroup):
+                del self.groups[named.group_id]
+        elif isinstance(group, ConsumerGroup):
+            replay_consumer(group, named, said)
+        elif said is not None:
+            # A group that was known by its offsets only, or is of the other kind now.
+            group = self.groups[named.group_id] = ConsumerGroup(named.group_id)
+            replay_consumer(group, named, said)
+
     def resume(self, now: Instant) -> None:
         """Begin to serve, when all of the log has been replayed."""
+        for group_id in self.offsets.group_ids:
+            self._find_or_make(group_id)
         for group in self.groups.values():
-            self._rebalancer.resume(group, now)
+            if isinstance(group, ConsumerGroup):
+                self._consumers.resume(group, now)
+            else:
+                self._rebalancer.resume(group, now)
 
     def resign(self) -> Iterator[tuple[Asker, ErrorCode]]:
         """Yield everybody who waits in a group with what to tell them: this leader is deposed."""
         for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                continue  # nobody is made to wait there
             for member in group.members.values():
                 for asker in (member.join_asker, member.sync_asker):
                     if asker is not None:
@@ -158,27 +207,34 @@ class GroupShard:
         """Take somebody into a group, which is made for whoever comes for the first time."""
         request = join.request
         group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+                self._outbox.answer(join.asker, failed_join(code, request.member_id))
+                return
+            self._drop_group(group)
+            group = None
         if group is None:
             if request.member_id:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
                 self._outbox.answer(join.asker, failed_join(code, request.member_id))
                 return
-            group = self._find_or_make(request.group_id)
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id)
         self._rebalancer.join(group, join, now)
 
     def sync(self, request: SyncGroupRequest, asker: Asker, now: Instant) -> None:
         """Bring or fetch the assignment of a generation."""
         group = self.groups.get(request.group_id)
-        if group is None:
-            self._outbox.answer(asker, ErrorCode.UNKNOWN_MEMBER_ID)
-        else:
+        if isinstance(group, ClassicGroup):
             self._rebalancer.sync(group, request, asker, now)
+        else:
+            self._outbox.answer(asker, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def heartbeat(self, request: HeartbeatRequest, asker: Asker, now: Instant) -> None:
         """Take a member's sign of life; the answer is a code."""
         group = self.groups.get(request.group_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             code = self._rebalancer.heartbeat(group, request, now)
         self._outbox.answer(asker, code)
 
@@ -188,9 +244,49 @@ class GroupShard:
         """Let members go; the answer is a code for each."""
         group = self.groups.get(group_id)
         codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             codes = self._rebalancer.leave(group, members, now)
         self._outbox.answer_when_committed(asker, codes)
+
+    def consumer_heartbeat(self, beat: Heartbeat, now: Instant) -> None:
+        """Take what a member of the consumer protocol says; it is told where it stands."""
+        try:
+            answer = self._take_heartbeat(beat, now)
+        except RefusedError as refusal:
+            self._outbox.answer(beat.asker, refused_heartbeat(refusal))
+        else:
+            self._outbox.answer_when_committed(beat.asker, answer)
+
+    def _take_heartbeat(self, beat: Heartbeat, now: Instant) -> ConsumerGroupHeartbeatResponse:
+        request = beat.request
+        group_id = request.group_id
+        group = self.groups.get(group_id)
+        if request.member_epoch < JOINING_EPOCH:
+            if not isinstance(group, ConsumerGroup):
+                raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            return self._consumers.leave(group, request)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.heartbeat(group, beat, now)
+        is_joining = request.member_epoch == JOINING_EPOCH
+        if group is not None and not (is_joining and group.is_empty):
+            raise RefusedError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
+            )
+        if not is_joining:
+            raise RefusedError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found."
+            )
+        return self._begin_consumer_group(group, beat, now)
+
+    def _begin_consumer_group(
+        self, old: ClassicGroup | None, beat: Heartbeat, now: Instant
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Make a group for its first member; one that nobody is in any more gives way to it."""
+        self._consumers.check_subscription(beat.request)
+        if old is not None:
+            self._drop_group(old)
+        group = self.groups[beat.request.group_id] = ConsumerGroup(beat.request.group_id)
+        return self._consumers.heartbeat(group, beat, now)
 
     # ---- offsets
 
@@ -205,12 +301,13 @@ class GroupShard:
     ) -> None:
         """Keep offsets; the answer is a list of codes for each topic, in order."""
         try:
-            self._check_commit(request, version)
+            check_commit(self.groups.get(request.group_id), request, version)
         except RefusedError as refusal:
             self._outbox.answer(asker, refusal.code)
             return
         group = self._find_or_make(request.group_id)
-        self._rebalancer.keep_alive(group, request.member_id, now)
+        if isinstance(group, ClassicGroup):
+            self._rebalancer.keep_alive(group, request.member_id, now)
         expire_ms = NO_EXPIRY
         if request.retention_time_ms != NO_RETENTION:
             expire_ms = min(now.wall_ms + request.retention_time_ms, INT64_MAX)
@@ -248,33 +345,21 @@ class GroupShard:
         self.offsets.put(group_id, topic.topic, index, offset)
         return ErrorCode.NONE
 
-    def _check_commit(self, request: OffsetCommitRequest, version: int) -> None:
-        """Refuse a commit of somebody who is not in the group's generation."""
-        group = self.groups.get(request.group_id)
-        generation_id = request.generation_id_or_member_epoch
-        if group is None:
-            if generation_id >= 0:
-                is_named = version >= GENERATION_REFUSED_AS_UNKNOWN_GROUP_FROM
-                code = ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
-                raise RefusedError(code)
-            return
-        if generation_id < 0 and group.state is GroupState.EMPTY:
-            return
-        is_member = bool(request.member_id) or request.group_instance_id is not None
-        if generation_id < 0 and not is_member:
-            # Somebody outside the group would overwrite what its members commit.
-            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-        group.find(request.member_id, request.group_instance_id)
-        if generation_id != group.generation_id:
-            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            # It joined, and may have lost the partition: it is to fetch its assignment first.
-            raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
-
     def fetch_offsets(
-        self, group_id: str, wanted: Iterable[tuple[str, int]] | None, asker: Asker
+        self,
+        group_id: str,
+        wanted: Iterable[tuple[str, int]] | None,
+        asker: Asker,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> None:
         """Answer with (topic, partition, offset or None) of what is wanted, or of all there is."""
+        try:
+            check_fetch(self.groups.get(group_id), member_id, member_epoch)
+        except RefusedError as refusal:
+            self._outbox.answer(asker, refusal.code)
+            return
         found = self.offsets.of_group(group_id)
         keys = sorted(found) if wanted is None else wanted
         answer = [(topic, index, found.get((topic, index))) for topic, index in keys]
@@ -291,7 +376,7 @@ class GroupShard:
         if group is None:
             self._outbox.answer(asker, ErrorCode.GROUP_ID_NOT_FOUND)
             return
-        is_empty = group.state is GroupState.EMPTY
+        is_empty = group.is_empty
         if not is_empty and group.protocol_type != CONSUMER_PROTOCOL:
             self._outbox.answer(asker, ErrorCode.NON_EMPTY_GROUP)
             return
@@ -319,19 +404,22 @@ class GroupShard:
         """Forget offsets that nobody has used for the retention, and groups left with nothing."""
         for group in list(self.groups.values()):
             self._expire_offsets_of(group, wall_ms)
-            if group.state is GroupState.EMPTY and not (
-                group.pending_joins or self.offsets.has_group(group.group_id)
+            if group.is_empty and not (
+                (isinstance(group, ClassicGroup) and group.pending_joins)
+                or self.offsets.has_group(group.group_id)
             ):
                 self._drop_group(group)
 
-    def _expire_offsets_of(self, group: ClassicGroup, wall_ms: int) -> None:
+    def _expire_offsets_of(self, group: Group, wall_ms: int) -> None:
         """Offsets are kept while there are members, but for topics they subscribe no more.
 
-        An empty group's age from when its last member left, where there were any (KIP-211).
+        An empty classic group's age from when its last member left, where there were any (KIP-211).
         """
         used = frozenset[str]()
         emptied_ms = -1
-        if group.state is not GroupState.EMPTY:
+        if isinstance(group, ConsumerGroup):
+            used = group.subscribed_topics()
+        elif group.state is not GroupState.EMPTY:
             subscribed = group.subscribed_topics() if group.state is GroupState.STABLE else None
             if subscribed is None:
                 return
@@ -353,7 +441,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             self._outbox.answer_when_committed(asker, ErrorCode.GROUP_ID_NOT_FOUND)
-        elif group.state is not GroupState.EMPTY:
+        elif not group.is_empty:
             self._outbox.answer(asker, ErrorCode.NON_EMPTY_GROUP)
         else:
             for topic, index in list(self.offsets.of_group(group_id)):
@@ -361,17 +449,16 @@ class GroupShard:
             self._drop_group(group)
             self._outbox.answer_when_committed(asker, ErrorCode.NONE)
 
-    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ClassicGroup]:
-        """Return the groups in one of the states (in lower case; all when none is named)."""
-        if types and CLASSIC not in types:
-            return []
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[Group]:
+        """Return the groups of these states and types (in lower case; all when none is named)."""
         return [
             group
             for group in self.groups.values()
-            if not states or group.state.value.lower() in states
+            if (not states or group.state.value.lower() in states)
+            and (not types or group.type in types)
         ]
 
-    def _find_or_make(self, group_id: str) -> ClassicGroup:
+    def _find_or_make(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id)
@@ -382,8 +469,16 @@ class GroupShard:
             self._outbox.write(GroupRecord(offset_key(group_id, topic, index), None))
             self.offsets.remove(group_id, topic, index)
 
-    def _drop_group(self, group: ClassicGroup) -> None:
+    def _drop_group(self, group: Group) -> None:
+        del self.groups[group.group_id]
+        if isinstance(group, ConsumerGroup):
+            self._changes.delete(group)
+            return
         self._rebalancer.forget(group)
         group.become(GroupState.DEAD, group.state_timestamp_ms)
-        del self.groups[group.group_id]
         self._outbox.write(GroupRecord(group_key(group.group_id), None))
+
+
+def refused_heartbeat(refusal: RefusedError) -> ConsumerGroupHeartbeatResponse:
+    """Return the answer to a heartbeat that was refused."""
+    return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)

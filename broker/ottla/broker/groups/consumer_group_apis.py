@@ -1,0 +1,120 @@
+"""ConsumerGroupHeartbeat: all that members of the consumer protocol say (KIP-848).  Pure.
+
+A handler checks what needs no group and passes the request on; the answer leaves when what it says
+is committed.
+"""
+
+from collections.abc import Callable, Iterator
+
+from ottla.broker.dispatch import RequestContext
+from ottla.broker.groups.consumer_group import CONSUMER
+from ottla.broker.groups.consumer_member import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    LEAVING_FOR_A_WHILE_EPOCH,
+    NO_REBALANCE_TIMEOUT_MS,
+)
+from ottla.broker.groups.consumer_rebalance import Heartbeat
+from ottla.broker.groups.coordinator_door import CoordinatorDoor
+from ottla.broker.groups.group_records import TEXT_LENGTH_MAX
+from ottla.broker.groups.membership_apis import client_of
+from ottla.broker.groups.shard import refused_heartbeat
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.groups import GroupConfig
+from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+
+OWN_MEMBER_ID_FROM = 1
+"""The first version in which a consumer makes its id itself (KIP-1082)."""
+
+
+class ConsumerGroupApis:
+    """Serves ConsumerGroupHeartbeat 0-1.
+
+    `is_finalised` tells whether the cluster's group.version has this protocol.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        coordinator: CoordinatorDoor,
+        is_finalised: Callable[[], bool],
+    ) -> None:
+        self._config = config
+        self._coordinator = coordinator
+        self._is_finalised = is_finalised
+
+    def heartbeat(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
+        """Answer where the member stands, when that is committed."""
+
+        def answer(answer: ConsumerGroupHeartbeatResponse | ErrorCode) -> None:
+            if isinstance(answer, ErrorCode):
+                answer = refused_heartbeat(RefusedError(answer))
+            context.slot.complete(answer)
+
+        try:
+            if CONSUMER not in self._config.rebalance_protocols or not self._is_finalised():
+                raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
+            check_heartbeat(request, context.api_version, self._config.consumer_assignors)
+        except RefusedError as refusal:
+            context.slot.complete(refused_heartbeat(refusal))
+            return
+        beat = Heartbeat(request, client_of(context), answer)
+        self._coordinator.perform(
+            request.group_id, answer, lambda shard, now: shard.consumer_heartbeat(beat, now)
+        )
+
+
+def check_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]
+) -> None:
+    """Refuse a heartbeat that cannot be right, whatever its group is."""
+    epoch = request.member_epoch
+    if version >= OWN_MEMBER_ID_FROM or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
+        _refuse_blank(request.member_id, "MemberId")
+    _refuse_blank(request.group_id, "GroupId")
+    _refuse_blank(request.instance_id, "InstanceId")
+    _refuse_blank(request.rack_id, "RackId")
+    if epoch == JOINING_EPOCH:
+        _check_join(request)
+    elif epoch == LEAVING_FOR_A_WHILE_EPOCH and request.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif epoch < LEAVING_FOR_A_WHILE_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(assignors)}.",
+        )
+    if any(len(text) > TEXT_LENGTH_MAX for text in _texts_of(request)):
+        raise _invalid(f"No text may have more than {TEXT_LENGTH_MAX} characters.")
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == NO_REBALANCE_TIMEOUT_MS:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise _invalid(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining."
+        )
+
+
+def _refuse_blank(text: str | None, name: str) -> None:
+    if text is not None and not text.strip():
+        raise _invalid(f"{name} can't be empty.")
+
+
+def _invalid(reason: str) -> RefusedError:
+    return RefusedError(ErrorCode.INVALID_REQUEST, reason)
+
+
+def _texts_of(request: ConsumerGroupHeartbeatRequest) -> Iterator[str]:
+    """Yield what goes into keys of records as it is; a flexible version sets it no bound."""
+    yield request.member_id
+    yield request.instance_id or ""
+    yield request.rack_id or ""
+    yield request.subscribed_topic_regex or ""

@@ -1,0 +1,464 @@
+"""The consumer protocol (KIP-848): how members join, are given their work, and leave.  Pure.
+
+Everything is a heartbeat.  Epoch 0 joins, -1 leaves, -2 leaves for a while (static members); any
+other is a sign of life that also says what changed.  Each heartbeat, in this order: the member is
+taken in or brought up to date; if that changes what the group subscribes, the group's epoch rises;
+if the target assignment is older than the group, it is computed anew; and the member is taken one
+step towards its target (`reconcile.py`).  The others take theirs with their own heartbeats.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.broker.groups.assignors.subscription import MemberSubscription
+from ottla.broker.groups.assignors.table import ASSIGNORS
+from ottla.broker.groups.commit_rules import unknown_member
+from ottla.broker.groups.consumer_changes import ConsumerChanges
+from ottla.broker.groups.consumer_group import ConsumerGroup, ResolvedRegex
+from ottla.broker.groups.consumer_member import (
+    JOINING_EPOCH,
+    LEAVING_FOR_A_WHILE_EPOCH,
+    NO_REBALANCE_TIMEOUT_MS,
+    NOTHING,
+    Assignment,
+    ConsumerMember,
+    MemberState,
+    assignment_of,
+)
+from ottla.broker.groups.effects import Asker, Client, Instant
+from ottla.broker.groups.reconcile import reconcile
+from ottla.broker.groups.timer_names import TimerKind, TimerName
+from ottla.broker.groups.timers import Timers
+from ottla.broker.groups.topic_view import TopicView
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.group_overrides import GroupSettings
+from ottla.model.settings.groups import GroupConfig
+from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.consumer_group_heartbeat_response import (
+    Assignment as AnsweredAssignment,
+)
+from ottla.wire.messages.consumer_group_heartbeat_response import (
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+
+class Heartbeat(NamedTuple):
+    """One ConsumerGroupHeartbeat and who sent it."""
+
+    request: ConsumerGroupHeartbeatRequest
+    client: Client
+    asker: Asker
+
+    @property
+    def owned(self) -> Assignment | None:
+        """What the member works on; None if it does not say."""
+        listed = self.request.topic_partitions
+        return None if listed is None else assignment_of(listed)
+
+    @property
+    def is_short(self) -> bool:
+        """Say whether it says nothing of the member but that it lives."""
+        request = self.request
+        return (
+            request.instance_id is None
+            and request.rack_id is None
+            and request.rebalance_timeout_ms == NO_REBALANCE_TIMEOUT_MS
+            and request.subscribed_topic_names is None
+            and request.subscribed_topic_regex is None
+            and request.server_assignor is None
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether it says everything: it wants to be told everything, too."""
+        request = self.request
+        is_subscribing = (
+            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+        )
+        return (
+            request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT_MS
+            and is_subscribing
+            and request.topic_partitions is not None
+        )
+
+
+class ConsumerRebalancer:
+    """Moves consumer groups; owns nothing but the timers it sets in those of the shard."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        timers: Timers[TimerName],
+        changes: ConsumerChanges,
+        topics: TopicView,
+        *,
+        settings: Callable[[str], GroupSettings],
+        new_id: Callable[[], str],
+    ) -> None:
+        """`settings` returns what one group goes by."""
+        self._config = config
+        self._timers = timers
+        self._changes = changes
+        self._topics = topics
+        self._settings = settings
+        self._new_id = new_id
+
+    # ---- a member speaks
+
+    def heartbeat(
+        self, group: ConsumerGroup, beat: Heartbeat, now: Instant
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Take a member in, or one step on; RefusedError changes nothing."""
+        request, owned = beat.request, beat.owned
+        self.check_subscription(request)
+        member, replaced = self._find(group, beat, owned)
+        described = _described(member, beat)
+        # From here on nothing is refused.
+        if replaced is not None:
+            self._replace_static(group, replaced, member)
+        is_new = member.member_id not in group.members
+        if is_new or described != member:
+            self._changes.describe(group, described)
+        has_other_topics = described.subscribed_names != member.subscribed_names
+        if described.subscribed_regex != member.subscribed_regex:
+            has_other_topics |= self._resolve(group, now)
+        if has_other_topics or group.group_epoch == 0:
+            self._raise_epoch(group)
+        if group.group_epoch > group.target_epoch:
+            self._compute_target(group)
+        moved = self._reconcile(group, described, owned, now)
+        self._extend_session(group, moved.member_id, now)
+        is_told_all = request.member_epoch == JOINING_EPOCH or beat.is_full
+        return ConsumerGroupHeartbeatResponse(
+            member_id=moved.member_id,
+            member_epoch=moved.member_epoch,
+            heartbeat_interval_ms=self._settings(group.group_id).heartbeat_interval_ms,
+            assignment=_answered(moved.assigned)
+            if is_told_all or moved.assigned != member.assigned
+            else None,
+        )
+
+    def check_subscription(self, request: ConsumerGroupHeartbeatRequest) -> None:
+        """Refuse what is no regular expression."""
+        if request.subscribed_topic_regex:
+            self._topics.resolve(request.subscribed_topic_regex)
+
+    def _find(
+        self, group: ConsumerGroup, beat: Heartbeat, owned: Assignment | None
+    ) -> tuple[ConsumerMember, ConsumerMember | None]:
+        """Return the member, as it was, and the static one that it replaces."""
+        request = beat.request
+        instance_id, is_joining = request.instance_id, request.member_epoch == JOINING_EPOCH
+        known_id = None if instance_id is None else group.static_members.get(instance_id)
+        member = group.members.get(request.member_id)
+        if instance_id is not None and not is_joining:
+            member = self._find_static(group, instance_id, request.member_id)
+        elif known_id is not None and not _may_join_again(group, member, known_id):
+            known = group.members[known_id]
+            if not known.is_away and known.classic is None:
+                raise RefusedError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {request.member_id} with instance id {instance_id} cannot "
+                    f"join the group because the instance id is owned by {known_id} member.",
+                )
+            member_id = request.member_id or self._new_id()
+            anew = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+            return anew, known
+        if member is None:
+            if not is_joining:
+                raise unknown_member(group.group_id, request.member_id)
+            self._check_room(group)
+            return ConsumerMember(member_id=request.member_id or self._new_id()), None
+        if is_joining and member.member_id in group.told_to_rejoin:
+            group.told_to_rejoin.discard(member.member_id)
+        else:
+            _check_epoch(group, member, request.member_epoch, owned)
+        return member, None
+
+    def _check_room(self, group: ConsumerGroup) -> None:
+        size_max = self._config.consumer_size_max
+        if len(group.members) >= size_max:
+            raise RefusedError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {size_max} members.",
+            )
+
+    def _replace_static(
+        self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
+    ) -> None:
+        """A static member is back under another id: what is meant for it stays as it is."""
+        target = group.target_of(old.member_id)
+        self._cancel_timers(group, old.member_id)
+        self._changes.remove(group, old.member_id)
+        self._changes.describe(group, new)
+        self._changes.aim(group, new.member_id, target)
+        self._changes.place(group, new)
+
+    def _reconcile(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        owned: Assignment | None,
+        now: Instant,
+    ) -> ConsumerMember:
+        moved = reconcile(
+            member,
+            target_epoch=group.target_epoch,
+            target=group.target_of(member.member_id),
+            owner_epoch_of=group.owner_epoch_of,
+            owned=owned,
+        )
+        if moved != member:
+            self._changes.place(group, moved)
+            self._time_revocation(group, moved, now)
+        return moved
+
+    def _time_revocation(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
+        name = TimerName(group.group_id, TimerKind.REVOCATION, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            self._timers.set(name, now.mono_ms + member.rebalance_timeout_ms)
+        else:
+            self._timers.cancel(name)
+
+    # ---- members leave
+
+    def leave(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Let a member go, for good or (a static one) until its session is over."""
+        if request.instance_id is None:
+            member = group.members.get(request.member_id)
+            if member is None:
+                raise unknown_member(group.group_id, request.member_id)
+        else:
+            member = self._find_static(group, request.instance_id, request.member_id)
+        if request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
+            self._timers.cancel(TimerName(group.group_id, TimerKind.REVOCATION, member.member_id))
+            away = replace(
+                member,
+                member_epoch=LEAVING_FOR_A_WHILE_EPOCH,
+                pending_revocation=NOTHING,
+            )
+            self._changes.place(group, away)
+        else:
+            self.remove(group, member.member_id)
+        return ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+
+    def _find_static(
+        self, group: ConsumerGroup, instance_id: str, member_id: str
+    ) -> ConsumerMember:
+        known_id = group.static_members.get(instance_id)
+        if known_id is None:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
+            )
+        if known_id != member_id:
+            raise RefusedError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by "
+                f"member {known_id}.",
+            )
+        return group.members[known_id]
+
+    def remove(self, group: ConsumerGroup, member_id: str) -> None:
+        """Take a member out; its work is shared out with the next heartbeat of another one."""
+        regex = group.members[member_id].subscribed_regex
+        self._cancel_timers(group, member_id)
+        self._changes.remove(group, member_id)
+        if regex and not group.is_used(regex):
+            self._changes.forget_regex(group, regex)
+        self._raise_epoch(group)
+
+    def on_session_timer(self, group: ConsumerGroup, member_id: str) -> None:
+        """A member was silent for too long."""
+        if member_id in group.members:
+            self.remove(group, member_id)
+
+    def on_revocation_timer(self, group: ConsumerGroup, member_id: str) -> None:
+        """A member did not give its partitions up in time: others are waiting for them."""
+        member = group.members.get(member_id)
+        if member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
+            self.remove(group, member_id)
+
+    # ---- epochs and targets
+
+    def _raise_epoch(self, group: ConsumerGroup) -> None:
+        self._changes.raise_epoch(group, self._hash_of(group))
+
+    def _hash_of(self, group: ConsumerGroup) -> int:
+        """Return a number that is another one when the topics of the group are others."""
+        topics = [
+            f"{topic.name} {topic.id} {len(topic.partitions)}"
+            for name in sorted(group.subscribed_topics())
+            if (topic := self._topics.topic(name)) is not None
+        ]
+        if not topics:
+            return 0
+        digest = hashlib.blake2b("\n".join(topics).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, signed=True)
+
+    def _compute_target(self, group: ConsumerGroup) -> None:
+        name = group.assignor_name(self._config.consumer_assignors[0])
+        topic_ids, counts = self._subscribed_ids(group)
+        targets = ASSIGNORS[name](
+            {
+                member.member_id: MemberSubscription(
+                    instance_id=member.instance_id,
+                    rack=member.rack_id,
+                    topic_ids=topic_ids[member.subscribed_names, member.subscribed_regex],
+                    assigned=group.target_of(member.member_id),
+                )
+                for member in group.members.values()
+            },
+            counts,
+        )
+        for member_id in group.members:
+            target = targets.get(member_id, NOTHING)
+            if group.targets.get(member_id) != target:
+                self._changes.aim(group, member_id, target)
+        self._changes.finish_target(group)
+
+    def _subscribed_ids(
+        self, group: ConsumerGroup
+    ) -> tuple[dict[tuple[frozenset[str], str], frozenset[UUID]], dict[UUID, int]]:
+        """Return the ids of the topics of each subscription, and their partitions."""
+        ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+        counts: dict[UUID, int] = {}
+        for member in group.members.values():
+            subscription = (member.subscribed_names, member.subscribed_regex)
+            if subscription in ids:
+                continue
+            topics = [
+                topic
+                for name in group.topics_of(member)
+                if (topic := self._topics.topic(name)) is not None
+            ]
+            ids[subscription] = frozenset(topic.id for topic in topics)
+            counts.update((topic.id, len(topic.partitions)) for topic in topics)
+        return ids, counts
+
+    # ---- topics
+
+    def on_topics(self, group: ConsumerGroup, changed: frozenset[str], now: Instant) -> None:
+        """Topics came, went or grew: what the group has of them is shared out anew."""
+        is_touched = not changed.isdisjoint(group.subscribed_topics())
+        if self._resolve(group, now) or is_touched:
+            self._raise_epoch(group)
+
+    def _resolve(self, group: ConsumerGroup, now: Instant) -> bool:
+        """Bring what the group's regexes mean up to date; say whether other topics are meant."""
+        if not (group.regexes or any(one.subscribed_regex for one in group.members.values())):
+            return False
+        is_other = False
+        used = {one.subscribed_regex for one in group.members.values()} - {""}
+        for regex in sorted(set(group.regexes) - used):
+            self._changes.forget_regex(group, regex)
+            is_other = True
+        for regex in sorted(used):
+            found = self._topics.resolve(regex)
+            known = group.regexes.get(regex)
+            if found is not None and (known is None or known.topics != found.topics):
+                resolved = ResolvedRegex(found.topics, found.version, now.wall_ms)
+                self._changes.resolve(group, regex, resolved)
+                is_other = True
+        return is_other
+
+    # ---- time
+
+    def resume(self, group: ConsumerGroup, now: Instant) -> None:
+        """Go on with a group that was loaded: every timer begins anew."""
+        self.restart_sessions(group, now)
+        if group.members and (
+            self._resolve(group, now) or self._hash_of(group) != group.metadata_hash
+        ):
+            self._raise_epoch(group)
+
+    def restart_sessions(self, group: ConsumerGroup, now: Instant) -> None:
+        """Count nobody's silence so far, and nobody's slowness."""
+        for member in group.members.values():
+            self._extend_session(group, member.member_id, now)
+            self._time_revocation(group, member, now)
+
+    def _extend_session(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
+        timeout_ms = self._settings(group.group_id).session_timeout_ms
+        session = TimerName(group.group_id, TimerKind.SESSION, member_id)
+        self._timers.set(session, now.mono_ms + timeout_ms)
+
+    def _cancel_timers(self, group: ConsumerGroup, member_id: str) -> None:
+        for kind in (TimerKind.SESSION, TimerKind.REVOCATION):
+            self._timers.cancel(TimerName(group.group_id, kind, member_id))
+
+
+def _check_epoch(
+    group: ConsumerGroup, member: ConsumerMember, epoch: int, owned: Assignment | None
+) -> None:
+    """Refuse an epoch that is not the member's, or the one before whose end it was not told."""
+    if epoch == member.member_epoch and member.state is not MemberState.UNKNOWN:
+        return
+    is_behind = epoch == member.previous_member_epoch and _is_within(owned, member.assigned)
+    if epoch < member.member_epoch and is_behind:
+        return
+    if member.state is MemberState.UNKNOWN and owned is not None and not owned:
+        return
+    group.told_to_rejoin.add(member.member_id)
+    size = "greater" if epoch > member.member_epoch else "smaller"
+    raise RefusedError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the "
+        f"group coordinator ({member.member_epoch}). The member must abandon all its partitions "
+        "and rejoin.",
+    )
+
+
+def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
+    return owned is not None and all(
+        topic_id in assigned and indexes <= assigned[topic_id]
+        for topic_id, indexes in owned.items()
+    )
+
+
+def _may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id: str) -> bool:
+    """Say whether a static member joins under its own id: the answer was lost, or it was fenced."""
+    if member is None or member.member_id != known_id or member.is_away:
+        return False
+    is_new = member.previous_member_epoch == JOINING_EPOCH
+    return is_new or member.member_id in group.told_to_rejoin
+
+
+def _described(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
+    """Return the member as the heartbeat describes it; what it does not say is as it was."""
+    request = beat.request
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    if beat.is_short and member.client == beat.client and member.classic is None:
+        return member
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client=beat.client,
+        rebalance_timeout_ms=member.rebalance_timeout_ms
+        if timeout_ms == NO_REBALANCE_TIMEOUT_MS
+        else timeout_ms,
+        server_assignor=member.server_assignor
+        if request.server_assignor is None
+        else request.server_assignor,
+        subscribed_names=member.subscribed_names if names is None else frozenset(names),
+        subscribed_regex=member.subscribed_regex if regex is None else regex,
+        classic=None,
+    )
+
+
+def _answered(assigned: Assignment) -> AnsweredAssignment:
+    return AnsweredAssignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(assigned[topic_id]))
+            for topic_id in sorted(assigned)
+        ]
+    )

@@ -1,0 +1,27 @@
+"""What groups wait for, by name.  Pure."""
+
+from enum import Enum
+from typing import NamedTuple
+
+NO_MEMBER_ID = ""
+
+
+class TimerKind(Enum):
+    """What a group waits for."""
+
+    SESSION = "session"
+    """A sign of life of one member."""
+    JOIN = "join"
+    """All members, to begin a generation."""
+    SYNC = "sync"
+    """All members, to fetch their assignment."""
+    REVOCATION = "revocation"
+    """One member of the consumer protocol, to give partitions up."""
+
+
+class TimerName(NamedTuple):
+    """One deadline of a group."""
+
+    group_id: str
+    kind: TimerKind
+    member_id: str = NO_MEMBER_ID

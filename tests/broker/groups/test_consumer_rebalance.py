@@ -1,0 +1,466 @@
+"""Members of a consumer group: how they join, share topics, stay and leave (KIP-848)."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla.model.errors import ErrorCode
+from ottla.model.settings.groups import GroupConfig
+
+SESSION_MS = 45_000
+REBALANCE_MS = 60_000
+
+
+def given(answer: Any) -> dict[UUID, set[int]] | None:
+    """Return the assignment that a heartbeat's answer has."""
+    if answer.assignment is None:
+        return None
+    return {one.topic_id: set(one.partitions) for one in answer.assignment.topic_partitions}
+
+
+def beat(groups: Any, member_id: str, epoch: int, **more: Any) -> Any:
+    """Send a heartbeat that is taken; return its answer."""
+    answer = groups.beat(member_id, epoch, **more).answer
+    assert answer.error_code == ErrorCode.NONE, answer.error_message
+    groups.check_replay()
+    return answer
+
+
+def enter(groups: Any, member_id: str, *topics: str, **more: Any) -> Any:
+    answer = groups.enter(member_id, topics or ("orders",), **more).answer
+    assert answer.error_code == ErrorCode.NONE, answer.error_message
+    groups.check_replay()
+    return answer
+
+
+def share(groups: Any, topic: UUID, *member_ids: str) -> dict[str, set[int]]:
+    """Let members speak in turn until nothing moves; return what each has of a topic."""
+    for _ in range(4):
+        for member_id in member_ids:
+            member = groups.consumers.members[member_id]
+            beat(groups, member_id, member.member_epoch, owned=member.assigned)
+    return {
+        member_id: set(groups.consumers.members[member_id].assigned.get(topic, ()))
+        for member_id in member_ids
+    }
+
+
+# ---- joining
+
+
+def test_the_first_member_gets_everything_with_its_first_answer(groups: Any) -> None:
+    topic = groups.make_topic("orders", 3)
+    answer = enter(groups, "a")
+    assert (answer.member_id, answer.member_epoch, given(answer)) == ("a", 1, {topic: {0, 1, 2}})
+    assert answer.heartbeat_interval_ms == 5_000
+    assert groups.consumers.state == "Stable"
+
+
+def test_a_second_member_gets_what_the_first_gave_up(groups: Any) -> None:
+    topic = groups.make_topic("orders", 4)
+    enter(groups, "a")
+    second = enter(groups, "b")
+    assert (second.member_epoch, given(second)) == (2, {})
+    assert groups.consumers.state == "Reconciling"
+    told = beat(groups, "a", 1)
+    kept = given(told)
+    assert kept is not None
+    assert told.member_epoch == 1
+    assert len(kept[topic]) == 2
+    assert given(beat(groups, "b", 2)) is None, "the first has not given anything up"
+    assert beat(groups, "a", 1, owned=kept).member_epoch == 2
+    assert given(beat(groups, "b", 2)) == {topic: {0, 1, 2, 3} - kept[topic]}
+    assert groups.consumers.state == "Stable"
+
+
+def test_an_old_version_leaves_the_id_to_the_coordinator(groups: Any) -> None:
+    groups.make_topic("orders")
+    answer = enter(groups, "")
+    assert answer.member_id in groups.consumers.members
+    assert answer.member_id
+
+
+def test_a_member_of_no_topic_that_exists_waits_for_it(groups: Any) -> None:
+    assert given(enter(groups, "a", "orders")) == {}
+    topic = groups.make_topic("orders", 2)
+    assert given(beat(groups, "a", 1)) == {topic: {0, 1}}
+
+
+def test_an_answer_leaves_when_it_is_committed(groups: Any) -> None:
+    groups.make_topic("orders")
+    groups.is_committing = False
+    asked = groups.enter("a")
+    assert not asked.is_answered
+    groups.commit_log()
+    assert asked.answer.member_epoch == 1
+
+
+def test_a_join_whose_answer_was_lost_may_be_repeated(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    enter(groups, "a")
+    again = enter(groups, "a")
+    assert (again.member_epoch, given(again)) == (1, {topic: {0, 1}})
+
+
+def test_a_full_group_takes_nobody_in_but_hears_its_own(make_groups: Any) -> None:
+    groups = make_groups(GroupConfig(consumer_size_max=1))
+    groups.make_topic("orders")
+    enter(groups, "a")
+    assert groups.enter("b").code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    beat(groups, "a", 1)
+
+
+# ---- epochs
+
+
+def test_an_epoch_ahead_or_far_behind_is_fenced_and_may_join_anew(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    enter(groups, "a")
+    assert groups.beat("a", 7).code is ErrorCode.FENCED_MEMBER_EPOCH
+    groups.make_topic("more")
+    beat(groups, "a", 1, topics=("orders", "more"))
+    groups.grow_topic("orders", 3)
+    beat(groups, "a", 2)
+    assert groups.beat("a", 1).code is ErrorCode.FENCED_MEMBER_EPOCH
+    again = enter(groups, "a")
+    assert given(again) == {topic: {0, 1, 2}}
+
+
+def test_nobody_joins_anew_under_a_living_members_id(groups: Any) -> None:
+    groups.make_topic("orders", 2)
+    enter(groups, "a")
+    groups.grow_topic("orders", 3)
+    beat(groups, "a", 1)
+    groups.grow_topic("orders", 4)
+    beat(groups, "a", 2)
+    assert groups.enter("a").code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_the_epoch_before_is_taken_from_who_missed_the_answer(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    enter(groups, "a")
+    groups.grow_topic("orders", 3)
+    assert beat(groups, "a", 1).member_epoch == 2
+    assert groups.beat("a", 1).code is ErrorCode.FENCED_MEMBER_EPOCH, "it does not say what it owns"
+    enter(groups, "a")
+    groups.grow_topic("orders", 4)
+    assert beat(groups, "a", 2).member_epoch == 3
+    again = beat(groups, "a", 2, owned={topic: [0, 1]})
+    assert again.member_epoch == 3
+
+
+def test_the_epoch_before_with_partitions_it_lost_is_fenced(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    enter(groups, "a")
+    enter(groups, "b")
+    share(groups, topic, "a", "b")
+    groups.grow_topic("orders", 4)
+    beat(groups, "a", 2)
+    code = groups.beat("a", 2, owned={topic: [0, 1, 2, 3]}).code
+    assert code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize("epoch", [1, -1])
+def test_who_is_not_in_the_group_is_unknown(groups: Any, epoch: int) -> None:
+    groups.make_topic("orders")
+    enter(groups, "a")
+    assert groups.beat("b", epoch).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("epoch", [1, -1, -2])
+def test_a_group_that_is_not_there_is_not_made_by_who_does_not_join(
+    groups: Any, epoch: int
+) -> None:
+    assert groups.beat("a", epoch, instance_id="i").code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert not groups.shard.groups
+
+
+# ---- leaving, timers
+
+
+def test_what_a_member_leaves_is_shared_out_with_the_next_heartbeat(groups: Any) -> None:
+    topic = groups.make_topic("orders", 4)
+    enter(groups, "a")
+    enter(groups, "b")
+    share(groups, topic, "a", "b")
+    left = beat(groups, "b", -1)
+    assert (left.member_id, left.member_epoch) == ("b", -1)
+    assert groups.consumers.state == "Assigning"
+    assert given(beat(groups, "a", 2)) == {topic: {0, 1, 2, 3}}
+
+
+def test_the_last_one_out_leaves_an_empty_group(groups: Any) -> None:
+    groups.make_topic("orders")
+    enter(groups, "a")
+    beat(groups, "a", -1)
+    assert groups.consumers.state == "Empty"
+    assert enter(groups, "b").member_epoch == 3
+
+
+def test_a_silent_member_is_out_after_its_session(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    enter(groups, "a")
+    enter(groups, "b")
+    share(groups, topic, "a", "b")
+    groups.pass_time(SESSION_MS - 1)
+    beat(groups, "a", 2)
+    groups.pass_time(1)
+    assert list(groups.consumers.members) == ["a"]
+    assert given(beat(groups, "a", 2)) == {topic: {0, 1}}
+
+
+def test_who_does_not_give_up_in_time_is_out(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    enter(groups, "a", rebalance_ms=20_000)
+    enter(groups, "b")
+    beat(groups, "a", 1)
+    groups.pass_time(19_999)
+    beat(groups, "a", 1, owned={topic: [0, 1]})
+    assert "a" in groups.consumers.members
+    groups.pass_time(1)
+    assert groups.beat("a", 1).code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert given(beat(groups, "b", 2)) == {topic: {0, 1}}
+
+
+def test_who_gave_up_in_time_stays(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    enter(groups, "a", rebalance_ms=20_000)
+    enter(groups, "b")
+    share(groups, topic, "a", "b")
+    groups.pass_time(20_001)
+    assert set(groups.consumers.members) == {"a", "b"}
+
+
+def test_a_process_that_stood_still_counts_nobodys_silence(groups: Any) -> None:
+    groups.make_topic("orders", 2)
+    enter(groups, "a")
+    groups.mono_ms += 10 * SESSION_MS
+    groups.shard.restart_sessions(groups.now)
+    groups.settle()
+    assert "a" in groups.consumers.members
+
+
+# ---- static members
+
+
+def test_a_static_member_that_left_for_a_while_gets_its_own_back(groups: Any) -> None:
+    topic = groups.make_topic("orders", 4)
+    enter(groups, "a", instance_id="i")
+    enter(groups, "b")
+    has = share(groups, topic, "a", "b")
+    epoch = groups.consumers.group_epoch
+    away = beat(groups, "a", -2, instance_id="i")
+    assert away.member_epoch == -2
+    assert given(beat(groups, "b", epoch)) is None, "its partitions are kept for it"
+    back = enter(groups, "a2", instance_id="i")
+    assert (back.member_epoch, given(back)) == (epoch, {topic: has["a"]})
+    assert groups.consumers.group_epoch == epoch, "nobody else was disturbed"
+    assert set(groups.consumers.members) == {"a2", "b"}
+
+
+def test_a_static_member_that_does_not_come_back_is_out_after_its_session(groups: Any) -> None:
+    groups.make_topic("orders", 4)
+    enter(groups, "a", instance_id="i")
+    beat(groups, "a", -2, instance_id="i")
+    groups.pass_time(SESSION_MS)
+    assert not groups.consumers.members
+    assert not groups.consumers.static_members
+
+
+def test_an_instance_id_in_use_is_not_given_to_another(groups: Any) -> None:
+    groups.make_topic("orders")
+    enter(groups, "a", instance_id="i")
+    assert groups.enter("b", instance_id="i").code is ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+def test_a_static_member_may_repeat_its_join(groups: Any) -> None:
+    groups.make_topic("orders")
+    enter(groups, "a", instance_id="i")
+    assert enter(groups, "a", instance_id="i").member_epoch == 1
+
+
+@pytest.mark.parametrize("epoch", [1, -1, -2])
+def test_a_static_member_that_was_replaced_is_fenced(groups: Any, epoch: int) -> None:
+    groups.make_topic("orders")
+    enter(groups, "a", instance_id="i")
+    beat(groups, "a", -2, instance_id="i")
+    enter(groups, "b", instance_id="i")
+    assert groups.beat("a", epoch, instance_id="i").code is ErrorCode.FENCED_INSTANCE_ID
+    assert groups.beat("a", epoch, instance_id="j").code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_leaves_for_good_too(groups: Any) -> None:
+    groups.make_topic("orders")
+    enter(groups, "a", instance_id="i")
+    beat(groups, "a", -1, instance_id="i")
+    assert groups.consumers.state == "Empty"
+    assert not groups.consumers.static_members
+
+
+# ---- subscriptions and topics
+
+
+def test_another_subscription_is_another_epoch(groups: Any) -> None:
+    orders, bills = groups.make_topic("orders", 1), groups.make_topic("bills", 1)
+    enter(groups, "a", "orders")
+    answer = beat(groups, "a", 1, topics=("bills",), owned={orders: [0]})
+    assert (answer.member_epoch, given(answer)) == (1, {})
+    answer = beat(groups, "a", 1, owned={})
+    assert (answer.member_epoch, given(answer)) == (2, {bills: {0}})
+
+
+def test_a_full_heartbeat_is_told_everything_again(groups: Any) -> None:
+    orders = groups.make_topic("orders", 1)
+    enter(groups, "a")
+    assert given(beat(groups, "a", 1)) is None
+    full = beat(groups, "a", 1, topics=("orders",), owned={orders: [0]}, rebalance_ms=REBALANCE_MS)
+    assert given(full) == {orders: {0}}
+    assert groups.consumers.group_epoch == 1
+
+
+def test_a_topic_that_grows_is_shared_out_anew(groups: Any) -> None:
+    topic = groups.make_topic("orders", 1)
+    enter(groups, "a")
+    groups.grow_topic("orders", 3)
+    assert groups.consumers.group_epoch == 2
+    assert given(beat(groups, "a", 1)) == {topic: {0, 1, 2}}
+
+
+def test_a_topic_that_is_deleted_is_given_up(groups: Any) -> None:
+    orders, bills = groups.make_topic("orders", 1), groups.make_topic("bills", 1)
+    enter(groups, "a", "orders", "bills")
+    groups.drop_topic("orders")
+    assert given(beat(groups, "a", 1, owned={orders: [0], bills: [0]})) == {bills: {0}}
+    assert beat(groups, "a", 1, owned={bills: [0]}).member_epoch == 2
+
+
+def test_other_topics_do_not_disturb_a_group(groups: Any) -> None:
+    groups.make_topic("orders")
+    enter(groups, "a")
+    written = len(groups.log)
+    groups.make_topic("others")
+    groups.drop_topic("others")
+    assert len(groups.log) == written
+
+
+def test_a_topic_made_anew_by_the_same_name_is_another(groups: Any) -> None:
+    first = groups.make_topic("orders", 1)
+    enter(groups, "a")
+    groups.drop_topic("orders")
+    second = groups.make_topic("orders", 1)
+    assert given(beat(groups, "a", 1, owned={first: [0]})) == {}
+    assert given(beat(groups, "a", 1, owned={})) == {second: {0}}
+
+
+# ---- regular expressions
+
+
+def test_a_regex_means_the_topics_there_are_and_those_to_come(groups: Any) -> None:
+    first = groups.make_topic("log-1", 1)
+    groups.make_topic("other", 1)
+    answer = groups.enter("a", None, regex="log-.*").answer
+    assert given(answer) == {first: {0}}
+    second = groups.make_topic("log-2", 1)
+    assert given(beat(groups, "a", 1)) == {first: {0}, second: {0}}
+    groups.drop_topic("log-1")
+    assert given(beat(groups, "a", 2, owned={second: [0]})) == {second: {0}}
+
+
+def test_names_and_a_regex_add_up(groups: Any) -> None:
+    first, second = groups.make_topic("log-1", 1), groups.make_topic("orders", 1)
+    answer = enter(groups, "a", "orders", regex="log-.*")
+    assert given(answer) == {first: {0}, second: {0}}
+
+
+def test_a_regex_that_nobody_uses_any_more_is_forgotten(groups: Any) -> None:
+    groups.make_topic("log-1", 1)
+    enter(groups, "a", regex="log-.*")
+    enter(groups, "b", regex="log-.*")
+    beat(groups, "a", -1)
+    assert groups.consumers.regexes
+    beat(groups, "b", 2, regex="")
+    assert not groups.consumers.regexes
+
+
+def test_what_is_no_regex_is_refused_and_changes_nothing(groups: Any) -> None:
+    assert groups.enter("a", regex="(").code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert not groups.shard.groups
+    assert not groups.log
+    groups.make_topic("orders")
+    enter(groups, "a")
+    written = len(groups.log)
+    assert groups.beat("a", 1, regex="(").code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert len(groups.log) == written
+
+
+def test_with_very_many_topics_a_regex_is_resolved_in_slices(
+    groups: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.groups.topic_view.SLICE_COUNT", 2)
+    topics = [groups.make_topic(f"log-{n}", 1) for n in range(5)]
+    assert given(groups.enter("a", None, regex="log-.*").answer) == {}
+    late = groups.make_topic("log-late", 1)
+    gone = groups.topics.image.topics[topics.pop()].name
+    groups.drop_topic(gone)
+    slices = 1
+    while not groups.topics.resolve_slice():
+        slices += 1
+    assert slices == 3
+    groups.shard.on_topics(frozenset(), groups.now)
+    answer = beat(groups, "a", 1)
+    assert given(answer) == {topic: {0} for topic in [*topics, late]}
+
+
+# ---- assignors
+
+
+def test_the_assignor_that_most_would_like_is_taken(groups: Any) -> None:
+    groups.make_topic("orders")
+    enter(groups, "a", assignor="range")
+    assert groups.consumers.assignor_name("uniform") == "range"
+    enter(groups, "b", assignor="uniform")
+    enter(groups, "c", assignor="uniform")
+    enter(groups, "d")
+    assert groups.consumers.assignor_name("range") == "uniform"
+
+
+# ---- coordinators come and go
+
+
+def test_the_next_coordinator_goes_on_where_the_first_stopped(groups: Any) -> None:
+    topic = groups.make_topic("orders", 4)
+    enter(groups, "a")
+    enter(groups, "b")
+    has = share(groups, topic, "a", "b")
+    written = len(groups.log)
+    groups.restart()
+    assert len(groups.log) == written, "nothing is written because of it"
+    assert share(groups, topic, "a", "b") == has
+    groups.pass_time(SESSION_MS)
+    assert not groups.consumers.members
+
+
+def test_who_is_to_give_up_is_timed_anew_by_the_next_coordinator(groups: Any) -> None:
+    groups.make_topic("orders", 4)
+    enter(groups, "a", rebalance_ms=20_000)
+    enter(groups, "b")
+    beat(groups, "a", 1)
+    groups.pass_time(19_000)
+    groups.restart()
+    groups.pass_time(19_999)
+    assert "a" in groups.consumers.members
+    groups.pass_time(1)
+    assert "a" not in groups.consumers.members
+
+
+def test_topics_that_changed_between_coordinators_are_noticed(groups: Any) -> None:
+    topic = groups.make_topic("orders", 1)
+    enter(groups, "a", regex="log-.*")
+    log, groups.log = groups.log, []
+    groups.grow_topic("orders", 2)
+    more = groups.make_topic("log-1", 1)
+    groups.log = log
+    groups.commit_log()
+    groups.restart()
+    assert given(beat(groups, "a", 1)) == {topic: {0, 1}, more: {0}}

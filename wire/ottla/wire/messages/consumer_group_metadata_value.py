@@ -1,0 +1,26 @@
+"""ConsumerGroupMetadataValue.
+
+Generated from schemas/consumer_group_records.schema; never edited.
+"""
+
+from ottla.wire.codec_types import Message
+
+
+class ConsumerGroupMetadataValue(Message):
+    __slots__ = (
+        "epoch",
+        "metadata_hash",
+    )
+    API_KEY = -1
+    VERSIONS = range(1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "consumer_group_records"
+
+    def __init__(
+        self,
+        *,
+        epoch: int = 0,
+        metadata_hash: int = 0,
+    ) -> None:
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash

@@ -1,0 +1,21 @@
+"""ConsumerGroupPartitionMetadataKey.
+
+Generated from schemas/consumer_group_records.schema; never edited.
+"""
+
+from ottla.wire.codec_types import Message
+
+
+class ConsumerGroupPartitionMetadataKey(Message):
+    __slots__ = ("group_id",)
+    API_KEY = -1
+    VERSIONS = range(1)
+    FLEXIBLE_FROM = None
+    SCHEMA = "consumer_group_records"
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+    ) -> None:
+        self.group_id = group_id
