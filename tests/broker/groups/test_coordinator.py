@@ -13,6 +13,7 @@ import trio.testing
 
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
 from ottla.broker.groups.group_apis import (
+    CONSUMER_GROUP_HEARTBEAT,
     GROUP_API_KEYS,
     HEARTBEAT,
     JOIN_GROUP,
@@ -26,6 +27,7 @@ from ottla.broker.groups.placement import OFFSETS_TOPIC
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.partition import Partition
 from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
 from ottla.model.settings.groups import GroupConfig
@@ -34,6 +36,8 @@ from ottla.wire.apis import API, request_class
 from ottla.wire.batch import batches
 from ottla.wire.codec_examples import example
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
 from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -99,8 +103,8 @@ class Coordinated:
 
     async def publish(self) -> None:
         image = self.world.table.image
-        self.metadata.image = image
-        await self.coordinator.publish(MetadataDelta(image), image)
+        self.metadata.image = replace(image, features=PersistentMap({"group.version": 1}))
+        await self.coordinator.publish(MetadataDelta.between(self.coordinator.image, image), image)
         await trio.testing.wait_all_tasks_blocked()
 
     async def ask(self, request: Message, version: int | None = None) -> Any:
@@ -110,6 +114,25 @@ class Coordinated:
         self.world.run(self.handlers[request.API_KEY], call, request)
         await trio.testing.wait_all_tasks_blocked()
         return call
+
+    async def beat(
+        self, member_id: str, epoch: int, *, regex: str | None = None
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat of the consumer protocol, which joins with epoch 0."""
+        is_joining = epoch == 0
+        call = await self.ask(
+            ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id=member_id,
+                member_epoch=epoch,
+                rebalance_timeout_ms=60_000 if is_joining else -1,
+                subscribed_topic_names=["orders"] if is_joining else None,
+                subscribed_topic_regex=regex,
+                topic_partitions=[] if is_joining else None,
+            )
+        )
+        answer: ConsumerGroupHeartbeatResponse = call.response(ConsumerGroupHeartbeatResponse)
+        return answer
 
     async def commit(self, offset: int, *, group_id: str = "g", version: int = 9) -> Any:
         part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
@@ -497,3 +520,69 @@ async def test_a_broker_that_stood_still_ends_no_session_but_silence_does(
             groups.coordinator._next_deadline_ms()
         beat = HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=1)
         assert (await groups.ask(beat)).response(HeartbeatResponse).error_code == code
+
+
+# ---- the consumer protocol
+
+
+def count_of(answer: ConsumerGroupHeartbeatResponse) -> int | None:
+    """Return how many partitions a member was given; None when it was told nothing."""
+    if answer.assignment is None:
+        return None
+    return sum(len(topic.partitions) for topic in answer.assignment.topic_partitions)
+
+
+async def test_a_consumer_is_told_of_topics_that_are_made_and_grow(world: Any) -> None:
+    async with coordinated(world) as (groups, _):
+        assert count_of(await groups.beat("a", 0, regex="log-.*")) == 1
+        world.know("orders", world.state(), 1)
+        world.know("log-1", world.state())
+        world.know("other", world.state())
+        await groups.publish()
+        assert count_of(await groups.beat("a", 1)) == 3
+        metrics = groups.coordinator.metrics()
+        assert metrics["groups.consumer.members"] == 1
+        assert metrics["groups.consumer.rebalances"] == 2
+
+
+async def test_consumers_go_on_with_the_next_leader(world: Any) -> None:
+    async with coordinated(world) as (groups, _):
+        await groups.beat("a", 0)
+        await groups.beat("b", 0)
+    async with trio.open_nursery() as nursery:
+        after = Coordinated(world)
+        nursery.start_soon(after.coordinator.run)
+        await after.publish()
+        assert (await after.beat("b", 2)).error_code == ErrorCode.NONE
+        assert (await after.beat("c", 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_heartbeat_is_answered_when_all_in_sync_replicas_have_it(world: Any) -> None:
+    async with coordinated(world, replicas=(1, 2)) as (groups, led):
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="a",
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["orders"],
+            topic_partitions=[],
+        )
+        call = await groups.ask(request)
+        assert not call.is_completed
+        replicate(world, led)
+        assert call.response(ConsumerGroupHeartbeatResponse).member_epoch == 1
+
+
+async def test_consumers_need_the_group_version_and_the_protocol(world: Any) -> None:
+    async with coordinated(world) as (groups, _):
+        groups.metadata.image = world.table.image
+        answer = await groups.beat("a", 0)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        classic = Coordinated(world, replace(CONFIG, rebalance_protocols=("classic",)))
+        classic.metadata.image = replace(
+            world.table.image, features=PersistentMap({"group.version": 1})
+        )
+        call = world.call(CONSUMER_GROUP_HEARTBEAT, 1)
+        world.run(classic.handlers[CONSUMER_GROUP_HEARTBEAT], call, ConsumerGroupHeartbeatRequest())
+        code = call.response(ConsumerGroupHeartbeatResponse).error_code
+        assert code == ErrorCode.UNSUPPORTED_VERSION

@@ -20,16 +20,19 @@ from ottla.broker.groups.effects import Outbox
 
 
 class ConsumerChanges:
-    """Writes what it changes; owns nothing."""
+    """Writes what it changes; owns nothing but a count."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
+        self.rebalance_count = 0
+        """How often a group's epoch has risen."""
 
     def raise_epoch(self, group: ConsumerGroup, metadata_hash: int) -> None:
         """Have the target computed anew, for topics with this hash."""
         if group.has_old_topics:
             group.has_old_topics = False
             self._outbox.write(old_topics_tombstone(group.group_id))
+        self.rebalance_count += 1
         group.group_epoch += 1
         group.metadata_hash = metadata_hash
         self._outbox.write(epoch_record(group))

@@ -17,6 +17,7 @@ import trio
 
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.groups.commit_wait import CommitWait, told_as
+from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.group_records import TEXT_LENGTH_MAX, GroupRecord
 from ottla.broker.groups.group_settings import group_settings
@@ -270,8 +271,17 @@ class GroupCoordinator:
     def metrics(self) -> dict[str, float]:
         """Return how much it coordinates."""
         shards = list(self.shards())
+        consumers = [
+            group
+            for shard in shards
+            for group in shard.groups.values()
+            if isinstance(group, ConsumerGroup)
+        ]
         return {
             "groups": sum(len(shard.groups) for shard in shards),
+            "groups.consumer": len(consumers),
+            "groups.consumer.members": sum(len(group.members) for group in consumers),
+            "groups.consumer.rebalances": sum(shard.consumer_rebalance_count for shard in shards),
             "groups.offsets": sum(len(shard.offsets) for shard in shards),
             "groups.partitions.loading": sum(
                 1 for led in self._led.values() if not (led.is_active or led.failure)

@@ -449,6 +449,11 @@ class GroupShard:
             self._drop_group(group)
             self._outbox.answer_when_committed(asker, ErrorCode.NONE)
 
+    @property
+    def consumer_rebalance_count(self) -> int:
+        """How often consumer groups have had their work shared out anew."""
+        return self._changes.rebalance_count
+
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[Group]:
         """Return the groups of these states and types (in lower case; all when none is named)."""
         return [
