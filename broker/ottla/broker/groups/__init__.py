@@ -6,6 +6,8 @@ rebalance.py           how members join, get their assignment, stay and leave
 classic_group.py       one group of the classic protocol: its members, its generation
 classic_member.py      one member
 consumer_rebalance.py  how members of the consumer protocol (KIP-848) join, get their work, leave
+mixed_group.py         members of the classic protocol in such a group, from the one to the other
+embedded_protocol.py   what consumers of the classic protocol tell each other
 reconcile.py           how one of them comes from what it has to what it is to get
 topic_view.py          the topics there are, and which a regular expression means
 consumer_group.py      one group of the consumer protocol: its epochs, who has what

@@ -98,14 +98,20 @@ class ConsumerRebalancer:
         *,
         settings: Callable[[str], GroupSettings],
         new_id: Callable[[], str],
+        downgrade: Callable[[ConsumerGroup, str, Instant], bool],
     ) -> None:
-        """`settings` returns what one group goes by."""
+        """`settings` returns what one group goes by.
+
+        `downgrade` is asked before a member is removed: it makes a classic group of those who
+        stay, if they are such, and says whether it did.
+        """
         self._config = config
         self._timers = timers
         self._changes = changes
         self._topics = topics
         self._settings = settings
         self._new_id = new_id
+        self._downgrade = downgrade
 
     # ---- a member speaks
 
@@ -119,7 +125,28 @@ class ConsumerRebalancer:
         described = _described(member, beat)
         # From here on nothing is refused.
         if replaced is not None:
-            self._replace_static(group, replaced, member)
+            self.replace_static(group, replaced, member)
+        moved = self.advance(group, member, described, owned, now)
+        self.extend_session(group, moved, now)
+        is_told_all = request.member_epoch == JOINING_EPOCH or beat.is_full
+        return ConsumerGroupHeartbeatResponse(
+            member_id=moved.member_id,
+            member_epoch=moved.member_epoch,
+            heartbeat_interval_ms=self._settings(group.group_id).heartbeat_interval_ms,
+            assignment=_answered(moved.assigned)
+            if is_told_all or moved.assigned != member.assigned
+            else None,
+        )
+
+    def advance(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        described: ConsumerMember,
+        owned: Assignment | None,
+        now: Instant,
+    ) -> ConsumerMember:
+        """Take in how a member describes itself now, and take it one step towards its target."""
         is_new = member.member_id not in group.members
         if is_new or described != member:
             self._changes.describe(group, described)
@@ -130,17 +157,7 @@ class ConsumerRebalancer:
             self._raise_epoch(group)
         if group.group_epoch > group.target_epoch:
             self._compute_target(group)
-        moved = self._reconcile(group, described, owned, now)
-        self._extend_session(group, moved.member_id, now)
-        is_told_all = request.member_epoch == JOINING_EPOCH or beat.is_full
-        return ConsumerGroupHeartbeatResponse(
-            member_id=moved.member_id,
-            member_epoch=moved.member_epoch,
-            heartbeat_interval_ms=self._settings(group.group_id).heartbeat_interval_ms,
-            assignment=_answered(moved.assigned)
-            if is_told_all or moved.assigned != member.assigned
-            else None,
-        )
+        return self._reconcile(group, described, owned, now)
 
     def check_subscription(self, request: ConsumerGroupHeartbeatRequest) -> None:
         """Refuse what is no regular expression."""
@@ -156,7 +173,7 @@ class ConsumerRebalancer:
         known_id = None if instance_id is None else group.static_members.get(instance_id)
         member = group.members.get(request.member_id)
         if instance_id is not None and not is_joining:
-            member = self._find_static(group, instance_id, request.member_id)
+            member = self.find_static(group, instance_id, request.member_id)
         elif known_id is not None and not _may_join_again(group, member, known_id):
             known = group.members[known_id]
             if not known.is_away and known.classic is None:
@@ -171,7 +188,7 @@ class ConsumerRebalancer:
         if member is None:
             if not is_joining:
                 raise unknown_member(group.group_id, request.member_id)
-            self._check_room(group)
+            self.check_room(group)
             return ConsumerMember(member_id=request.member_id or self._new_id()), None
         if is_joining and member.member_id in group.told_to_rejoin:
             group.told_to_rejoin.discard(member.member_id)
@@ -179,7 +196,8 @@ class ConsumerRebalancer:
             _check_epoch(group, member, request.member_epoch, owned)
         return member, None
 
-    def _check_room(self, group: ConsumerGroup) -> None:
+    def check_room(self, group: ConsumerGroup) -> None:
+        """Refuse one more member of a full group."""
         size_max = self._config.consumer_size_max
         if len(group.members) >= size_max:
             raise RefusedError(
@@ -187,12 +205,12 @@ class ConsumerRebalancer:
                 f"The consumer group has reached its maximum capacity of {size_max} members.",
             )
 
-    def _replace_static(
+    def replace_static(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
     ) -> None:
         """A static member is back under another id: what is meant for it stays as it is."""
         target = group.target_of(old.member_id)
-        self._cancel_timers(group, old.member_id)
+        self.cancel_timers(group, old.member_id)
         self._changes.remove(group, old.member_id)
         self._changes.describe(group, new)
         self._changes.aim(group, new.member_id, target)
@@ -227,7 +245,7 @@ class ConsumerRebalancer:
     # ---- members leave
 
     def leave(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, now: Instant
     ) -> ConsumerGroupHeartbeatResponse:
         """Let a member go, for good or (a static one) until its session is over."""
         if request.instance_id is None:
@@ -235,7 +253,7 @@ class ConsumerRebalancer:
             if member is None:
                 raise unknown_member(group.group_id, request.member_id)
         else:
-            member = self._find_static(group, request.instance_id, request.member_id)
+            member = self.find_static(group, request.instance_id, request.member_id)
         if request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
             self._timers.cancel(TimerName(group.group_id, TimerKind.REVOCATION, member.member_id))
             away = replace(
@@ -245,14 +263,13 @@ class ConsumerRebalancer:
             )
             self._changes.place(group, away)
         else:
-            self.remove(group, member.member_id)
+            self.remove(group, member.member_id, now)
         return ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
 
-    def _find_static(
-        self, group: ConsumerGroup, instance_id: str, member_id: str
-    ) -> ConsumerMember:
+    def find_static(self, group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
+        """Return a static member; refuse who was replaced by it."""
         known_id = group.static_members.get(instance_id)
         if known_id is None:
             raise RefusedError(
@@ -266,25 +283,27 @@ class ConsumerRebalancer:
             )
         return group.members[known_id]
 
-    def remove(self, group: ConsumerGroup, member_id: str) -> None:
+    def remove(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
         """Take a member out; its work is shared out with the next heartbeat of another one."""
+        if self._downgrade(group, member_id, now):
+            return
         regex = group.members[member_id].subscribed_regex
-        self._cancel_timers(group, member_id)
+        self.cancel_timers(group, member_id)
         self._changes.remove(group, member_id)
         if regex and not group.is_used(regex):
             self._changes.forget_regex(group, regex)
         self._raise_epoch(group)
 
-    def on_session_timer(self, group: ConsumerGroup, member_id: str) -> None:
-        """A member was silent for too long."""
+    def on_member_timer(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
+        """A member was silent for too long, or (a classic one) slow to join or to sync."""
         if member_id in group.members:
-            self.remove(group, member_id)
+            self.remove(group, member_id, now)
 
-    def on_revocation_timer(self, group: ConsumerGroup, member_id: str) -> None:
+    def on_revocation_timer(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
         """A member did not give its partitions up in time: others are waiting for them."""
         member = group.members.get(member_id)
         if member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
-            self.remove(group, member_id)
+            self.remove(group, member_id, now)
 
     # ---- epochs and targets
 
@@ -382,16 +401,21 @@ class ConsumerRebalancer:
     def restart_sessions(self, group: ConsumerGroup, now: Instant) -> None:
         """Count nobody's silence so far, and nobody's slowness."""
         for member in group.members.values():
-            self._extend_session(group, member.member_id, now)
+            self.extend_session(group, member, now)
             self._time_revocation(group, member, now)
 
-    def _extend_session(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
-        timeout_ms = self._settings(group.group_id).session_timeout_ms
-        session = TimerName(group.group_id, TimerKind.SESSION, member_id)
+    def extend_session(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
+        """A member has given a sign of life."""
+        if member.classic is None:
+            timeout_ms = self._settings(group.group_id).session_timeout_ms
+        else:
+            timeout_ms = member.classic.session_timeout_ms
+        session = TimerName(group.group_id, TimerKind.SESSION, member.member_id)
         self._timers.set(session, now.mono_ms + timeout_ms)
 
-    def _cancel_timers(self, group: ConsumerGroup, member_id: str) -> None:
-        for kind in (TimerKind.SESSION, TimerKind.REVOCATION):
+    def cancel_timers(self, group: ConsumerGroup, member_id: str) -> None:
+        """A member is gone, and all that was waited for of it."""
+        for kind in TimerKind:
             self._timers.cancel(TimerName(group.group_id, kind, member_id))
 
 

@@ -443,6 +443,22 @@ class Rebalancer:
             if not member.is_new:
                 self._extend_session(group, member, now)
 
+    def let_go(self, group: ClassicGroup, code: ErrorCode) -> None:
+        """Have nothing more to do with a group that goes over to the consumer protocol."""
+        for member in group.members.values():
+            self._answer_failed_join(member, code)
+            self._answer_failed_sync(member, code)
+        for kind in (TimerKind.JOIN, TimerKind.SYNC):
+            self._timers.cancel(TimerName(group.group_id, kind))
+        self._initial_delays.pop(group.group_id, None)
+        self.forget(group)
+
+    def take_over(self, group: ClassicGroup, now: Instant) -> None:
+        """Go on with a group that comes from the consumer protocol: all join it anew."""
+        self._outbox.write(_record_of(group))
+        self.restart_sessions(group, now)
+        self.begin_rebalance(group, now)
+
     def forget(self, group: ClassicGroup) -> None:
         """Let go of a group that is deleted: nobody is in it, but ids may be given out."""
         for member_id in list(group.pending_joins):

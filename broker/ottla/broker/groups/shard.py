@@ -35,6 +35,7 @@ from ottla.broker.groups.group_records import (
     offset_value,
     read_record,
 )
+from ottla.broker.groups.mixed_group import MixedGroups
 from ottla.broker.groups.offsets import CommittedOffset, OffsetTable, committed_offset_of
 from ottla.broker.groups.rebalance import Join, Rebalancer, failed_join
 from ottla.broker.groups.timer_names import TimerKind, TimerName
@@ -102,7 +103,22 @@ class GroupShard:
         )
         self._changes = ConsumerChanges(self._outbox)
         self._consumers = ConsumerRebalancer(
-            config, self._timers, self._changes, topics, settings=settings, new_id=new_id
+            config,
+            self._timers,
+            self._changes,
+            topics,
+            settings=settings,
+            new_id=new_id,
+            downgrade=self._downgrade,
+        )
+        self._mixed = MixedGroups(
+            config,
+            self._timers,
+            self._outbox,
+            self._changes,
+            self._consumers,
+            topics,
+            new_id=new_id,
         )
 
     # ---- what the driver does with it
@@ -126,10 +142,10 @@ class GroupShard:
                     self._rebalancer.on_join_timer(group, now)
                 case ClassicGroup() as group, TimerKind.SYNC:
                     self._rebalancer.on_sync_timer(group, now)
-                case ConsumerGroup() as group, TimerKind.SESSION:
-                    self._consumers.on_session_timer(group, name.member_id)
                 case ConsumerGroup() as group, TimerKind.REVOCATION:
-                    self._consumers.on_revocation_timer(group, name.member_id)
+                    self._consumers.on_revocation_timer(group, name.member_id, now)
+                case ConsumerGroup() as group, _:
+                    self._consumers.on_member_timer(group, name.member_id, now)
 
     def on_topics(self, changed: frozenset[str], now: Instant) -> None:
         """Topics came, went or grew, or a regular expression was resolved."""
@@ -209,8 +225,9 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             if group.members:
-                code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-                self._outbox.answer(join.asker, failed_join(code, request.member_id))
+                self._mixed.join(group, join, now)
+                if self._mixed.may_downgrade(group):
+                    self._downgrade(group, None, now)
                 return
             self._drop_group(group)
             group = None
@@ -227,6 +244,8 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
             self._rebalancer.sync(group, request, asker, now)
+        elif isinstance(group, ConsumerGroup):
+            self._mixed.sync(group, request, asker, now)
         else:
             self._outbox.answer(asker, ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -236,6 +255,8 @@ class GroupShard:
         code = ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ClassicGroup):
             code = self._rebalancer.heartbeat(group, request, now)
+        elif isinstance(group, ConsumerGroup):
+            code = self._mixed.heartbeat(group, request, now)
         self._outbox.answer(asker, code)
 
     def leave(
@@ -246,6 +267,8 @@ class GroupShard:
         codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
         if isinstance(group, ClassicGroup):
             codes = self._rebalancer.leave(group, members, now)
+        elif isinstance(group, ConsumerGroup):
+            codes = self._mixed.leave(group, members, now)
         self._outbox.answer_when_committed(asker, codes)
 
     def consumer_heartbeat(self, beat: Heartbeat, now: Instant) -> None:
@@ -264,11 +287,13 @@ class GroupShard:
         if request.member_epoch < JOINING_EPOCH:
             if not isinstance(group, ConsumerGroup):
                 raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-            return self._consumers.leave(group, request)
+            return self._consumers.leave(group, request, now)
         if isinstance(group, ConsumerGroup):
             return self._consumers.heartbeat(group, beat, now)
         is_joining = request.member_epoch == JOINING_EPOCH
-        if group is not None and not (is_joining and group.is_empty):
+        if group is not None and not (
+            is_joining and (group.is_empty or self._mixed.may_upgrade(group))
+        ):
             raise RefusedError(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
             )
@@ -281,12 +306,26 @@ class GroupShard:
     def _begin_consumer_group(
         self, old: ClassicGroup | None, beat: Heartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse:
-        """Make a group for its first member; one that nobody is in any more gives way to it."""
+        """Make a group for its first member; a classic one gives way to it, with who is in it."""
         self._consumers.check_subscription(beat.request)
+        group = ConsumerGroup(beat.request.group_id)
         if old is not None:
-            self._drop_group(old)
-        group = self.groups[beat.request.group_id] = ConsumerGroup(beat.request.group_id)
+            self._rebalancer.let_go(old, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._outbox.write(GroupRecord(group_key(old.group_id), None))
+            if old.members:
+                group = self._mixed.upgraded(old)
+                self._consumers.restart_sessions(group, now)
+        self.groups[group.group_id] = group
         return self._consumers.heartbeat(group, beat, now)
+
+    def _downgrade(self, group: ConsumerGroup, leaving_id: str | None, now: Instant) -> bool:
+        """Go on with the classic protocol when nobody of the other is left."""
+        if not self._mixed.may_downgrade(group, leaving_id):
+            return False
+        classic = self._mixed.downgraded(group, leaving_id, now)
+        self.groups[group.group_id] = classic
+        self._rebalancer.take_over(classic, now)
+        return True
 
     # ---- offsets
 

@@ -1,0 +1,338 @@
+"""Members of the classic protocol in a consumer group: groups that go over while they work.  Pure.
+
+When the first member of the consumer protocol joins a classic group of consumers, that becomes a
+consumer group: whoever is in it stays, with the partitions it has.  Members of the classic protocol
+then join, sync, send heartbeats and leave as before; but nobody of them leads, a generation is the
+member's own epoch, and what they say of themselves is what they tell each other in the classic
+protocol.  When the last member of the consumer protocol leaves, the group becomes a classic one.
+Which of the two is allowed: `group.consumer.migration.policy`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from ottla.broker.groups.classic_group import CONSUMER_PROTOCOL, ClassicGroup, GroupState
+from ottla.broker.groups.classic_member import ClassicMember, Protocol
+from ottla.broker.groups.consumer_changes import ConsumerChanges
+from ottla.broker.groups.consumer_group import NO_OWNER, ConsumerGroup
+from ottla.broker.groups.consumer_member import Assignment, ClassicSide, ConsumerMember, MemberState
+from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer
+from ottla.broker.groups.effects import Asker, Instant, Outbox
+from ottla.broker.groups.embedded_protocol import (
+    Subscription,
+    assignment_bytes,
+    read_assignment,
+    read_subscription,
+)
+from ottla.broker.groups.rebalance import ID_REQUIRED_FROM, Join, failed_join
+from ottla.broker.groups.timer_names import TimerKind, TimerName
+from ottla.broker.groups.timers import Timers
+from ottla.broker.groups.topic_view import TopicView
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.groups import GroupConfig
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.join_group_response import JoinGroupResponse
+from ottla.wire.messages.leave_group_request import MemberIdentity
+from ottla.wire.messages.sync_group_request import SyncGroupRequest
+from ottla.wire.messages.sync_group_response import SyncGroupResponse
+
+UPGRADING, DOWNGRADING = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
+"""The policies that allow each."""
+
+
+class MixedGroups:
+    """Speaks the classic protocol for consumer groups; owns nothing."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        timers: Timers[TimerName],
+        outbox: Outbox,
+        changes: ConsumerChanges,
+        consumers: ConsumerRebalancer,
+        topics: TopicView,
+        *,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._config = config
+        self._timers = timers
+        self._outbox = outbox
+        self._changes = changes
+        self._consumers = consumers
+        self._topics = topics
+        self._new_id = new_id
+
+    # ---- from one protocol to the other
+
+    def may_upgrade(self, group: ClassicGroup) -> bool:
+        """Say whether this classic group may become a consumer group with all who are in it."""
+        return (
+            self._config.consumer_migration_policy in UPGRADING
+            and group.protocol_type == CONSUMER_PROTOCOL
+            and len(group.members) <= self._config.consumer_size_max
+            and all(read_subscription(_metadata(group, one)) for one in group.members.values())
+        )
+
+    def upgraded(self, group: ClassicGroup) -> ConsumerGroup:
+        """Return the consumer group with the members of a classic one, and have it written."""
+        made = ConsumerGroup(group.group_id)
+        made.group_epoch = group.generation_id - 1
+        members = [self._upgraded_member(group, one) for one in group.members.values()]
+        for member in members:
+            self._changes.describe(made, member)
+        self._changes.raise_epoch(made, 0)
+        for member in members:
+            self._changes.aim(made, member.member_id, member.assigned)
+        self._changes.finish_target(made)
+        for member in members:
+            self._changes.place(made, member)
+        return made
+
+    def _upgraded_member(self, group: ClassicGroup, old: ClassicMember) -> ConsumerMember:
+        subscription = read_subscription(_metadata(group, old))
+        assert subscription is not None
+        return ConsumerMember(
+            member_id=old.member_id,
+            instance_id=old.instance_id,
+            rack_id=subscription.rack_id,
+            client=old.client,
+            rebalance_timeout_ms=old.rebalance_timeout_ms,
+            subscribed_names=subscription.topics,
+            classic=ClassicSide(
+                old.session_timeout_ms, tuple((one.name, one.metadata) for one in old.protocols)
+            ),
+            member_epoch=group.generation_id,
+            previous_member_epoch=group.generation_id,
+            assigned=read_assignment(old.assignment, self._topics),
+        )
+
+    def may_downgrade(self, group: ConsumerGroup, leaving_id: str | None = None) -> bool:
+        """Say whether all who stay when `leaving_id` is gone speak the classic protocol."""
+        staying = [one for one in group.members.values() if one.member_id != leaving_id]
+        return (
+            bool(staying)
+            and self._config.consumer_migration_policy in DOWNGRADING
+            and len(staying) <= self._config.size_max
+            and all(one.classic is not None for one in staying)
+        )
+
+    def downgraded(
+        self, group: ConsumerGroup, leaving_id: str | None, now: Instant
+    ) -> ClassicGroup:
+        """Return the classic group of those who stay, and take the consumer group away."""
+        made = ClassicGroup(group.group_id)
+        made.generation_id = group.group_epoch
+        made.state, made.state_timestamp_ms = GroupState.STABLE, now.wall_ms
+        for member in list(group.members.values()):
+            if member.member_id != leaving_id:
+                made.add(self._downgraded_member(member, group.target_of(member.member_id)))
+            self._consumers.cancel_timers(group, member.member_id)
+            self._changes.remove(group, member.member_id)
+        made.protocol_name = made.chosen_protocol()
+        self._changes.delete(group)
+        return made
+
+    def _downgraded_member(self, member: ConsumerMember, target: Assignment) -> ClassicMember:
+        classic = member.classic
+        assert classic is not None
+        return ClassicMember(
+            member.member_id,
+            member.instance_id,
+            member.client,
+            session_timeout_ms=classic.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            protocol_type=CONSUMER_PROTOCOL,
+            protocols=classic.protocols,
+            assignment=assignment_bytes(target, classic.protocols[0][1], self._topics),
+        )
+
+    # ---- what members of the classic protocol ask
+
+    def join(self, group: ConsumerGroup, join: Join, now: Instant) -> None:
+        """Take a member's JoinGroup; it need not wait for anybody."""
+        request = join.request
+        try:
+            subscription = self._subscription_of(group, join)
+            if not request.member_id and (
+                request.group_instance_id is None and join.version >= ID_REQUIRED_FROM
+            ):
+                member_id = f"{join.client.id}-{self._new_id()}"
+                answer = failed_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+                self._outbox.answer(join.asker, answer)
+                return
+            member = self._find_or_make(group, join)
+        except RefusedError as refusal:
+            self._outbox.answer(join.asker, failed_join(refusal.code, request.member_id))
+            return
+        described = replace(
+            member,
+            instance_id=request.group_instance_id or member.instance_id,
+            rack_id=subscription.rack_id or member.rack_id,
+            client=join.client,
+            rebalance_timeout_ms=join.rebalance_timeout_ms,
+            subscribed_names=subscription.topics,
+            subscribed_regex="",
+            classic=ClassicSide(request.session_timeout_ms, join.protocols),
+        )
+        owned = subscription.owned_ids(self._topics)
+        moved = self._consumers.advance(group, member, described, owned, now)
+        self._timers.cancel(self._timer(group, moved, TimerKind.JOIN))
+        self._consumers.extend_session(group, moved, now)
+        sync = self._timer(group, moved, TimerKind.SYNC)
+        self._timers.set(sync, now.mono_ms + moved.rebalance_timeout_ms)
+        response = JoinGroupResponse(
+            generation_id=moved.member_epoch,
+            protocol_type=CONSUMER_PROTOCOL,
+            protocol_name=join.protocols[0].name,
+            member_id=moved.member_id,
+        )
+        self._outbox.answer_when_committed(join.asker, response)
+
+    def _subscription_of(self, group: ConsumerGroup, join: Join) -> Subscription:
+        """Return what who joins subscribes; refuse another kind of protocol, and a full group."""
+        request = join.request
+        if request.member_id not in group.members:
+            self._consumers.check_room(group)
+        found = None
+        if request.protocol_type == CONSUMER_PROTOCOL and _have_common(group, join.protocols):
+            found = read_subscription(join.protocols[0].metadata)
+        if found is None:
+            raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return found
+
+    def _find_or_make(self, group: ConsumerGroup, join: Join) -> ConsumerMember:
+        request = join.request
+        instance_id, member_id = request.group_instance_id, request.member_id
+        known_id = None if instance_id is None else group.static_members.get(instance_id)
+        if instance_id is not None and member_id:
+            return self._consumers.find_static(group, instance_id, member_id)
+        member_id = member_id or f"{instance_id or join.client.id}-{self._new_id()}"
+        if known_id is None:
+            return group.members.get(member_id) or ConsumerMember(member_id=member_id)
+        # It was started again: what is left of it is out.
+        known = group.members[known_id]
+        anew = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+        self._consumers.replace_static(group, known, anew)
+        return anew
+
+    def sync(
+        self, group: ConsumerGroup, request: SyncGroupRequest, asker: Asker, now: Instant
+    ) -> None:
+        """Tell a member what it has in its epoch."""
+        try:
+            member, classic = self._find(group, request.member_id, request.group_instance_id)
+            _check_generation(member, request.generation_id)
+            name, metadata = classic.protocols[0]
+            for asked, ours in (
+                (request.protocol_type, CONSUMER_PROTOCOL),
+                (request.protocol_name, name),
+            ):
+                if asked is not None and asked != ours:
+                    raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            is_giving_up = member.state is MemberState.UNREVOKED_PARTITIONS
+            if group.group_epoch > member.member_epoch and not is_giving_up:
+                self._time_join(group, member, now)
+                raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
+        except RefusedError as refusal:
+            self._outbox.answer(asker, refusal.code)
+            return
+        self._timers.cancel(self._timer(group, member, TimerKind.SYNC))
+        self._consumers.extend_session(group, member, now)
+        response = SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=assignment_bytes(member.assigned, metadata, self._topics),
+        )
+        self._outbox.answer_when_committed(asker, response)
+
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
+        """Take a sign of life; say whether the member is to join again, for its next step."""
+        try:
+            member, _ = self._find(group, request.member_id, request.group_instance_id)
+            _check_generation(member, request.generation_id)
+        except RefusedError as refusal:
+            return refusal.code
+        self._consumers.extend_session(group, member, now)
+        is_to_move = (
+            member.member_epoch < group.group_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (
+                member.state is MemberState.UNRELEASED_PARTITIONS
+                and not _waits_for_others(group, member)
+            )
+        )
+        if not is_to_move:
+            return ErrorCode.NONE
+        self._time_join(group, member, now)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+
+    def leave(
+        self, group: ConsumerGroup, identities: Sequence[MemberIdentity], now: Instant
+    ) -> list[ErrorCode]:
+        """Let members go; a static one may be named by its group.instance.id alone."""
+        return [self._leave(group, identity, now) for identity in identities]
+
+    def _leave(self, group: ConsumerGroup, identity: MemberIdentity, now: Instant) -> ErrorCode:
+        member_id, instance_id = identity.member_id, identity.group_instance_id
+        if not member_id and instance_id is not None:
+            member_id = group.static_members.get(instance_id, "")
+        try:
+            self._find(group, member_id, instance_id)
+        except RefusedError as refusal:
+            return refusal.code
+        self._consumers.remove(group, member_id, now)
+        return ErrorCode.NONE
+
+    def _find(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None
+    ) -> tuple[ConsumerMember, ClassicSide]:
+        """Return a member of the classic protocol; one of the other is not known to it."""
+        if instance_id is not None:
+            member: ConsumerMember | None = self._consumers.find_static(
+                group, instance_id, member_id
+            )
+        else:
+            member = group.members.get(member_id)
+        if member is None or member.classic is None:
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member, member.classic
+
+    def _time_join(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
+        """It was told to join again: it has its rebalance timeout for that, from the first time."""
+        name = self._timer(group, member, TimerKind.JOIN)
+        if self._timers.deadline_of(name) is None:
+            self._timers.set(name, now.mono_ms + member.rebalance_timeout_ms)
+
+    def _timer(self, group: ConsumerGroup, member: ConsumerMember, kind: TimerKind) -> TimerName:
+        return TimerName(group.group_id, kind, member.member_id)
+
+
+def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
+    """Return what a member says in the group's protocol; before there is one, in its first."""
+    if group.protocol_name is None:
+        return member.protocols[0].metadata
+    return member.metadata_for(group.protocol_name)
+
+
+def _have_common(group: ConsumerGroup, protocols: Iterable[Protocol]) -> bool:
+    """Say whether all members of the classic protocol know one of these."""
+    known = [
+        {name for name, _ in member.classic.protocols}
+        for member in group.members.values()
+        if member.classic is not None
+    ]
+    return any(all(name in names for names in known) for name, _ in protocols)
+
+
+def _check_generation(member: ConsumerMember, generation_id: int) -> None:
+    if generation_id != member.member_epoch:
+        raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
+
+
+def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Say whether some of a member's target is with others yet."""
+    return any(
+        group.owner_epoch_of(topic_id, index) != NO_OWNER
+        for topic_id, indexes in group.target_of(member.member_id).items()
+        for index in indexes - member.assigned.get(topic_id, frozenset())
+    )
