@@ -18,6 +18,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_commit_response import (
@@ -65,24 +66,31 @@ class OffsetApis:
         self._metadata = metadata
 
     def commit(self, context: RequestContext, request: OffsetCommitRequest) -> None:
-        """Keep the offsets of the topics that exist; answer when they are committed."""
+        """Keep the offsets of the partitions that exist; answer when they are committed."""
         version = context.api_version
         found = [self._topic(topic.name, topic.topic_id, version) for topic in request.topics]
         commits = [
-            TopicCommit(topic.name, topic.id, asked.partitions)
+            TopicCommit(topic.name, topic.id, known)
             for asked, topic in zip(request.topics, found, strict=True)
-            if topic is not None
+            if topic is not None and (known := _known(asked, topic))
         ]
-        missing_code = _missing_code(version)
 
         def answer(answer: Any) -> None:
             if isinstance(answer, ErrorCode):
                 answer = [[answer] * len(topic.partitions) for topic in commits]
-            codes = iter(answer)
+            codes = iter([code for topic in answer for code in topic])
             topics = [
-                _committed(
-                    asked,
-                    [missing_code] * len(asked.partitions) if topic is None else next(codes),
+                OffsetCommitResponseTopic(
+                    name=asked.name,
+                    topic_id=asked.topic_id,
+                    partitions=[
+                        OffsetCommitResponsePartition(
+                            partition_index=one.partition_index,
+                            error_code=_missing_code(one.partition_index, topic, version)
+                            or next(codes),
+                        )
+                        for one in asked.partitions
+                    ],
                 )
                 for asked, topic in zip(request.topics, found, strict=True)
             ]
@@ -220,23 +228,17 @@ class OffsetApis:
         )
 
 
-def _missing_code(version: int) -> ErrorCode:
-    if version >= TOPIC_IDS_FROM:
+def _known(asked: OffsetCommitRequestTopic, topic: Topic) -> list[OffsetCommitRequestPartition]:
+    return [one for one in asked.partitions if one.partition_index in topic.partitions]
+
+
+def _missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
+    """Return what is missing of a partition to which somebody commits, NONE where it is there."""
+    if topic is None and version >= TOPIC_IDS_FROM:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _committed(
-    asked: OffsetCommitRequestTopic, codes: Sequence[ErrorCode]
-) -> OffsetCommitResponseTopic:
-    return OffsetCommitResponseTopic(
-        name=asked.name,
-        topic_id=asked.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
-            for one, code in zip(asked.partitions, codes, strict=True)
-        ],
-    )
+    if topic is None or index not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
 
 
 def _fetched_partition(
