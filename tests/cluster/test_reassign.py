@@ -1,7 +1,9 @@
 """Partitions move between brokers while clients write: nothing is lost, nothing stays behind."""
 
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -150,3 +152,53 @@ def test_a_move_ends_when_the_broker_it_waits_for_is_back(
     cluster.start("broker 4")
     wait_moved(cluster, kafka, "late", (4, 1))
     cluster.wait_healthy()
+
+
+def test_the_command_plans_moves_and_waits(
+    cluster: Processes, kafka: KafkaAdminClient, tmp_path: Path
+) -> None:
+    """Broker 4 is emptied of a topic and gets it back, by a file as Kafka's own tool writes it."""
+    create(cluster, "planned")
+    reassign(kafka, "planned", (4, 1))
+    wait_moved(cluster, kafka, "planned", (4, 1))
+    leave = ("topic", "reassign", "planned", "--evacuate", "4")
+    plan = json.loads(cluster.ottla(*leave, "--format=json").stdout)
+    assert [row["was"] for row in plan] == [[4, 1]] * PARTITION_COUNT
+    assert cluster.replicas("planned") == all_on(4, 1)
+    assert "4 partitions moved" in cluster.ottla(*leave, "--execute").stderr
+    planned = {row["partition"]: row["replicas"] for row in plan}
+    cluster.wait_for(lambda: cluster.replicas("planned") == planned, "what was planned", 5)
+    assert not any(4 in replicas for replicas in planned.values())
+    path = tmp_path / "plan.json"
+    cluster.ottla("topic", "reassign", "planned", "--brokers", "1,4", "--save", str(path))
+    cluster.ottla("topic", "reassign", "--plan", str(path), "--execute")
+    again = {
+        row["partition"]: row["replicas"] for row in json.loads(path.read_text())["partitions"]
+    }
+    assert all(set(replicas) == {1, 4} for replicas in again.values())
+    cluster.wait_for(lambda: cluster.replicas("planned") == again, "what the file says", 5)
+
+
+def test_the_command_shows_what_is_stuck_and_calls_it_back(
+    cluster: Processes, kafka: KafkaAdminClient
+) -> None:
+    create(cluster, "called-back")
+    reassign(kafka, "called-back", (1, 2))
+    wait_moved(cluster, kafka, "called-back", (1, 2))
+    cluster.end("broker 4")
+    try:
+        reassign(kafka, "called-back", (1, 4))
+        rows = json.loads(cluster.ottla("topic", "reassign", "--format=json").stdout)
+        assert [(row["coming"], row["going"]) for row in rows] == [([4], [2])] * PARTITION_COUNT
+        away = cluster.ottla("topic", "reassign", "called-back", "--brokers", "4", code=1).stderr
+        assert "names 4, not alive here" in away
+        cancel = ("topic", "reassign", "called-back", "--cancel", "--format=json")
+        rows = json.loads(cluster.ottla(*cancel).stdout)
+        assert [(row["was_to_be"], row["replicas"]) for row in rows] == [
+            ([1, 4], [1, 2])
+        ] * PARTITION_COUNT
+        assert not ongoing(kafka)
+        assert "nothing moves" in cluster.ottla("topic", "reassign").stderr
+    finally:
+        cluster.start("broker 4")
+        cluster.wait_healthy()

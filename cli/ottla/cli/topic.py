@@ -1,4 +1,4 @@
-"""`ottla topic create|list|describe|delete`, and the verbs of `topic_changes`."""
+"""`ottla topic create|list|describe|delete`, and the verbs of `topic_changes` and `reassign`."""
 
 import argparse
 from typing import Any
@@ -12,6 +12,7 @@ from ottla.cli.common import (
     table,
 )
 from ottla.cli.outcomes import show
+from ottla.cli.reassign import configure_reassign, reassign
 from ottla.cli.topic_changes import CHANGES, configure_changes
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
@@ -73,7 +74,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("names", nargs="+", metavar="NAME")
     delete = verbs.add_parser("delete", help="delete topics")
     delete.add_argument("names", nargs="+", metavar="NAME")
-    for verb in (create, list_, describe, delete, *configure_changes(verbs)):
+    changes = (*configure_changes(verbs), configure_reassign(verbs))
+    for verb in (create, list_, describe, delete, *changes):
         add_cluster_arguments(verb)
         add_format_argument(verb)
 
@@ -161,6 +163,7 @@ VERBS = {
     "describe": describe,
     "delete": delete,
     **CHANGES,
+    "reassign": reassign,
 }
 
 

@@ -1,0 +1,197 @@
+"""Where replicas shall go: over other brokers, away from one, or as a file says.  Pure.
+
+A plan moves little: a replica stays where it is unless its broker is to have none, or has more than
+its share.  Invariants: OneReplicaABroker, SharesWithinOne (of replicas, where racks allow it).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.model.errors import ConfigError
+
+VERSION = 1
+"""Of the file that kafka-reassign-partitions reads and writes."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """The brokers that hold one partition, the preferred leader first."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """How people call the partition."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition before and after."""
+
+    before: Place
+    after: Place
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        """Who must copy it."""
+        return tuple(one for one in self.after.replicas if one not in self.before.replicas)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        """Who gives it up."""
+        return tuple(one for one in self.before.replicas if one not in self.after.replicas)
+
+
+def spread(
+    places: Iterable[Place], racks: Mapping[int, str | None], copies: int | None = None
+) -> list[Place]:
+    """Return the partitions spread evenly over the brokers of `racks`.
+
+    Each has `copies` replicas, or as many as now.
+    """
+    ordered = sorted(places)
+    wanted = {one: copies or len(one.replicas) for one in ordered}
+    _check(racks, max(wanted.values(), default=1))
+    kept = {
+        one: [broker for broker in one.replicas if broker in racks][: wanted[one]]
+        for one in ordered
+    }
+    load = Counter(dict.fromkeys(racks, 0))
+    load.update(broker for replicas in kept.values() for broker in replicas)
+    for place, replicas in kept.items():
+        while len(replicas) < wanted[place]:
+            newcomer = _best(racks, replicas, load)
+            replicas.append(newcomer)
+            load[newcomer] += 1
+    _level(list(kept.values()), racks, load)
+    return _with_leaders(kept, -(-len(ordered) // len(racks)))
+
+
+def without(places: Iterable[Place], broker: int, racks: Mapping[int, str | None]) -> list[Place]:
+    """Return the partitions with every replica of one broker on one of `racks` instead."""
+    ordered = sorted(places)
+    others = {one: rack for one, rack in racks.items() if one != broker}
+    _check(others, max((len(one.replicas) for one in ordered if broker in one.replicas), default=1))
+    load = Counter(one for place in ordered for one in place.replicas)
+    moved = []
+    for place in ordered:
+        replicas = list(place.replicas)
+        if broker in replicas:
+            stays = [one for one in replicas if one != broker]
+            newcomer = _best(others, stays, load)
+            load[newcomer] += 1
+            replicas[replicas.index(broker)] = newcomer
+        moved.append(Place(place.topic, place.partition, tuple(replicas)))
+    return moved
+
+
+def moves_of(before: Iterable[Place], after: Iterable[Place]) -> list[Move]:
+    """Return what differs, in order."""
+    known = {(one.topic, one.partition): one for one in before}
+    moves = [
+        Move(known[one.topic, one.partition], one)
+        for one in sorted(after)
+        if (one.topic, one.partition) in known
+    ]
+    return [move for move in moves if move.before != move.after]
+
+
+def read_plan(text: str, name: str) -> list[Place]:
+    """Read the file of kafka-reassign-partitions; ConfigError says what is wrong with it."""
+    try:
+        found = json.loads(text)
+        return [
+            Place(str(row["topic"]), int(row["partition"]), tuple(map(int, row["replicas"])))
+            for row in found["partitions"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            "--plan",
+            f"{name} is no plan ({error!r}); it must be JSON such as "
+            '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [1, 2]}]}',
+        ) from None
+
+
+def as_plan(places: Iterable[Place]) -> dict[str, Any]:
+    """Return places as kafka-reassign-partitions writes them."""
+    return {
+        "version": VERSION,
+        "partitions": [
+            {"topic": one.topic, "partition": one.partition, "replicas": list(one.replicas)}
+            for one in places
+        ],
+    }
+
+
+def _check(brokers: Collection[int], copies: int) -> None:
+    if len(brokers) < copies:
+        names = ", ".join(map(str, sorted(brokers))) or "none"
+        raise ConfigError(
+            "--brokers",
+            f"leaves {len(brokers)} ({names}) for {copies} replicas of a partition; name more",
+        )
+
+
+def _best(racks: Mapping[int, str | None], taken: Sequence[int], load: Counter[int]) -> int:
+    """Return who shall hold it too: of another rack, then with the fewest replicas."""
+    used = Counter(racks.get(one) for one in taken)
+    return min(
+        (one for one in racks if one not in taken),
+        key=lambda one: (used[racks[one]] if racks[one] else 0, load[one], one),
+    )
+
+
+def _level(
+    partitions: Sequence[list[int]], racks: Mapping[int, str | None], load: Counter[int]
+) -> None:
+    """Move single replicas from who has most to who has least, as long as that evens it out."""
+    is_stuck = False
+    while not is_stuck:
+        is_stuck = True
+        for giver in sorted(racks, key=lambda one: (-load[one], one)):
+            taker = min(racks, key=lambda one: (load[one], one))
+            if load[giver] - load[taker] < 2:
+                break
+            found = _giving(partitions, racks, giver, taker)
+            if found is not None:
+                found[found.index(giver)] = taker
+                load[giver] -= 1
+                load[taker] += 1
+                is_stuck = False
+                break
+
+
+def _giving(
+    partitions: Sequence[list[int]], racks: Mapping[int, str | None], giver: int, taker: int
+) -> list[int] | None:
+    """Return a partition whose replica may go over; first of those that the giver does not lead."""
+    found = None
+    for replicas in partitions:
+        if giver not in replicas or taker in replicas:
+            continue
+        used = {racks[one] for one in replicas if one != giver and racks[one]}
+        if racks[taker] in used and racks[giver] not in used:
+            continue  # two replicas would share a rack that did not before
+        if replicas[0] != giver:
+            return replicas
+        found = found or replicas
+    return found
+
+
+def _with_leaders(kept: Mapping[Place, Sequence[int]], share: int) -> list[Place]:
+    leads: Counter[int] = Counter()
+    placed = []
+    for place, replicas in kept.items():
+        first = replicas[0]
+        if first != place.replicas[0] or leads[first] >= share:
+            first = min(replicas, key=lambda one: (leads[one], replicas.index(one)))
+        leads[first] += 1
+        others = [one for one in replicas if one != first]
+        placed.append(Place(place.topic, place.partition, (first, *others)))
+    return placed
