@@ -33,5 +33,6 @@ membership_apis.py     JoinGroup, SyncGroup, Heartbeat, LeaveGroup
 consumer_group_apis.py ConsumerGroupHeartbeat
 offset_apis.py         OffsetCommit, OffsetFetch, OffsetDelete
 group_admin_apis.py    DescribeGroups, ListGroups, DeleteGroups
+describe_consumers.py  ConsumerGroupDescribe
 find_coordinator.py    FindCoordinator, and the offsets topic made for the first group
 """

@@ -44,6 +44,10 @@ class ConsumerGroupApis:
         self._coordinator = coordinator
         self._is_finalised = is_finalised
 
+    def is_served(self) -> bool:
+        """Say whether this broker and its cluster have the consumer protocol at the moment."""
+        return CONSUMER in self._config.rebalance_protocols and self._is_finalised()
+
     def heartbeat(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
         """Answer where the member stands, when that is committed."""
 
@@ -53,7 +57,7 @@ class ConsumerGroupApis:
             context.slot.complete(answer)
 
         try:
-            if CONSUMER not in self._config.rebalance_protocols or not self._is_finalised():
+            if not self.is_served():
                 raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
             check_heartbeat(request, context.api_version, self._config.consumer_assignors)
         except RefusedError as refusal:

@@ -37,10 +37,11 @@ def describe(group: ClassicGroup, *, with_operations: bool) -> DescribedGroup:
     return found
 
 
-def describe_missing(group_id: str, version: int) -> DescribedGroup:
-    """Return how a group looks that does not exist."""
+def describe_missing(group_id: str, version: int, *, is_other_type: bool = False) -> DescribedGroup:
+    """Return how a group looks that does not exist, or is of another protocol's."""
     found = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= NOT_FOUND_FROM:
         found.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        found.error_message = f"Group {group_id} not found."
+        reason = "is not a classic group" if is_other_type else "not found"
+        found.error_message = f"Group {group_id} {reason}."
     return found

@@ -38,7 +38,8 @@ class GroupAdminApis:
         except RefusedError as refusal:
             return DescribedGroup(group_id=group_id, error_code=refusal.code)
         if not isinstance(group, ClassicGroup):
-            return describe_missing(group_id, context.api_version)
+            is_other_type = group is not None
+            return describe_missing(group_id, context.api_version, is_other_type=is_other_type)
         return describe(group, with_operations=request.include_authorized_operations)
 
     def list(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:

@@ -3,6 +3,7 @@
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.groups.consumer_group_apis import ConsumerGroupApis
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
+from ottla.broker.groups.describe_consumers import ConsumerGroupDescribeApi
 from ottla.broker.groups.group_admin_apis import GroupAdminApis
 from ottla.broker.groups.membership_apis import MembershipApis
 from ottla.broker.groups.offset_apis import OffsetApis
@@ -21,6 +22,7 @@ LIST_GROUPS = 16
 DELETE_GROUPS = 42
 OFFSET_DELETE = 47
 CONSUMER_GROUP_HEARTBEAT = 68
+CONSUMER_GROUP_DESCRIBE = 69
 
 GROUP_API_KEYS = frozenset(
     (
@@ -35,6 +37,7 @@ GROUP_API_KEYS = frozenset(
         DELETE_GROUPS,
         OFFSET_DELETE,
         CONSUMER_GROUP_HEARTBEAT,
+        CONSUMER_GROUP_DESCRIBE,
     )
 )
 """What `register_group_apis` serves; FindCoordinator is answered from metadata."""
@@ -67,3 +70,10 @@ def register_group_apis(
     dispatcher.register(DESCRIBE_GROUPS, admin.describe)
     dispatcher.register(LIST_GROUPS, admin.list)
     dispatcher.register(DELETE_GROUPS, admin.delete)
+    describing = ConsumerGroupDescribeApi(
+        coordinator,
+        default_assignor=config.consumer_assignors[0],
+        is_served=consumers.is_served,
+        image=lambda: metadata.image,
+    )
+    dispatcher.register(CONSUMER_GROUP_DESCRIBE, describing.describe)
