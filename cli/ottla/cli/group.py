@@ -15,15 +15,9 @@ from ottla.cli.common import (
     print_table,
     run_async,
 )
-from ottla.cli.group_requests import (
-    MOVING,
-    ask_coordinator,
-    described,
-    lags,
-    owners,
-    partitions_of,
-)
+from ottla.cli.group_requests import MOVING, ask_coordinator, lags
 from ottla.cli.group_reset import add_reset_arguments, reset
+from ottla.cli.group_view import CONSUMER, GroupView, MemberView, described
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ErrorCode, row_of
 from ottla.model.ids import NodeId
@@ -35,6 +29,8 @@ from ottla.wire.messages.list_groups_response import ListGroupsResponse
 WATCH_S = 2.0
 CLEAR = "\x1b[H\x1b[2J"
 LAG_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
+MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
+CONSUMER_COLUMNS = (*MEMBER_COLUMNS[:4], "EPOCH", "SUBSCRIPTION", "PARTITIONS", "TARGET")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     lag_.add_argument("--watch", action="store_true", help="show it again and again")
     reset_ = verbs.add_parser("reset", help="move a group's offsets; without --execute only show")
     delete_ = verbs.add_parser("delete", help="delete groups that nobody is in, with their offsets")
+    list_.add_argument("--type", action="append", default=[], help="only of classic or consumer")
+    list_.add_argument(
+        "--state", action="append", default=[], help="only in such a state: Empty, …"
+    )
     for verb in (describe_, members_, lag_, reset_):
         verb.add_argument("group", metavar="GROUP")
     delete_.add_argument("groups", nargs="+", metavar="GROUP")
@@ -69,9 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
 async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """List the groups of every broker."""
     rows = []
+    request = ListGroupsRequest(states_filter=arguments.state, types_filter=arguments.type)
     for broker in (await cluster.metadata([])).brokers:
         node = NodeId(broker.node_id)
-        answer = await cluster.request(ListGroupsRequest(), ListGroupsResponse, node=node)
+        answer = await cluster.request(request, ListGroupsResponse, node=node)
         if answer.error_code in MOVING:
             note(f"ottla group: broker {node} is still loading groups; some may be missing")
         else:
@@ -87,28 +88,80 @@ async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
 async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Show a group's state, then how far it is behind."""
     group = await described(cluster, arguments.group)
-    if arguments.format == "table":
-        sharing = f" sharing by {group.protocol_data}" if group.protocol_data else ""
-        size = counted(len(group.members), "member")
-        print(f"{group.group_id}: {group.group_state}, {size}{sharing}\n")
-    return await show_lag(cluster, arguments)
+    rows = await _lag_rows(cluster, group)
+    if arguments.format == "json":
+        print_json(
+            {
+                "group": group.group_id,
+                "type": group.type,
+                "state": group.state,
+                "assignor": group.assignor,
+                "group_epoch": group.group_epoch,
+                "target_epoch": group.target_epoch,
+                "members": len(group.members),
+                "partitions": _objects(LAG_COLUMNS, rows),
+            }
+        )
+        return 0
+    sharing = f" sharing by {group.assignor}" if group.assignor else ""
+    print(f"{group.group_id}: {group.state}, {counted(len(group.members), 'member')}{sharing}")
+    if group.type == CONSUMER:
+        print(_epochs(group))
+    print()
+    print_table(LAG_COLUMNS, rows)
+    return 0
+
+
+def _epochs(group: GroupView) -> str:
+    """Say how far a group of the consumer protocol is on its way to its target."""
+    said = f"epoch {group.group_epoch}"
+    if group.target_epoch != group.group_epoch:
+        return f"{said}, its target assignment is still of epoch {group.target_epoch}"
+    if behind := sum(one.epoch != group.target_epoch for one in group.members):
+        return f"{said}, {counted(behind, 'member')} not there yet"
+    if waiting := sum(one.partitions != one.target for one in group.members):
+        return f"{said}, {counted(waiting, 'member')} waiting for partitions that others give up"
+    return said
 
 
 async def members(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Show each member with what it works on."""
     group = await described(cluster, arguments.group)
+    if arguments.format == "json":
+        print_json([_member_object(one) for one in group.members])
+        return 0
+    is_consumer = group.type == CONSUMER
     rows = [
         (
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host.removeprefix("/"),
-            [str(at) for at in partitions_of(member.member_assignment)],
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.host,
+            *((one.epoch, one.subscription) if is_consumer else ()),
+            one.partitions,
+            # It is told only where it is another one.
+            *((one.target if one.target != one.partitions else "same",) if is_consumer else ()),
         )
-        for member in group.members
+        for one in group.members
     ]
-    _show(arguments, ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"), rows)
+    print_table(CONSUMER_COLUMNS if is_consumer else MEMBER_COLUMNS, rows)
     return 0
+
+
+def _member_object(member: MemberView) -> dict[str, Any]:
+    return {
+        "member": member.member_id,
+        "instance": member.instance_id,
+        "client": member.client_id,
+        "host": member.host,
+        "rack": member.rack,
+        "protocol": member.protocol,
+        "epoch": member.epoch,
+        "topics": member.topics,
+        "regex": member.regex,
+        "partitions": list(map(str, member.partitions)),
+        "target": None if member.target is None else list(map(str, member.target)),
+    }
 
 
 async def lag(cluster: Cluster, arguments: argparse.Namespace) -> int:
@@ -122,8 +175,14 @@ async def lag(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 async def show_lag(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Show each partition that a group committed or works on."""
-    working = owners(await described(cluster, arguments.group))
-    rows = [
+    group = await described(cluster, arguments.group)
+    _show(arguments, LAG_COLUMNS, await _lag_rows(cluster, group))
+    return 0
+
+
+async def _lag_rows(cluster: Cluster, group: GroupView) -> list[tuple[Any, ...]]:
+    working = group.owners()
+    return [
         (
             one.partition.topic,
             one.partition.partition,
@@ -132,10 +191,8 @@ async def show_lag(cluster: Cluster, arguments: argparse.Namespace) -> int:
             one.lag,
             working.get(one.partition),
         )
-        for one in await lags(cluster, arguments.group)
+        for one in await lags(cluster, group.group_id, working)
     ]
-    _show(arguments, LAG_COLUMNS, rows)
-    return 0
 
 
 async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
@@ -177,6 +234,10 @@ def _show(
     arguments: argparse.Namespace, headers: tuple[str, ...], rows: list[tuple[Any, ...]]
 ) -> None:
     if arguments.format == "json":
-        print_json([dict(zip(map(str.lower, headers), row, strict=True)) for row in rows])
+        print_json(_objects(headers, rows))
     else:
         print_table(headers, rows)
+
+
+def _objects(headers: tuple[str, ...], rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return [dict(zip(map(str.lower, headers), row, strict=True)) for row in rows]

@@ -8,11 +8,7 @@ import trio
 from ottla.client.cluster import Cluster, raise_for
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import NodeId, TopicPartition
-from ottla.wire.codec import decode_prefix
 from ottla.wire.codec_types import Message
-from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
-from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
-from ottla.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
 from ottla.wire.messages.list_offsets_request import (
@@ -86,20 +82,6 @@ async def _coordinator_of(cluster: Cluster, group: str) -> tuple[NodeId, int]:
     return NodeId(found.node_id), found.error_code
 
 
-async def described(cluster: Cluster, group: str) -> DescribedGroup:
-    """Return a group with its members; refuse one that does not exist."""
-    answer = await ask_coordinator(
-        cluster,
-        group,
-        DescribeGroupsRequest(groups=[group]),
-        DescribeGroupsResponse,
-        lambda answer: answer.groups[0].error_code,
-    )
-    (found,) = answer.groups
-    raise_for(found.error_code, f"there is no group {group!r}")
-    return found
-
-
 async def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     """Return all that a group has committed."""
     answer = await ask_coordinator(
@@ -137,31 +119,8 @@ async def offsets_at(
     return found
 
 
-async def lags(cluster: Cluster, group: str) -> list[Lag]:
+async def lags(cluster: Cluster, group: str, owned: Iterable[TopicPartition]) -> list[Lag]:
     """Return how far a group is behind, in everything it committed or works on."""
     committed = await committed_offsets(cluster, group)
-    owned = owners(await described(cluster, group))
     ends = await offsets_at(cluster, sorted({*committed, *owned}), LATEST)
     return [Lag(at, committed.get(at), end) for at, end in ends.items()]
-
-
-def owners(group: DescribedGroup) -> dict[TopicPartition, str]:
-    """Return which member works on which partition."""
-    return {
-        at: member.member_id
-        for member in group.members
-        for at in partitions_of(member.member_assignment)
-    }
-
-
-def partitions_of(assignment: bytes) -> list[TopicPartition]:
-    """Return what a consumer was assigned; nothing where that is not in the consumers' form."""
-    if len(assignment) <= 2:
-        return []
-    version = min(int.from_bytes(assignment[:2]), ConsumerProtocolAssignment.VERSIONS[-1])
-    found, _ = decode_prefix(ConsumerProtocolAssignment, version, memoryview(assignment), 2)
-    return sorted(
-        TopicPartition(topic.topic, index)
-        for topic in found.assigned_partitions
-        for index in topic.partitions
-    )
