@@ -65,6 +65,8 @@ class ConsumerGroupDescribeApi:
     def _describe(self, group_id: str) -> DescribedGroup:
         if not self._is_served():
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
+        if not group_id:
+            raise RefusedError(ErrorCode.INVALID_GROUP_ID)
         group = self._coordinator.shard_of(group_id).groups.get(group_id)
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
