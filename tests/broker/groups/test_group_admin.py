@@ -10,8 +10,10 @@ import pytest
 from ottla.broker.groups.describe_consumers import ConsumerGroupDescribeApi
 from ottla.broker.groups.group_admin_apis import GroupAdminApis
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.codec import encode
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_describe_response import Assignment, DescribedGroup
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.wire.messages.list_groups_request import ListGroupsRequest
 
@@ -136,11 +138,25 @@ def test_operations_are_told_when_asked_for(groups: Any) -> None:
     assert describe(groups, include_authorized_operations=True).authorized_operations == 3400
 
 
+def test_a_member_that_still_speaks_the_classic_protocol_is_told_apart(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    groups.enter("new")
+    subscribed = ConsumerProtocolSubscription(topics=["orders"])
+    metadata = b"\0\1" + encode(subscribed, 1)
+    old = groups.join(protocols=[("range", metadata)]).answer.member_id
+
+    types = {one.member_id: one.member_type for one in describe(groups).members}
+    targets = {one.member_id: one.target_assignment for one in describe(groups).members}
+
+    assert types == {"new": 1, old: 0}
+    assert len(partitions(targets[old])[topic, "orders"]) == 1
+
+
 def test_groups_that_cannot_be_described_stand_beside_those_that_can(groups: Any) -> None:
     groups.enter("a")
     groups.commit(group_id="classic")
 
-    found = describe(groups, "group", "missing", "classic", "elsewhere")
+    found = describe(groups, "group", "missing", "classic", "elsewhere", "")
 
     assert [(one.group_id, one.error_code, one.error_message) for one in found[:3]] == [
         ("group", ErrorCode.NONE, None),
@@ -148,6 +164,7 @@ def test_groups_that_cannot_be_described_stand_beside_those_that_can(groups: Any
         ("classic", ErrorCode.GROUP_ID_NOT_FOUND, "Group classic is not a consumer group."),
     ]
     assert found[3].error_code == ErrorCode.NOT_COORDINATOR
+    assert found[4].error_code == ErrorCode.INVALID_GROUP_ID
 
 
 def test_where_the_protocol_is_not_served_nothing_is_described(groups: Any) -> None:
