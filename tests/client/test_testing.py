@@ -78,3 +78,17 @@ def test_a_connection_costs_no_consumer_and_a_client_no_broker() -> None:
         "assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_loading_the_fixture_imports_all_its_first_test_needs() -> None:
+    script = (
+        "import sys; import ottla.client.testing.fixtures; before = set(sys.modules); "
+        "import trio; from ottla.client.testing import open_test_cluster\n"
+        "async def main():\n"
+        "    async with open_test_cluster(): pass\n"
+        "trio.run(main); "
+        "late = {name for name in set(sys.modules) - before if name.startswith('ottla.')}; "
+        "late = {name for name in late if not name.startswith('ottla.wire.messages.')}; "
+        "assert not late, late"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -68,7 +68,9 @@ async def open_in_process_cluster(
         is_stopping = trio.Event()
         nursery = await stack.enter_async_context(trio.open_nursery())
         stack.callback(is_stopping.set)
-        nursery.start_soon(_run_controller, directory, voters, texts, is_stopping)
+        # A broker whose first call finds nobody waits before it calls again.
+        with trio.fail_after(START_TIMEOUT_S):
+            await nursery.start(_run_controller, directory, voters, texts, is_stopping)
         brokers: dict[NodeId, Broker] = {}
         seams = real_seams()
         if clock is not None:
@@ -95,7 +97,11 @@ async def open_in_process_cluster(
 
 
 async def _run_controller(
-    directory: Path, voters: str, texts: Mapping[str, str], is_stopping: trio.Event
+    directory: Path,
+    voters: str,
+    texts: Mapping[str, str],
+    is_stopping: trio.Event,
+    task_status: trio.TaskStatus[None],
 ) -> None:
     config, _ = load_controller_config(
         {
@@ -106,7 +112,7 @@ async def _run_controller(
             **texts,
         }
     )
-    await serve_controller(config, ready=lambda: None, is_stopping=is_stopping)
+    await serve_controller(config, ready=task_status.started, is_stopping=is_stopping)
 
 
 def _free_port() -> int:

@@ -1,7 +1,8 @@
 """A whole cluster in your test's own trio loop, for tests of code that uses Kafka.
 
 `async with open_test_cluster() as cluster:` starts a real controller and real brokers on free
-ports in well under a second and gives `cluster.bootstrap`, good for any Kafka client.  For pytest:
+ports in less than 200 ms and gives `cluster.bootstrap`, good for any Kafka client.  (The first one
+of a process takes as long again for imports; `import_cluster` does these beforehand.)  For pytest:
 `pytest_plugins = ["ottla.client.testing.fixtures"]` gives the fixture `ottla_cluster`.
 
 The cluster itself lives in `ottla.jepsen.in_process`, which may know brokers and controllers; a
@@ -48,7 +49,7 @@ async def open_test_cluster(
     `settings` are Kafka's, by key, for brokers and controller.  `directory` keeps the files, so
     that a later cluster goes on with them.  `clock` is the brokers' time, where a test turns it.
     """
-    cluster_module = import_module(CLUSTER_MODULE)
+    cluster_module = import_cluster()
     with lone_errors():
         async with cluster_module.open_in_process_cluster(
             broker_count=broker_count, directory=directory, settings=settings, clock=clock
@@ -56,4 +57,9 @@ async def open_test_cluster(
             yield cluster
 
 
-__all__ = ["ClusterUnderTest", "open_test_cluster"]
+def import_cluster() -> Any:
+    """Import what a cluster is made of; return the module that opens one."""
+    return import_module(CLUSTER_MODULE)
+
+
+__all__ = ["ClusterUnderTest", "import_cluster", "open_test_cluster"]

@@ -1,13 +1,16 @@
 """pytest's door to the cluster for tests; needs pytest-trio.
 
-`pytest_plugins = ["ottla.client.testing.fixtures"]` in your `conftest.py`.
+`pytest_plugins = ["ottla.client.testing.fixtures"]` in your `conftest.py`.  Loading it imports what
+a cluster is made of, so that the first test waits no longer than the others.
 """
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from ottla.client.testing import ClusterUnderTest, open_test_cluster
+from ottla.client.testing import ClusterUnderTest, import_cluster, open_test_cluster
+
+import_cluster()
 
 
 @pytest.fixture
