@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from ottla.client.accumulator import Accumulator, ProducerIdentity
-from ottla.client.producer_lane import Batch, Fate
-from ottla.model.errors import ErrorCode
+from ottla.client.producer_lane import NUMBERING_ERRORS, Batch, Fate
+from ottla.model.errors import ErrorCode, row_of
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch import BatchHeader, parse_header
@@ -328,6 +328,23 @@ def test_until_a_leader_knows_the_producer_one_batch_is_in_flight() -> None:
     put(gathered, now_ms=LONG_AGO_MS)
     (third,) = gathered.drain(BOTH, 2_000)
     assert sequences([first, second, third]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_that_passes_is_tried_again_and_no_other(code: ErrorCode) -> None:
+    gathered = accumulator()
+    (batch,) = in_flight(gathered, 1)
+
+    fate = gathered.on_answer(batch, code, None, 1_000)
+
+    if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        assert fate is Fate.DELIVERED
+    elif code in NUMBERING_ERRORS or row_of(code).is_retriable:
+        assert fate is Fate.RETRIED
+    else:
+        assert fate is Fate.FAILED
+        assert batch.failure is not None
+        assert batch.failure.code is code
 
 
 def values(batch: Batch) -> list[bytes | None]:

@@ -41,11 +41,14 @@ class Delivery:
         return self._find().is_settled
 
     async def wait(self) -> RecordMetadata:
-        """Wait until it is known what became of the record."""
+        """Wait until it is known what became of the record.
+
+        Others get their turn once for each settled batch, not for each of its records.
+        """
         batch = self._find()
-        batch.is_watched = True
-        if batch.is_settled:
+        if batch.is_settled and not batch.is_watched:
             await trio.lowlevel.checkpoint()
+        batch.is_watched = True
         while not batch.is_settled:
             event = trio.Event()
             batch.on_settled.append(event.set)

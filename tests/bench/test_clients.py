@@ -1,0 +1,42 @@
+"""What is told of several runs of one client, and that every client can do its work."""
+
+import json
+import sys
+
+import pytest
+import trio
+
+from ottla.bench.client_work import WORKS
+from ottla.bench.clients import CLIENTS, KINDS, summary
+from ottla.client import open_producer
+from ottla.client.testing import open_test_cluster
+
+
+def test_medians_are_told_of_each_runs_own_rate() -> None:
+    runs = [
+        {"seconds": 1.0, "cpu_s": 0.5, "count": 100_000},
+        {"seconds": 2.0, "cpu_s": 0.4, "count": 100_000},
+        {"seconds": 50.0, "cpu_s": 9.0, "count": 100_000},
+    ]
+
+    assert summary(runs) == {"per_second": 50_000, "cpu_us_each": 5.0}
+
+
+def test_there_is_work_for_each_client_and_kind() -> None:
+    assert set(WORKS) == {(client, kind) for client in CLIENTS for kind in KINDS}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_client_does_its_work_and_says_what_it_took(client: str) -> None:
+    async with open_test_cluster() as cluster:
+        async with open_producer(cluster.bootstrap) as producer:
+            await producer.send("t", b"the topic is there")
+        for kind in KINDS:
+            command = [
+                *(sys.executable, "-m", "ottla.bench.client_work"),
+                *(client, kind, cluster.bootstrap, "t", "500", "100"),
+            ]
+            ended = await trio.run_process(command, capture_stdout=True)
+            told = json.loads(ended.stdout)
+            assert told["seconds"] > 0
+            assert told["cpu_s"] > 0
