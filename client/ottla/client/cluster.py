@@ -4,7 +4,7 @@ The view is asked for anew when it proves stale; it is never trusted to be right
 """
 
 import math
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -46,6 +46,8 @@ class KnownTopic:
     partitions: tuple[int, ...]
     available: tuple[int, ...]
     """Those that have a leader."""
+    at: Mapping[int, TopicPartition]
+    """The partitions' names, made once: a producer needs one for every record."""
 
 
 class Cluster:
@@ -117,26 +119,28 @@ class Cluster:
         if topic.error_code != ErrorCode.NONE or is_new:
             # It is gone, or another one has its name now: epochs begin anew.
             self.topics.pop(name, None)
-            for at in [at for at in self._leaders if at.topic == name]:
-                del self._leaders[at]
+            for one in [one for one in self._leaders if one.topic == name]:
+                del self._leaders[one]
         if topic.error_code != ErrorCode.NONE:
             return
         for partition in topic.partitions:
-            at = TopicPartition(name, partition.partition_index)
+            one = TopicPartition(name, partition.partition_index)
             found = Leader(NodeId(partition.leader_id), Epoch(partition.leader_epoch))
-            before = self._leaders.get(at)
+            before = self._leaders.get(one)
             if before is not None and NO_EPOCH < found.epoch < before.epoch:
                 continue  # this broker has not heard yet what another one told us
             if found.node < 0:
-                self._leaders.pop(at, None)
+                self._leaders.pop(one, None)
             else:
-                self._leaders[at] = found
+                self._leaders[one] = found
         numbers = sorted(partition.partition_index for partition in topic.partitions)
+        at = {number: TopicPartition(name, number) for number in numbers}
         self.topics[name] = KnownTopic(
             topic_id=topic.topic_id or ZERO_UUID,
             is_internal=topic.is_internal,
             partitions=tuple(numbers),
-            available=tuple(n for n in numbers if TopicPartition(name, n) in self._leaders),
+            available=tuple(n for n in numbers if at[n] in self._leaders),
+            at=at,
         )
 
     async def partitions_of(

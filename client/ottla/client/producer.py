@@ -120,13 +120,13 @@ class Producer:
             if partition is None:
                 available = known.available or known.partitions
                 partition = self._sticky.choose(topic, available, size_bytes)
-        elif partition not in known.partitions:
+        elif partition not in known.at:
             raise RefusedError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
             )
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        at = TopicPartition(topic, partition)
+        at = known.at[partition]
         batch = self._gathered.join(at, timestamp_ms, key, value, headers, size_bytes)
         if batch is None:
             batch, _ = self._gathered.append(at, timestamp_ms, key, value, headers, now_ms())

@@ -113,8 +113,9 @@ class BatchBuilder:
                 _encode_headers(headers) if headers else NO_HEADERS,
             )
         )
-        self._body += varint(len(record))
-        self._body += record
+        body = self._body
+        body += varint(len(record))
+        body += record
         self._count += 1
         self._last_offset_delta = delta
         if timestamp_ms > self._max_timestamp:
