@@ -1,5 +1,6 @@
 """Operators' requests about groups, replicas, settings and the cluster, against real brokers."""
 
+import confluent_kafka
 import pytest
 import trio
 
@@ -57,6 +58,38 @@ async def test_a_group_is_listed_described_and_deleted(ottla_cluster: ClusterUnd
         assert (await admin.describe_group("g")).state == "Empty"
         await admin.delete_group("g")
         assert await admin.list_groups() == []
+
+
+async def test_a_group_of_the_consumer_protocol_is_described_with_its_epochs(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    bootstrap = ottla_cluster.bootstrap
+    await produce(bootstrap, 3)
+
+    def read() -> confluent_kafka.Consumer:
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "g",
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe(["t"])
+        assert consumer.poll(10) is not None
+        return consumer
+
+    consumer = await trio.to_thread.run_sync(read)
+    async with open_admin(bootstrap) as admin:
+        described = await admin.describe_group("g")
+        (listed,) = await admin.list_groups(types=[GroupType.CONSUMER])
+        assert await admin.list_groups(types=[GroupType.CLASSIC]) == []
+        await trio.to_thread.run_sync(consumer.close)
+    (member,) = described.members
+    assert listed.type is described.type is GroupType.CONSUMER
+    assert (described.state, described.assignor) == ("Stable", "uniform")
+    assert member.assignment == member.target == frozenset({A})
+    assert described.group_epoch == described.assignment_epoch == member.member_epoch
 
 
 async def test_there_is_nothing_to_describe_of_a_group_nobody_knows(

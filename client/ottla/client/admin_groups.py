@@ -39,9 +39,7 @@ R = TypeVar("R", bound=Message)
 
 STATES_FROM, TYPES_FROM = 4, 5
 """From these versions on ListGroups takes states, and types, to choose by."""
-NOT_OF_THE_NEW_PROTOCOL = frozenset(
-    {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST}
-)
+NOT_OF_THE_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 DEAD = "Dead"
 
 
