@@ -5,7 +5,7 @@ a little and begins anew.  What it does meanwhile is each kind's own.
 """
 
 from abc import ABC, abstractmethod
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -20,25 +20,34 @@ Loss: TypeAlias = ConnectionLostError | ProtocolError | RefusedError
 """Why a connection is of no use any more."""
 
 
+class LinkConfig(Protocol):
+    """What ProducerConfig and ConsumerConfig say of connections."""
+
+    @property
+    def client_id(self) -> str:
+        """What brokers call this client."""
+        ...
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long a broker may take to answer."""
+        ...
+
+    @property
+    def retry_backoff_ms(self) -> int:
+        """The wait before a link connects anew."""
+        ...
+
+
 class BrokerLink(ABC):
     """A connection to one broker that is there whenever it is needed."""
 
-    def __init__(
-        self,
-        node: NodeId,
-        *,
-        cluster: Cluster,
-        client_id: str,
-        request_timeout_ms: int,
-        retry_backoff_ms: int,
-    ) -> None:
+    def __init__(self, node: NodeId, cluster: Cluster, config: LinkConfig) -> None:
         self.node = node
         self.bell = Bell()
         """Rung when there may be something to do."""
         self._cluster = cluster
-        self._client_id = client_id
-        self._request_timeout_ms = request_timeout_ms
-        self._retry_backoff_ms = retry_backoff_ms
+        self._settings = config
 
     async def run(self) -> None:
         """Connect whenever there is something to do, until cancelled."""
@@ -54,7 +63,7 @@ class BrokerLink(ABC):
             except* (ConnectionLostError, ProtocolError, RefusedError) as group:
                 # Several tasks may find out at once; one reason is enough.
                 self._lose(_first_of(group))
-            await trio.sleep(self._retry_backoff_ms / 1_000)
+            await trio.sleep(self._settings.retry_backoff_ms / 1_000)
 
     @abstractmethod
     def _has_work(self) -> bool:
@@ -72,8 +81,11 @@ class BrokerLink(ABC):
         address = self._cluster.address_of(self.node)
         if address is None:
             raise ConnectionLostError(f"broker {self.node} is not known to the cluster")
+        settings = self._settings
         return await open_pipeline(
-            *address, client_id=self._client_id, timeout_s=self._request_timeout_ms / 1_000
+            *address,
+            client_id=settings.client_id,
+            timeout_s=settings.request_timeout_ms / 1_000,
         )
 
 

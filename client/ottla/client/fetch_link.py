@@ -79,13 +79,7 @@ class FetchLink(BrokerLink):
         on_stale: Callable[[str], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        super().__init__(
-            node,
-            cluster=cluster,
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            retry_backoff_ms=config.retry_backoff_ms,
-        )
+        super().__init__(node, cluster, config)
         self._positions = positions
         self._config = config
         self._on_records = on_records

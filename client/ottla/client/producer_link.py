@@ -74,13 +74,7 @@ class ProducerLink(BrokerLink):
         config: ProducerConfig,
         on_change: Callable[[TopicPartition | None], None],
     ) -> None:
-        super().__init__(
-            node,
-            cluster=cluster,
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            retry_backoff_ms=config.retry_backoff_ms,
-        )
+        super().__init__(node, cluster, config)
         self._gathered = gathered
         self._config = config
         self._on_change = on_change
