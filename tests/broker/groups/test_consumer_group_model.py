@@ -1,7 +1,8 @@
 """Members of a consumer group that do anything at any time, answers lost, coordinators replaced.
 
 Every member is a small client that does what it is told, as a real one does: it gives up what it
-is not assigned any more before it says so, and begins anew when it is fenced.
+is not assigned any more before it says so, and begins anew when it is fenced.  In some of the
+stories there are members of the classic protocol, too, and the group goes over and back.
 """
 
 import random
@@ -10,12 +11,21 @@ from uuid import UUID
 
 import pytest
 
+from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer_member import MemberState
+from ottla.broker.groups.embedded_protocol import assignment_bytes, read_assignment
 from ottla.model.errors import ErrorCode
+from ottla.wire.codec import encode
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 STEPS = 400
 REBALANCE_MS = 20_000
-FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+FENCED = (
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
+"""The last one is told to who comes back to a group that is a classic one by now."""
 RETRIED = (ErrorCode.NOT_COORDINATOR, ErrorCode.UNRELEASED_INSTANCE_ID)
 SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
     {"topics": ["orders"], "regex": ""},
@@ -40,6 +50,8 @@ ACTS = {
     "restart": 2,
 }
 """What may happen, and how often beside the others."""
+
+SAYS_ORDERS = bytes(2) + encode(ConsumerProtocolSubscription(topics=["orders"]), 0)
 
 Partitions = frozenset[tuple[UUID, int]]
 
@@ -109,6 +121,9 @@ class Member:
         self.asking = None
         self.is_to_tell_all = True
 
+    def leave(self) -> None:
+        self.groups.beat(self.id, -1, instance_id=self.instance_id)
+
     def commit(self, offset: int, orders: UUID) -> None:
         for topic_id, index in self.owned:
             if topic_id == orders and self.epoch > 0:
@@ -118,11 +133,78 @@ class Member:
                 self.committing.append(((topic_id, index), offset, asked))
 
 
+class ClassicMember(Member):
+    """One consumer of the classic protocol: it stops all its work before it joins again."""
+
+    def __init__(self, groups: Any) -> None:
+        super().__init__(groups, "", None)
+        self.joining: Any = None
+        self.syncing: Any = None
+
+    def look(self) -> None:
+        if self.joining is not None and self.joining.is_answered:
+            answer, self.joining = self.joining.answer, None
+            code = answer if isinstance(answer, ErrorCode) else ErrorCode(answer.error_code)
+            if code is ErrorCode.NONE:
+                self.id, self.epoch = answer.member_id, answer.generation_id
+                names = [one.member_id for one in answer.members]
+                self.syncing = self.groups.sync(self.id, self.epoch, self.parts(names))
+            elif code is ErrorCode.UNKNOWN_MEMBER_ID:
+                self.id = ""
+        if self.syncing is not None and self.syncing.is_answered:
+            answer, self.syncing = self.syncing.answer, None
+            if isinstance(answer, ErrorCode):
+                self.begin_anew(answer)
+            else:
+                found = read_assignment(answer.assignment, self.groups.topics)
+                self.owned = frozenset((t, index) for t in found for index in found[t])
+
+    def parts(self, names: list[str]) -> dict[str, bytes]:
+        """Share the topic out, as the leader of a classic group."""
+        topic = self.groups.topics.image.topic("orders")
+        indexes = sorted(topic.partitions)
+        return {
+            name: assignment_bytes(
+                {topic.id: frozenset(indexes[at :: len(names)])}, b"\0\0", self.groups.topics
+            )
+            for at, name in enumerate(names)
+        }
+
+    def begin_anew(self, code: ErrorCode) -> None:
+        self.epoch = 0
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.id = ""
+
+    def beat(self) -> None:
+        self.look()
+        if self.joining is not None or self.syncing is not None:
+            return
+        if self.epoch == 0:
+            self.owned = frozenset()
+            self.joining = self.groups.join(self.id, protocols=[("range", SAYS_ORDERS)])
+            self.look()
+            return
+        code = self.groups.heartbeat(self.id, self.epoch)
+        if code is not ErrorCode.NONE:
+            self.begin_anew(code)
+
+    def revoke(self) -> None:
+        """It has done that."""
+
+    def lose_answer(self) -> None:
+        """Its connection is a better one."""
+
+    def leave(self) -> None:
+        self.groups.is_committing = True
+        self.groups.leave((self.id, None))
+
+
 class Story:
     """A group, its members, and what was acknowledged to them."""
 
-    def __init__(self, groups: Any, seed: int) -> None:
+    def __init__(self, groups: Any, seed: int, *, has_classic: bool) -> None:
         self.groups = groups
+        self.has_classic = has_classic
         self.rng = random.Random(seed)
         self.orders = groups.make_topic("orders", 6)
         self.acknowledged: dict[tuple[UUID, int], int] = {}
@@ -132,6 +214,9 @@ class Story:
             self.come(instance_id)
 
     def come(self, instance_id: str | None = None) -> Member:
+        if self.has_classic and instance_id is None and self.rng.random() < 0.5:
+            self.members.append(ClassicMember(self.groups))
+            return self.members[-1]
         self.made += 1
         member = Member(self.groups, f"m{self.made}", instance_id)
         member.subscription = self.rng.choice(SUBSCRIPTIONS)
@@ -153,7 +238,7 @@ class Story:
                 groups.pass_time(rng.choice((10, 3_000, 12_000)))
             case "leave" if len(self.members) > 1:
                 self.members.remove(member)
-                groups.beat(member.id, -1, instance_id=member.instance_id)
+                member.leave()
             case "crash" if len(self.members) > 1 and member.instance_id is None:
                 self.members.remove(member)
             case "come" if len(self.members) < 6:
@@ -199,9 +284,12 @@ class Story:
         group = self.groups.shard.groups.get("group")
         owners: dict[tuple[UUID, int], str] = {}
         for member in self.members:
-            known = None if group is None else group.members.get(member.id)
-            if known is None or member.epoch == 0 or member.id in group.told_to_rejoin:
+            if not isinstance(group, ConsumerGroup):
+                break
+            if member.id not in group.members or member.id in group.told_to_rejoin:
                 continue  # it is out, and will hear of that
+            if member.epoch == 0:
+                continue
             for partition in member.owned:
                 other = owners.setdefault(partition, member.id)
                 assert other == member.id, f"{partition} is with {other} and {member.id}"
@@ -222,6 +310,8 @@ class Story:
         """In the end those who are left share everything they want, each partition once."""
         self.groups.is_committing = True
         self.groups.commit_log()
+        self.made += 1
+        self.members.append(Member(self.groups, f"m{self.made}", None))
         for _ in range(60):
             for member in self.members:
                 member.beat()
@@ -241,9 +331,10 @@ class Story:
         assert all(one.state is MemberState.STABLE for one in group.members.values())
 
 
+@pytest.mark.parametrize("has_classic", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_members_do(make_groups: Any, seed: int) -> None:
-    story = Story(make_groups(), seed)
+def test_whatever_members_do(make_groups: Any, seed: int, has_classic: bool) -> None:
+    story = Story(make_groups(), seed, has_classic=has_classic)
     for at in range(STEPS):
         story.step(at)
     story.settle()

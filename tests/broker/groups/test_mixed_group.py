@@ -138,6 +138,26 @@ def test_with_the_last_consumer_gone_the_group_is_classic_again(groups: Any) -> 
     assert list(groups.group.members) == [old]
 
 
+def test_a_coordinator_that_dies_on_the_way_back_leaves_nobody_at_rest(groups: Any) -> None:
+    topic = groups.make_topic("orders", 4)
+    old = classic_group(groups, topic)
+    groups.enter("new")
+    join(groups, old)
+    groups.sync(old, 2)
+    groups.beat("new", -1)
+    groups.restart()
+    assert groups.heartbeat(old, 2) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_what_a_member_has_is_known_when_the_group_goes_over_again_at_once(groups: Any) -> None:
+    topic = groups.make_topic("orders", 4)
+    old = classic_group(groups, topic)
+    groups.enter("new")
+    groups.beat("new", -1)
+    assert given(groups.enter("newer")) == {}
+    assert groups.consumers.members[old].assigned == {topic: frozenset(range(4))}
+
+
 def test_a_consumer_that_falls_silent_leaves_a_classic_group_too(groups: Any) -> None:
     topic = groups.make_topic("orders", 4)
     old = classic_group(groups, topic)

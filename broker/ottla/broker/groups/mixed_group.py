@@ -15,7 +15,7 @@ from ottla.broker.groups.classic_group import CONSUMER_PROTOCOL, ClassicGroup, G
 from ottla.broker.groups.classic_member import ClassicMember, Protocol
 from ottla.broker.groups.consumer_changes import ConsumerChanges
 from ottla.broker.groups.consumer_group import NO_OWNER, ConsumerGroup
-from ottla.broker.groups.consumer_member import Assignment, ClassicSide, ConsumerMember, MemberState
+from ottla.broker.groups.consumer_member import ClassicSide, ConsumerMember, MemberState
 from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer
 from ottla.broker.groups.effects import Asker, Instant, Outbox
 from ottla.broker.groups.embedded_protocol import (
@@ -125,16 +125,20 @@ class MixedGroups:
         made.state, made.state_timestamp_ms = GroupState.STABLE, now.wall_ms
         for member in list(group.members.values()):
             if member.member_id != leaving_id:
-                made.add(self._downgraded_member(member, group.target_of(member.member_id)))
+                made.add(self._downgraded_member(member))
             self._consumers.cancel_timers(group, member.member_id)
             self._changes.remove(group, member.member_id)
         made.protocol_name = made.chosen_protocol()
         self._changes.delete(group)
         return made
 
-    def _downgraded_member(self, member: ConsumerMember, target: Assignment) -> ClassicMember:
+    def _downgraded_member(self, member: ConsumerMember) -> ClassicMember:
         classic = member.classic
         assert classic is not None
+        # What it may work on yet, not its target: the group may go over again before all join.
+        has = dict(member.assigned)
+        for topic_id, indexes in member.pending_revocation.items():
+            has[topic_id] = has.get(topic_id, frozenset()) | indexes
         return ClassicMember(
             member.member_id,
             member.instance_id,
@@ -143,7 +147,7 @@ class MixedGroups:
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             protocol_type=CONSUMER_PROTOCOL,
             protocols=classic.protocols,
-            assignment=assignment_bytes(target, classic.protocols[0][1], self._topics),
+            assignment=assignment_bytes(has, classic.protocols[0][1], self._topics),
         )
 
     # ---- what members of the classic protocol ask

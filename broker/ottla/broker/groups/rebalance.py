@@ -454,8 +454,14 @@ class Rebalancer:
         self.forget(group)
 
     def take_over(self, group: ClassicGroup, now: Instant) -> None:
-        """Go on with a group that comes from the consumer protocol: all join it anew."""
-        self._outbox.write(_record_of(group))
+        """Go on with a group that comes from the consumer protocol: all join it anew.
+
+        What is written has the generation to come, which nobody is in: should another coordinator
+        load that before the rebalance is done, it sends them all to join, too.
+        """
+        value = group.as_value()
+        value.generation += 1
+        self._outbox.write(GroupRecord(group_key(group.group_id), group_value(value)))
         self.restart_sessions(group, now)
         self.begin_rebalance(group, now)
 
