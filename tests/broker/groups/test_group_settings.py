@@ -1,0 +1,66 @@
+"""A group's own settings are in force with the answer that says so, over a real socket."""
+
+from ottla.client.connection import Connection, open_connection
+from ottla.client.testing import open_test_cluster
+from ottla.model.settings.dynamic import ResourceType
+from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_response import (
+    IncrementalAlterConfigsResponse,
+)
+
+SET, DELETE = 0, 1
+
+
+async def alter(connection: Connection, operation: int, value: str | None) -> None:
+    """Change how often the members of group g send heartbeats."""
+    change = AlterableConfig(
+        name="consumer.heartbeat.interval.ms", config_operation=operation, value=value
+    )
+    resource = AlterConfigsResource(
+        resource_type=ResourceType.GROUP, resource_name="g", configs=[change]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (answer,) = (await connection.request(request, IncrementalAlterConfigsResponse)).responses
+    assert answer.error_code == 0, answer
+
+
+async def interval_ms(connection: Connection, group_id: str) -> int:
+    """Join a group and return how often it wants heartbeats."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=f"member-of-{group_id}",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    answer = await connection.request(request, ConsumerGroupHeartbeatResponse)
+    assert answer.error_code == 0, answer
+    return answer.heartbeat_interval_ms
+
+
+async def test_a_groups_members_are_told_its_own_interval_as_soon_as_it_is_set() -> None:
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "group.consumer.heartbeat.interval.ms": "7000",
+    }
+    async with open_test_cluster(settings=settings) as cluster:
+        ((host, port),) = parse_bootstrap(cluster.bootstrap)
+        async with open_connection(host, port) as connection:
+            find = FindCoordinatorRequest(coordinator_keys=["g"])
+            (found,) = (await connection.request(find, FindCoordinatorResponse)).coordinators
+            assert found.error_code == 0
+            assert await interval_ms(connection, "g") == 7_000
+            await alter(connection, SET, "12000")
+            assert await interval_ms(connection, "g") == 12_000
+            assert await interval_ms(connection, "other") == 7_000
+            await alter(connection, DELETE, None)
+            assert await interval_ms(connection, "g") == 7_000
