@@ -1,0 +1,96 @@
+"""What each client's documentation shows of groups works as it stands, with default settings."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient, NewTopic
+
+pytestmark = pytest.mark.cluster
+
+EXAMPLES = Path(__file__).with_name("examples")
+CLIENTS = ("confluent_kafka", "kafka_python", "aiokafka")
+PARTITION_COUNT = 4
+END_S = 20.0
+
+
+class Group:
+    """What an administrator sees of the examples' group."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        made = self._admin.create_topics([NewTopic("mytopic", PARTITION_COUNT)])
+        made["mytopic"].result(30)
+
+    def has(self, count: int) -> bool:
+        """Say whether so many members share the topic."""
+        found = self._admin.describe_consumer_groups(["mygroup"])["mygroup"].result(10)
+        wanted = ConsumerGroupState.STABLE if count else ConsumerGroupState.EMPTY
+        return found.state == wanted and len(found.members) == count
+
+    def committed(self) -> int:
+        """Return how many records the group has committed."""
+        asked = [ConsumerGroupTopicPartitions("mygroup")]
+        found = self._admin.list_consumer_group_offsets(asked)["mygroup"].result(10)
+        return sum(one.offset for one in found.topic_partitions)
+
+
+def command(cluster: Any, client: str, what: str) -> list[str]:
+    path = EXAMPLES / f"with_{client}.py"
+    return [sys.executable, "-W", "ignore", str(path), cluster.bootstrap, what]
+
+
+def produce(cluster: Any, client: str, values: list[str]) -> None:
+    words = command(cluster, client, "produce")
+    subprocess.run(words, input="\n".join(values), text=True, check=True, timeout=60)
+
+
+@contextmanager
+def consumers(cluster: Any, client: str, outputs: list[Path]) -> Iterator[None]:
+    """Run a consumer for each output; end them as Ctrl-C does."""
+    running = []
+    for path in outputs:
+        with path.open("w") as output:
+            words = command(cluster, client, "consume")
+            running.append(subprocess.Popen(words, stdout=output))
+    try:
+        yield
+        for child in running:
+            child.send_signal(signal.SIGINT)
+        assert [child.wait(END_S) for child in running] == [0] * len(running)
+    finally:
+        for child in running:
+            child.kill()
+            child.wait()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_examples_of_a_client_share_a_topic_and_go_on_where_they_left_off(
+    fresh: Any, tmp_path: Path, client: str
+) -> None:
+    fresh.start("controller", "broker")
+    group = Group(fresh.bootstrap)
+    outputs = [tmp_path / "first", tmp_path / "second"]
+    first = [f"first {number}" for number in range(40)]
+    later = [f"later {number}" for number in range(10)]
+
+    def lines() -> list[str]:
+        return sorted(line for path in outputs for line in path.read_text().splitlines())
+
+    with consumers(fresh, client, outputs):
+        fresh.wait_for(lambda: group.has(2), "two members")
+        produce(fresh, client, first)
+        fresh.wait_for(lambda: lines() == sorted(first), "record of the first run")
+    fresh.wait_for(lambda: group.has(0), "empty group")
+    assert group.committed() == len(first)
+    produce(fresh, client, later)
+    outputs = [tmp_path / "third"]
+    with consumers(fresh, client, outputs):
+        fresh.wait_for(lambda: lines() == sorted(later), "record of the second run")
+    assert group.committed() == len(first) + len(later)
