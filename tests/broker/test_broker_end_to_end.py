@@ -57,6 +57,8 @@ async def open_cluster(directory: Path, **settings: str) -> AsyncIterator[Cluste
             "controller.quorum.voters": voters,
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(directory / "broker"),
+            # With more than there are brokers nobody coordinates, and close() waits for somebody.
+            "offsets.topic.replication.factor": "1",
             **settings,
         }
     )
@@ -125,9 +127,7 @@ def confluent_produce(bootstrap: str, topic: str, count: int, **config: Any) -> 
 
 
 def confluent_consume(bootstrap: str, topic: str, count: int) -> list[Any]:
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
-    )
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in (0, 1)])
     found: list[Any] = []
     while len(found) < count:

@@ -68,9 +68,7 @@ async def test_another_client_reads_what_it_wrote(
             )
 
     def read() -> list[Any]:
-        consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
-        )
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
         consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
         found: list[Any] = []
         while len(found) < count:

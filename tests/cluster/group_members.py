@@ -186,6 +186,10 @@ def live_kafka_python(plan: Plan, diary: Diary, is_over: Callable[[], bool]) -> 
 
         def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
             diary.give(one.partition for one in revoked)
+            if not plan.strategy.startswith("cooperative"):
+                # It would keep its positions, and go on at them when the same partitions come back
+                # later, though others read and committed in the generations that it missed.
+                consumer._subscription.assign_from_subscribed([])
 
     assignors = {
         "range": RangePartitionAssignor,

@@ -135,9 +135,7 @@ def test_a_full_disk_refuses_produce_and_loses_nothing(fresh: Any, small_disk: P
     fresh.kill("broker")
     subprocess.run(["mount", "-o", f"remount,size={4 * DISK_BYTES}", str(small_disk)], check=True)
     fresh.start("broker")
-    consumer = Consumer(
-        {"bootstrap.servers": fresh.bootstrap, "group.id": "g", "enable.auto.commit": False}
-    )
+    consumer = Consumer({"bootstrap.servers": fresh.bootstrap, "group.id": "g"})
     at = TopicPartition("t", 0, 0)
     _, end = consumer.get_watermark_offsets(at, timeout=20)
     consumer.assign([at])

@@ -52,9 +52,7 @@ def topic(cluster: Any) -> Iterator[None]:
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     producer.produce(TOPIC, b"last")
     assert producer.flush(10) == 0
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap, "group.id": "g", "enable.auto.commit": False}
-    )
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
     _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=10)
     consumer.assign([TopicPartition(TOPIC, 0, end - 1)])
     message = consumer.poll(10)
