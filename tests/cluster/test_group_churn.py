@@ -48,8 +48,18 @@ CASTS = {
     "roundrobin": ("confluent-kafka", "kafka-python", "aiokafka", "ottla"),
     "sticky": ("kafka-python", "aiokafka", "ottla"),
     "cooperative-sticky": ("confluent-kafka", "kafka-python"),
+    "consumer:uniform": ("confluent-kafka",),
+    "consumer:range": ("confluent-kafka",),
 }
-"""Who can share a group by each strategy."""
+"""Who can share a group by each strategy; after `consumer:` it is one of the coordinator's own."""
+
+BROKER = {
+    "group_min_session_timeout_ms": "1000",
+    "group_consumer_session_timeout_ms": str(SESSION_MS),
+    "group_consumer_min_session_timeout_ms": "1000",
+    "group_consumer_heartbeat_interval_ms": "500",
+    "group_consumer_min_heartbeat_interval_ms": "500",
+}
 
 Row = dict[str, Any]
 
@@ -329,7 +339,7 @@ def test_members_of_all_clients_come_and_go_and_nothing_is_owned_twice(
     fresh: Any, tmp_path: Path, strategy: str
 ) -> None:
     fresh.start("controller")
-    fresh.start("broker", group_min_session_timeout_ms="1000")
+    fresh.start("broker", **BROKER)
     admin = AdminClient({"bootstrap.servers": fresh.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITION_COUNT)])[TOPIC].result(30)
     group = Group(fresh.bootstrap, strategy)
