@@ -397,6 +397,7 @@ def test_what_is_no_regex_is_refused_and_changes_nothing(groups: Any) -> None:
 def test_with_very_many_topics_a_regex_is_resolved_in_slices(
     groups: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ottla.broker.groups.topic_view.AT_ONCE_COUNT", 2)
     monkeypatch.setattr("ottla.broker.groups.topic_view.SLICE_COUNT", 2)
     topics = [groups.make_topic(f"log-{n}", 1) for n in range(5)]
     assert given(groups.enter("a", None, regex="log-.*").answer) == {}

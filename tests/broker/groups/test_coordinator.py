@@ -545,6 +545,15 @@ async def test_a_consumer_is_told_of_topics_that_are_made_and_grow(world: Any) -
         assert metrics["groups.consumer.rebalances"] == 2
 
 
+async def test_with_many_topics_a_regex_is_resolved_meanwhile(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.groups.topic_view.AT_ONCE_COUNT", 1)
+    async with coordinated(world) as (groups, _):
+        assert count_of(await groups.beat("a", 0, regex="__consumer.*")) == 1
+        assert count_of(await groups.beat("a", 1)) == 2
+
+
 async def test_consumers_go_on_with_the_next_leader(world: Any) -> None:
     async with coordinated(world) as (groups, _):
         await groups.beat("a", 0)

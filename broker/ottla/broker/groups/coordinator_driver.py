@@ -330,6 +330,8 @@ class GroupCoordinator:
             led.is_due = True
             self._due.append(led)
             self._is_due.set()
+        if self._topics.unresolved:
+            self._is_due.set()
         deadline_ms = led.shard.next_deadline_ms
         if deadline_ms is not None and (self._armed_ms is None or deadline_ms < self._armed_ms):
             self._alarm.rearm()

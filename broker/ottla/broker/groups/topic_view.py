@@ -13,8 +13,12 @@ from ottla.broker.groups.subscription_regex import TopicRegex, compile_topic_reg
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage, Topic
 
-SLICE_COUNT = 2_000
-"""Topics that a regex is held against at a time: about a millisecond's work."""
+AT_ONCE_COUNT = 1_000
+"""So many topics are looked at in one go: a member is given its work with its first answer.  With
+more, a slow regex holds the loop for longer; with fewer, members wait for their next heartbeat."""
+
+SLICE_COUNT = 500
+"""Topics that a regex is held against at a time: about a millisecond's work, and at most 20."""
 
 REGEX_COUNT_MAX = 1_000
 """Regexes that are kept resolved; one that groups use beyond that is found out again when asked."""
@@ -86,9 +90,9 @@ class TopicView:
             if len(self._resolutions) >= REGEX_COUNT_MAX:
                 self._resolutions.pop(next(iter(self._resolutions)))
             self._resolutions[text] = found
-            if len(self._names) > SLICE_COUNT:
+            if len(self._names) > AT_ONCE_COUNT:
                 self.unresolved.append(text)
-            else:
+            while len(self._names) <= AT_ONCE_COUNT and found.left is not None:
                 self._look_at_more(found)
         if found.left is not None:
             return None
