@@ -44,8 +44,8 @@ PURE = ("model", "wire", "storage", "raft", "metadata", "node", "controller", "b
 EDGES = ("_driver", "_service")
 """Endings of the modules that act; in `rpc`, `client`, `cli`, `bench` and `jepsen` all may."""
 PURE_IN_CLIENT = {
-    "accumulator", "assignors", "fetch_session", "fetched", "group_member", "partitioner",
-    "positions", "producer_lane",
+    "accumulator", "assignors", "consumer_member", "fetch_session", "fetched", "group_member",
+    "partitioner", "positions", "producer_lane", "sticky_user_data", "subscription",
 }  # fmt: skip
 EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 

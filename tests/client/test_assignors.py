@@ -10,6 +10,7 @@ from ottla.client.assignors import (
     ASSIGNORS,
     Assignment,
     MemberSubscription,
+    cooperative_sticky_assignment,
     range_assignment,
     round_robin_assignment,
     sticky_assignment,
@@ -47,7 +48,7 @@ def shown(found: Assignment) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", list(ASSIGNORS))
+@pytest.mark.parametrize("name", [name for name in ASSIGNORS if name != "cooperative-sticky"])
 @given(members=MEMBERS, counts=COUNTS)
 def test_every_partition_has_exactly_one_owner_who_subscribed(
     name: str, members: dict[str, MemberSubscription], counts: dict[str, int]
@@ -108,3 +109,47 @@ def test_of_two_who_claim_a_partition_the_later_generation_has_it() -> None:
 
     assert shown(sticky_assignment(members, {"a": 2}))["y"] in ("a0", "a1")
     assert shown(sticky_assignment(members, {"a": 1})) == {"x": "", "y": "a0"}
+
+
+@given(members=MEMBERS, counts=COUNTS)
+def test_cooperative_members_never_share_a_partition_and_soon_have_them_all(
+    members: dict[str, MemberSubscription], counts: dict[str, int]
+) -> None:
+    # Where two claim one partition before the first round, that is not the assignor's doing.
+    owned = {at: one for one, member in members.items() for at in member.owned}
+    members = {
+        one: member._replace(owned=tuple(at for at, who in owned.items() if who == one))
+        for one, member in members.items()
+    }
+    for generation in range(4, 7):
+        found = cooperative_sticky_assignment(members, counts)
+        for one, partitions in found.items():
+            taken = set(partitions) - set(members[one].owned)
+            had = {at for other in members if other != one for at in members[other].owned}
+            assert not taken & had, "somebody reads it until it learns of this round"
+        given_up = any(set(members[one].owned) - set(found[one]) for one in members)
+        members = {
+            one: member._replace(owned=tuple(found[one]), generation_id=generation)
+            for one, member in members.items()
+        }
+        if not given_up:
+            break
+    assert not given_up, "the second round gives what the first one freed, the third moves nothing"
+    held = Counter(at for member in members.values() for at in member.owned)
+    topics = {topic for member in members.values() for topic in member.topics}
+    wanted = {TopicPartition(t, n) for t in topics for n in range(counts.get(t, 0))}
+    assert held == dict.fromkeys(wanted, 1)
+
+
+def test_a_partition_that_changes_hands_is_nobodys_for_one_round() -> None:
+    before = {"x": member("a", owned="a0 a1"), "y": member("a")}
+
+    assert shown(cooperative_sticky_assignment(before, {"a": 2})) == {"x": "a0", "y": ""}
+    after = {"x": member("a", owned="a0", generation=2), "y": member("a", generation=2)}
+    assert shown(cooperative_sticky_assignment(after, {"a": 2})) == {"x": "a0", "y": "a1"}
+
+
+def test_what_two_claim_in_one_generation_is_taken_from_both() -> None:
+    members = {"x": member("a", owned="a0"), "y": member("a", owned="a0")}
+
+    assert shown(cooperative_sticky_assignment(members, {"a": 1})) == {"x": "", "y": ""}

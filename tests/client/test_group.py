@@ -20,6 +20,7 @@ from ottla.client import (
     open_producer,
 )
 from ottla.client.testing import ClusterUnderTest
+from ottla.wire.messages.leave_group_response import LeaveGroupResponse
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ async def test_what_was_not_committed_comes_again(ottla_cluster: ClusterUnderTes
         assert await read(consumer, 5) == [5, 6, 7, 8, 9]
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 async def test_members_come_and_go_and_each_record_is_read_once(
     ottla_cluster: ClusterUnderTest, assignor: str
 ) -> None:
@@ -189,8 +190,9 @@ async def test_a_commit_of_a_member_that_was_expelled_is_refused(
     async with open_consumer(ottla_cluster.bootstrap, settings) as consumer:
         consumer.subscribe(["t"])
         await read(consumer, 5)
-        assert consumer._group is not None
-        await consumer._group._leave("as if it had been silent for too long")
+        driver: Any = consumer._group and consumer._group.driver
+        request = driver._member.leave_request("as if it had been silent for too long")
+        await driver._coordinator.request(request, LeaveGroupResponse, timeout_s=5)
         with pytest.raises(RefusedError) as refused:
             await consumer.commit()
         assert refused.value.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)

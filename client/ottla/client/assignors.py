@@ -3,7 +3,8 @@
 Pure; the member that leads the group decides for all.  Names and rules are the Java client's, so
 that in a mixed group it does not matter who leads.  Invariants: EveryPartitionOnce (each partition
 of a topic somebody subscribed to goes to exactly one subscriber of that topic), SameForAll (the
-result depends on nothing but the arguments).
+result depends on nothing but the arguments), NobodyLosesUnasked (cooperative-sticky gives a
+partition away only when nobody claims it any more; until then nobody gets it).
 """
 
 from collections.abc import Callable, Mapping
@@ -71,11 +72,33 @@ def sticky_assignment(members: Members, partition_counts: Mapping[str, int]) -> 
     return {member_id: sorted(partitions) for member_id, partitions in found.items()}
 
 
+def cooperative_sticky_assignment(
+    members: Members, partition_counts: Mapping[str, int]
+) -> Assignment:
+    """Share as `sticky` does, but hold back what somebody else still has (KIP-429).
+
+    Who has it sees that it is to be given up, gives it up, and the group rebalances once more.
+    """
+    found = sticky_assignment(members, partition_counts)
+    claims: dict[TopicPartition, set[str]] = {}
+    for member_id, member in members.items():
+        for at in member.owned:
+            claims.setdefault(at, set()).add(member_id)
+    return {
+        member_id: [at for at in partitions if claims.get(at, set()) <= {member_id}]
+        for member_id, partitions in found.items()
+    }
+
+
 ASSIGNORS: Mapping[str, Assignor] = {
     "range": range_assignment,
     "roundrobin": round_robin_assignment,
     "sticky": sticky_assignment,
+    "cooperative-sticky": cooperative_sticky_assignment,
 }
+COOPERATIVE = frozenset({"cooperative-sticky"})
+"""Those under which members keep what they have while the group rebalances, if all their
+assignors are such."""
 
 
 def _in_order(members: Members) -> list[str]:
@@ -98,17 +121,23 @@ def _wanted(members: Members, partition_counts: Mapping[str, int]) -> list[Topic
 
 
 def _kept(members: Members, wanted: set[TopicPartition]) -> dict[TopicPartition, str]:
-    """Return who had each partition last and may keep it; who had it in a later generation wins."""
+    """Return who had each partition last and may keep it.
+
+    Who had it in a later generation wins; of two who claim it in one generation neither does.
+    """
+    latest: dict[TopicPartition, int] = {}
     owner: dict[TopicPartition, str] = {}
     for member_id in _in_order(members):
         member = members[member_id]
-        for at in member.owned:
-            if at not in wanted or at.topic not in member.topics:
+        for at in dict.fromkeys(member.owned):
+            if at not in wanted:
                 continue
-            rival = owner.get(at)
-            if rival is None or members[rival].generation_id < member.generation_id:
-                owner[at] = member_id
-    return owner
+            generation_id = latest.get(at)
+            if generation_id is None or generation_id < member.generation_id:
+                latest[at], owner[at] = member.generation_id, member_id
+            elif generation_id == member.generation_id:
+                owner.pop(at, None)
+    return {at: one for at, one in owner.items() if at.topic in members[one].topics}
 
 
 def _least_loaded(members: Members, found: Assignment, topic: str) -> str:

@@ -64,6 +64,8 @@ class Cluster:
         request_timeout_s: float | None = None,
     ) -> None:
         self.topics: dict[str, KnownTopic] = {}
+        self.names: dict[UUID, str] = {}
+        """Names by topic id, of topics that are gone too: an id never gets another name."""
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
@@ -81,6 +83,18 @@ class Cluster:
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=may_create,
         )
+        return await self._learn(request)
+
+    async def learn_names(self, topic_ids: Iterable[UUID]) -> None:
+        """Ask any broker for topics by their ids; those it does not know stay unknown."""
+        await self._learn(
+            MetadataRequest(
+                topics=[MetadataRequestTopic(topic_id=one, name=None) for one in topic_ids],
+                allow_auto_topic_creation=False,
+            )
+        )
+
+    async def _learn(self, request: MetadataRequest) -> MetadataResponse:
         answer = await self.request(request, MetadataResponse)
         if answer.brokers:
             self._addresses = {
@@ -133,6 +147,8 @@ class Cluster:
                 self._leaders.pop(one, None)
             else:
                 self._leaders[one] = found
+        if topic.topic_id is not None and topic.topic_id != ZERO_UUID:
+            self.names[topic.topic_id] = name
         numbers = sorted(partition.partition_index for partition in topic.partitions)
         at = {number: TopicPartition(name, number) for number in numbers}
         self.topics[name] = KnownTopic(

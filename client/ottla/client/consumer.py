@@ -5,7 +5,6 @@ then `poll` or `async for`.  Records are fetched ahead in the background; a posi
 record is handed out.  Errors that nothing can mend come out of the next poll.
 """
 
-import re
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -16,13 +15,16 @@ import trio
 from ottla.client.background import Bell, now_ms, open_background
 from ottla.client.bootstrap import addresses_of
 from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.committer import PendingCommit
 from ottla.client.connection import ConnectionLostError
 from ottla.client.fetch_link import FetchLink
 from ottla.client.fetched import ConsumerRecord
-from ottla.client.group import LEAVE_PATIENCE_S, Group, Listener
+from ottla.client.group import LEAVE_PATIENCE_S, NO_LONGER_OURS, Group
 from ottla.client.group_offsets import Committed
+from ottla.client.handover import Listener
 from ottla.client.offset_lookup import FoundOffset, find_offsets
 from ottla.client.positions import EARLIEST, LATEST, Place, Positions
+from ottla.client.subscription import Subscription, SubscriptionPattern
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.settings.client import ConsumerConfig
@@ -44,7 +46,7 @@ class Consumer:
         self._bell = Bell()
         self._records = trio.lowlevel.ParkingLot()
         self._placed = trio.lowlevel.ParkingLot()
-        self._failures: deque[Exception] = deque(maxlen=100)
+        self._failures: deque[Exception | PendingCommit] = deque(maxlen=100)
         self._stale: set[str] = set()
         self._left_to_checkpoint = RECORDS_PER_CHECKPOINT
         self._group: Group | None = None
@@ -54,9 +56,10 @@ class Consumer:
                 cluster=cluster,
                 positions=self.positions,
                 config=config,
-                on_assigned=self._ring_all,
+                on_assigned=self._on_records,
                 on_failure=self._fail,
             )
+            nursery.start_soon(self._group.commit_on)
             nursery.start_soon(self._group.run)
 
     # What is read.
@@ -80,18 +83,33 @@ class Consumer:
         self,
         topics: Iterable[str] = (),
         *,
-        pattern: str | None = None,
+        pattern: str | SubscriptionPattern | None = None,
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
     ) -> None:
         """Share these topics, or all whose whole name matches a pattern, with the group.
 
-        The callbacks are awaited when partitions come, and before they go; both while the
-        application waits for records.
+        A pattern of Python's is matched here; a `SubscriptionPattern`, of RE2, by the coordinator
+        (`group.protocol=consumer`).
+
+        The callbacks are awaited while the application waits for records: with partitions that
+        come, and with those that go, before they go; in `on_revoked` they may still be committed.
+        `on_lost` (`on_revoked` where none is given) is told at once of partitions that somebody
+        else may already have; it is too late to commit them.
         """
         group = self._member_of()
-        group.on_given, group.on_revoked = on_assigned, on_revoked
-        group.subscribe(None if pattern else topics, re.compile(pattern) if pattern else None)
+        group.subscribe(Subscription(None if pattern else topics, pattern))
+        handover = group.handover
+        handover.on_assigned, handover.on_revoked, handover.on_lost = (
+            on_assigned,
+            on_revoked,
+            on_lost,
+        )
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, having committed what is processed if that is automatic."""
+        await self._member_of().leave(has_processed=True)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Neither fetch nor hand out these until `resume`; what is fetched ahead is kept."""
@@ -180,19 +198,36 @@ class Consumer:
     async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
         """Commit the positions, or these offsets (of the next record to process each).
 
-        RefusedError ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or REBALANCE_IN_PROGRESS: it came too
-        late, somebody else may read the partitions from the last commit on.
+        RefusedError ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH or
+        REBALANCE_IN_PROGRESS: it came too late, somebody else may read the partitions from the last
+        commit on.
         """
+        await trio.lowlevel.checkpoint()
+        await self._commit(offsets, is_awaited=True)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, int | Committed] | None = None
+    ) -> PendingCommit:
+        """Commit the same behind the application's back: await what this returns, or do not.
+
+        Commits reach the coordinator in the order in which they were asked for.  An error that
+        nobody awaits comes out of the next poll.  Before partitions go, and at the end of the
+        block, all commits are waited for.
+        """
+        return self._commit(offsets, is_awaited=False)
+
+    def _commit(
+        self, offsets: Mapping[TopicPartition, int | Committed] | None, *, is_awaited: bool
+    ) -> PendingCommit:
         group = self._member_of()
         if offsets is None:
-            await group.commit(group.processed())
-            return
-        await group.commit(
-            {
+            found = group.processed()
+        else:
+            found = {
                 at: one if isinstance(one, Committed) else Committed(Offset(one))
                 for at, one in offsets.items()
             }
-        )
+        return group.commit(found, is_awaited=is_awaited)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
@@ -232,25 +267,29 @@ class Consumer:
 
     async def _next(self, count: int) -> list[ConsumerRecord]:
         group = self._group
-        if group is not None:
-            group.on_poll()
+        if group is None:
+            return await self._wait_for(count)
+        group.on_poll()
         records = self._take(count)
-        try:
-            while not records:
-                if group is not None:
-                    group.set_waiting()
-                await self._records.park()
-                if group is not None:
-                    group.is_app_waiting = False
-                records = self._take(count)
-        finally:
-            if group is not None:
-                group.is_app_waiting = False
+        if not records:
+            group.handover.set_waiting(True)
+            try:
+                records = await self._wait_for(count)
+            finally:
+                group.handover.set_waiting(False)
+        return records
+
+    async def _wait_for(self, count: int) -> list[ConsumerRecord]:
+        records = self._take(count)
+        while not records:
+            await self._records.park()
+            records = self._take(count)
         return records
 
     def _take(self, count: int) -> list[ConsumerRecord]:
-        self._raise_failure()
-        if self._group is not None and self._group.is_rebalancing:
+        if self._failures:
+            self._raise_failure()
+        if self._group is not None and self._group.handover.is_held:
             return []
         records = self.positions.take(count)
         if self.positions.has_hunger():
@@ -259,8 +298,12 @@ class Consumer:
         return records
 
     def _raise_failure(self) -> None:
-        if self._failures:
-            raise self._failures.popleft()
+        while self._failures:
+            failure = self._failures.popleft()
+            if not isinstance(failure, PendingCommit):
+                raise failure
+            if not failure.is_watched:
+                failure.result()
 
     # Behind the scenes.
 
@@ -312,7 +355,7 @@ class Consumer:
                         )
             await self._look_up([place for place in places if place.position is None], turns)
         except (RefusedError, ConnectionLostError) as error:
-            if isinstance(error, RefusedError):
+            if isinstance(error, RefusedError) and error.code not in NO_LONGER_OURS:
                 self._fail(error)
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
@@ -336,7 +379,7 @@ class Consumer:
         self.positions.on_placed(place, turn, position)
         self._placed.unpark_all()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception | PendingCommit) -> None:
         self._failures.append(error)
         self._records.unpark_all()
         self._placed.unpark_all()

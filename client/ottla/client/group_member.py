@@ -2,14 +2,22 @@
 
 Pure.  It joins, is told the generation (and, when it leads, the others' subscriptions), syncs,
 is told its partitions, and heartbeats until it must join again.  Invariants: OneGeneration (an
-assignment belongs to the generation it was made in; losing the generation loses it).
+assignment belongs to the generation it was made in; losing the generation loses it), ClaimsItsOwn
+(a cooperative member claims what it reads, any other one nothing).
 """
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from ottla.client.assignors import ASSIGNORS, MemberSubscription
+from ottla.client.assignors import ASSIGNORS, COOPERATIVE, MemberSubscription
+from ottla.client.sticky_user_data import (
+    NO_GENERATION,
+    cooperative_user_data,
+    read_cooperative_user_data,
+    read_sticky_user_data,
+    sticky_user_data,
+)
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
@@ -30,7 +38,8 @@ SUBSCRIPTION_VERSION = 2
 """Owned partitions from 1, their generation from 2."""
 ASSIGNMENT_VERSION = 0
 VERSION_BYTES = 2
-NO_GENERATION = -1
+STICKY = "sticky"
+COOPERATIVE_STICKY = "cooperative-sticky"
 
 
 class Membership(NamedTuple):
@@ -81,6 +90,8 @@ class GroupMember:
         self._owned: tuple[TopicPartition, ...] = ()
         self._owned_generation_id = NO_GENERATION
         self.is_leader = False
+        self.is_cooperative = set(config.partition_assignment_strategy) <= COOPERATIVE
+        """Whether it keeps what it has while the group rebalances."""
 
     @property
     def membership(self) -> Membership:
@@ -94,17 +105,6 @@ class GroupMember:
 
     def join_request(self, topics: Iterable[str]) -> JoinGroupRequest:
         """Return what to send to enter the next generation."""
-        subscription = _with_version(
-            ConsumerProtocolSubscription(
-                topics=sorted(topics),
-                owned_partitions=[
-                    OwnedPartitions(topic=topic, partitions=indexes)
-                    for topic, indexes in _by_topic(self._owned).items()
-                ],
-                generation_id=self._owned_generation_id,
-            ),
-            SUBSCRIPTION_VERSION,
-        )
         return JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self._config.session_timeout_ms,
@@ -113,9 +113,29 @@ class GroupMember:
             group_instance_id=self._config.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=subscription)
+                JoinGroupRequestProtocol(name=name, metadata=self._subscription(name, topics))
                 for name in self._config.partition_assignment_strategy
             ],
+        )
+
+    def _subscription(self, protocol_name: str, topics: Iterable[str]) -> bytes:
+        user_data: bytes | None = None
+        if protocol_name == STICKY:
+            user_data = sticky_user_data(self._owned, self._owned_generation_id)
+        elif protocol_name == COOPERATIVE_STICKY:
+            user_data = cooperative_user_data(self._owned_generation_id)
+        claimed = self._owned if self.is_cooperative else ()
+        return _with_version(
+            ConsumerProtocolSubscription(
+                topics=sorted(topics),
+                user_data=user_data,
+                owned_partitions=[
+                    OwnedPartitions(topic=topic, partitions=indexes)
+                    for topic, indexes in _by_topic(claimed).items()
+                ],
+                generation_id=self._owned_generation_id,
+            ),
+            SUBSCRIPTION_VERSION,
         )
 
     def on_joined(self, answer: JoinGroupResponse) -> Step:
@@ -130,7 +150,9 @@ class GroupMember:
             self._protocol_name = answer.protocol_name or ""
             self.is_leader = answer.leader == answer.member_id
             self._members = {
-                member.member_id: _subscription_of(member.metadata, member.group_instance_id)
+                member.member_id: _subscription_of(
+                    self._protocol_name, member.metadata, member.group_instance_id
+                )
                 for member in answer.members
             }
         return step
@@ -200,6 +222,7 @@ class GroupMember:
         self.is_leader = False
         if is_expelled:
             self.member_id = ""
+        if is_expelled or self.is_cooperative:
             self._owned, self._owned_generation_id = (), NO_GENERATION
 
     def _after(self, code: int) -> Step:
@@ -226,21 +249,24 @@ def _version_of(data: bytes | memoryview, highest: int) -> int:
     return min(int.from_bytes(data[:VERSION_BYTES], "big"), highest)
 
 
-def _subscription_of(data: bytes | memoryview, instance_id: str | None) -> MemberSubscription:
+def _subscription_of(
+    protocol_name: str, data: bytes | memoryview, instance_id: str | None
+) -> MemberSubscription:
     version = _version_of(data, ConsumerProtocolSubscription.VERSIONS[-1])
     found, _ = codec.decode_prefix(
         ConsumerProtocolSubscription, version, memoryview(data), VERSION_BYTES
     )
-    return MemberSubscription(
-        topics=frozenset(found.topics),
-        group_instance_id=instance_id,
-        owned=tuple(
-            TopicPartition(one.topic, index)
-            for one in found.owned_partitions
-            for index in one.partitions
-        ),
-        generation_id=found.generation_id,
+    owned = tuple(
+        TopicPartition(one.topic, index)
+        for one in found.owned_partitions
+        for index in one.partitions
     )
+    generation_id = found.generation_id
+    if protocol_name == STICKY:
+        owned, generation_id = read_sticky_user_data(found.user_data) or (owned, generation_id)
+    elif generation_id == NO_GENERATION and protocol_name == COOPERATIVE_STICKY:
+        generation_id = read_cooperative_user_data(found.user_data)
+    return MemberSubscription(frozenset(found.topics), instance_id, owned, generation_id)
 
 
 def assignment_of(data: bytes | memoryview) -> tuple[TopicPartition, ...]:

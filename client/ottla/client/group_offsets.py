@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ottla.client.cluster import raise_for
 from ottla.client.coordinator import Coordinator
 from ottla.client.group_member import NO_MEMBER, Membership
+from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, TopicPartition
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -37,12 +38,14 @@ async def fetch_offsets(
     coordinator: Coordinator,
     partitions: Collection[TopicPartition] | None,
     *,
+    member: Membership = NO_MEMBER,
     timeout_s: float = 30.0,
     is_read_committed: bool = False,
 ) -> dict[TopicPartition, Committed]:
     """Return what is committed of these partitions, or of all; those without a commit are absent.
 
-    RefusedError with the coordinator's code when it refuses.
+    RefusedError with the coordinator's code when it refuses.  `member` is who asks, in a group of
+    the consumer protocol; there nobody is answered who has not heard of its last epoch.
     """
     topics: dict[str, OffsetFetchRequestTopics] = {}
     for at in partitions or ():
@@ -52,6 +55,8 @@ async def fetch_offsets(
         groups=[
             OffsetFetchRequestGroup(
                 group_id=coordinator.group_id,
+                member_id=member.member_id or None,
+                member_epoch=member.generation_id,
                 topics=None if partitions is None else list(topics.values()),
             )
         ],
@@ -83,6 +88,20 @@ async def commit_offsets(
     timeout_s: float = 30.0,
 ) -> None:
     """Commit; RefusedError with the first code of a partition that was refused."""
+    for refusal in (
+        await try_commit(coordinator, offsets, membership, timeout_s=timeout_s)
+    ).values():
+        raise refusal
+
+
+async def try_commit(
+    coordinator: Coordinator,
+    offsets: Mapping[TopicPartition, Committed],
+    membership: Membership = NO_MEMBER,
+    *,
+    timeout_s: float = 30.0,
+) -> dict[TopicPartition, RefusedError]:
+    """Commit; return the partitions that were refused, and why."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for at, one in offsets.items():
         topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic))
@@ -104,6 +123,11 @@ async def commit_offsets(
     answer = await coordinator.request(
         request, OffsetCommitResponse, timeout_s=timeout_s, version=COMMIT_BY_NAME_VERSION
     )
+    refused: dict[TopicPartition, RefusedError] = {}
     for told in answer.topics:
         for partition in told.partitions:
-            raise_for(partition.error_code)
+            if partition.error_code != ErrorCode.NONE:
+                row = row_of(partition.error_code)
+                at = TopicPartition(told.name, partition.partition_index)
+                refused[at] = RefusedError(ErrorCode(row.code), row.meaning)
+    return refused

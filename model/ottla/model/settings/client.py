@@ -201,24 +201,41 @@ class ConsumerConfig:
         kind=Kind.STRING,
         doc="A name that survives restarts: such a member keeps its partitions while it restarts.",
     )
+    group_protocol: str = setting(
+        "classic",
+        key="group.protocol",
+        one_of=("classic", "consumer"),
+        doc="Who shares out the partitions: a member (classic), or the coordinator (consumer, "
+        "KIP-848), where a rebalance stops nobody.",
+    )
+    group_remote_assignor: str | None = setting(
+        None,
+        key="group.remote.assignor",
+        kind=Kind.STRING,
+        doc="How the coordinator shares partitions under group.protocol=consumer; its own choice "
+        "where none is given.",
+    )
     partition_assignment_strategy: tuple[str, ...] = setting(
-        ("range",),
+        ("range", "cooperative-sticky"),
         key="partition.assignment.strategy",
         kind=Kind.LIST,
-        one_of=("range", "roundrobin", "sticky"),
-        doc="How the group may share partitions, best first; the members agree on one.",
+        one_of=("range", "roundrobin", "sticky", "cooperative-sticky"),
+        doc="How a classic group may share partitions, best first; the members agree on one. With "
+        "cooperative-sticky alone they read on while the group rebalances.",
     )
     session_timeout_ms: int = setting(
         45_000,
         key="session.timeout.ms",
         at_least=1,
-        doc="A member that is silent for so long is out of the group.",
+        doc="A member of a classic group that is silent for so long is out of it; under "
+        "group.protocol=consumer the coordinator decides.",
     )
     heartbeat_interval_ms: int = setting(
         3_000,
         key="heartbeat.interval.ms",
         at_least=1,
-        doc="How often a member says that it is there; a third of session.timeout.ms or less.",
+        doc="How often a member of a classic group says that it is there; a third of "
+        "session.timeout.ms or less.",
     )
     poll_interval_ms_max: int = setting(
         300_000,

@@ -1,0 +1,147 @@
+"""Gives partitions to the application and takes them from it, between two of its polls.
+
+Whatever was handed out before the application asks for more counts as processed.  So a handover is
+asked for, begins with the next poll, and until it ends nothing is handed out: the positions stand
+still, and what is committed of them loses nothing (at least once).
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import trio
+
+from ottla.client.background import Bell, now_ms
+from ottla.client.connection import ConnectionLostError
+from ottla.client.positions import Positions
+from ottla.model.errors import RefusedError
+from ottla.model.ids import TopicPartition
+
+Listener = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
+
+
+class Handover:
+    """Where the application stands towards its partitions."""
+
+    def __init__(
+        self,
+        positions: Positions,
+        *,
+        on_end: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self.is_held = False
+        """Whether nothing may be handed out: a handover is asked for, or under way."""
+        self.is_begun = False
+        """Whether all that was handed out is processed, and nothing more will be till the end."""
+        self.is_app_waiting = False
+        self.bell = Bell()
+        """Rung when a handover begins, and when the application polls after a silence."""
+        self.on_assigned: Listener | None = None
+        self.on_revoked: Listener | None = None
+        self.on_lost: Listener | None = None
+        self.positions = positions
+        self._polled_ms = 0
+        self._on_end = on_end
+        self._on_failure = on_failure
+        self._lost: dict[TopicPartition, None] = {}
+        self._polls = trio.lowlevel.ParkingLot()
+
+    # The application's side.
+
+    def on_poll(self) -> None:
+        """The application asks for records: what it was given before is processed."""
+        self._polled_ms = now_ms()
+        if self.is_held:
+            self._begin()
+        if self._polls:
+            self._polls.unpark_all()
+
+    def set_waiting(self, is_waiting: bool) -> None:
+        """The application waits for records from now on, or no more."""
+        if self.is_app_waiting and not is_waiting:
+            self._polled_ms = now_ms()
+        self.is_app_waiting = is_waiting
+
+    def silent_ms(self) -> int:
+        """Return for how long the application has not polled."""
+        return 0 if self.is_app_waiting else now_ms() - self._polled_ms
+
+    def forgive_silence(self) -> None:
+        """Count the application's silence from now."""
+        self._polled_ms = now_ms()
+
+    async def next_poll(self) -> None:
+        """Wait until the application polls."""
+        await trio.lowlevel.checkpoint()
+        if not self.is_app_waiting:
+            await self._polls.park()
+
+    # The group's side.
+
+    def ask(self) -> None:
+        """Ask for a handover: it begins now or with the application's next poll."""
+        self.is_held = True
+        if self.is_app_waiting or not any(True for _ in self.positions):
+            self._begin()
+
+    def end(self) -> None:
+        """Let the application go on."""
+        self.is_held = self.is_begun = False
+        self._on_end()
+
+    @asynccontextmanager
+    async def held(self, *, is_app_done: bool = False) -> AsyncIterator[None]:
+        """Wait for the application unless it is done, and hold it up while the block lasts."""
+        self.ask()
+        if is_app_done:
+            self._begin()
+        try:
+            while not self.is_begun:
+                await self.bell.wait()
+            yield
+        finally:
+            self.end()
+
+    async def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the application that these go: it may still commit; then they are gone."""
+        assert self.is_begun
+        gone = tuple(at for at in partitions if at in self.positions)
+        if gone:
+            await self._tell(self.on_revoked, gone)
+        self.positions.assign([at for at in self.positions if at not in set(gone)])
+
+    async def give(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let the application read these too, and tell it."""
+        assert self.is_begun
+        new = tuple(at for at in partitions if at not in self.positions)
+        self.positions.assign([*self.positions, *new])
+        await self._tell(self.on_assigned, new)
+
+    def lose(self) -> None:
+        """All is gone already, somebody else may have it: nothing more is handed out of it."""
+        self._lost.update(dict.fromkeys(self.positions))
+        self.positions.assign(())
+        if self.is_held:
+            self._begin()
+
+    async def tell_lost(self) -> None:
+        """Tell the application what it lost."""
+        lost, self._lost = tuple(self._lost), {}
+        if lost:
+            await self._tell(self.on_lost or self.on_revoked, lost)
+
+    def _begin(self) -> None:
+        if not self.is_begun:
+            self.is_begun = True
+            self.bell.ring()
+
+    async def _tell(
+        self, listener: Listener | None, partitions: tuple[TopicPartition, ...]
+    ) -> None:
+        if listener is None:
+            return
+        try:
+            await listener(partitions)
+        except (RefusedError, ConnectionLostError) as error:
+            # What it could not do, say a commit, is told by the next poll; the group goes on.
+            self._on_failure(error)

@@ -1,0 +1,58 @@
+"""What a member of a group wants to read: topics by name, by a pattern here, or by one there.
+
+Pure.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+
+class SubscriptionPattern(NamedTuple):
+    """A regular expression of RE2 that the coordinator matches with whole topic names (KIP-848)."""
+
+    pattern: str
+
+
+class Topic(Protocol):
+    """What a subscription asks of a topic."""
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is the cluster's own."""
+        ...
+
+
+class Subscription:
+    """The topics one member wants; empty when it takes no part."""
+
+    def __init__(
+        self,
+        topics: Iterable[str] | None = None,
+        pattern: str | SubscriptionPattern | None = None,
+    ) -> None:
+        self.topics = None if topics is None else frozenset(topics)
+        is_remote = isinstance(pattern, SubscriptionPattern)
+        self.remote_regex = pattern.pattern if isinstance(pattern, SubscriptionPattern) else None
+        self._regex = None if pattern is None or is_remote else re.compile(str(pattern))
+
+    def __bool__(self) -> bool:
+        """Say whether it takes part."""
+        return not (self.topics is None and self.remote_regex is None and self._regex is None)
+
+    @property
+    def topics_to_know(self) -> frozenset[str] | None:
+        """The topics to ask the cluster about; None for all of them (a pattern may match any)."""
+        if self._regex is not None:
+            return None
+        return self.topics or frozenset()
+
+    def names(self, known: Mapping[str, Topic]) -> frozenset[str]:
+        """Return the names it stands for, as far as they are found here."""
+        if self._regex is None:
+            return self.topics or frozenset()
+        return frozenset(
+            name
+            for name, topic in known.items()
+            if self._regex.fullmatch(name) and not topic.is_internal
+        )
