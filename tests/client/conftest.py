@@ -1,13 +1,15 @@
-"""A cluster behind a proxy that loses answers, or lets its broker look old."""
+"""A cluster behind a proxy that loses answers, or lets its broker look old; groups to try."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 import trio
 
+from ottla.client import Consumer, ConsumerConfig, open_admin, open_consumer, open_producer
 from ottla.client.background import lone_errors
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.client.testing.fixtures import ottla_cluster
@@ -120,3 +122,77 @@ async def open_behind_proxy(
 def behind_proxy() -> Callable[..., object]:
     """Give `open_behind_proxy`."""
     return open_behind_proxy
+
+
+EAGER = {"partition_assignment_strategy": ("range",)}
+COOPERATIVE = {"partition_assignment_strategy": ("cooperative-sticky",)}
+CONSUMER = {"group_protocol": "consumer"}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": EAGER,
+    "cooperative": COOPERATIVE,
+    "consumer": CONSUMER,
+}
+HASTY = {
+    "group.consumer.heartbeat.interval.ms": "50",
+    "group.consumer.min.heartbeat.interval.ms": "50",
+}
+"""Here the coordinator says how often members send heartbeats."""
+
+
+class Groups:
+    """A cluster whose topic is read by the groups of one protocol."""
+
+    def __init__(self, bootstrap: str, protocol: str) -> None:
+        self.bootstrap = bootstrap
+        self.protocol = protocol
+
+    def config(self, **changes: Any) -> ConsumerConfig:
+        """Return settings that make things happen soon."""
+        return ConsumerConfig(
+            **{
+                "group_id": "g",
+                "auto_offset_reset": "earliest",
+                "heartbeat_interval_ms": 50,
+                "session_timeout_ms": 6_000,
+                **PROTOCOLS[self.protocol],
+                **changes,
+            }
+        )
+
+    def open(self, **changes: Any) -> Any:
+        """Open a consumer with these settings."""
+        return open_consumer(self.bootstrap, self.config(**changes))
+
+    async def create(self, partition_count: int, topic: str = "t") -> None:
+        """Create a topic."""
+        async with open_admin(self.bootstrap) as admin:
+            await admin.create_topic(topic, partition_count=partition_count)
+
+    async def produce(self, numbers: range, partition_count: int) -> None:
+        """Write numbers, each to the partition that is its remainder."""
+        async with open_producer(self.bootstrap) as producer:
+            for number in numbers:
+                await producer.send("t", b"%d" % number, partition=number % partition_count)
+
+    async def read(self, consumer: Consumer, count: int) -> list[int]:
+        """Read so many numbers."""
+        found: list[int] = []
+        with trio.fail_after(20):
+            while len(found) < count:
+                found += [int(record.value or b"") for record in await consumer.poll()]
+        return found
+
+    async def until(self, happened: Callable[[], bool], *polling: Consumer) -> None:
+        """Let consumers poll (none of them shall get records) until it happened."""
+        with trio.fail_after(20):
+            while not happened():
+                for consumer in polling:
+                    assert await consumer.poll(0.02) == []
+                await trio.sleep(0.01)
+
+
+@pytest.fixture(params=list(PROTOCOLS))
+async def groups(request: pytest.FixtureRequest) -> AsyncIterator[Groups]:
+    """Give the groups of each protocol."""
+    async with open_test_cluster(settings=HASTY) as cluster:
+        yield Groups(cluster.bootstrap, request.param)

@@ -116,7 +116,6 @@ class ClassicMembership:
                     LeaveGroupResponse,
                     timeout_s=LEAVE_PATIENCE_S,
                 )
-            self._member.forget(is_expelled=True)
 
     def drop(self) -> None:
         """It is in no group any more, and has nothing."""
