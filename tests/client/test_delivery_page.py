@@ -1,4 +1,7 @@
-"""The programs of docs/delivery.md, run as they stand there, each with the failure it speaks of."""
+"""The programs of docs/delivery.md and client/README.md, run as they stand there.
+
+Each with the failure it speaks of.
+"""
 
 import itertools
 import re
@@ -18,7 +21,8 @@ from ottla.client import (
 )
 from ottla.client.testing import ClusterUnderTest
 
-PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "docs" / "delivery.md", ROOT / "client" / "README.md")
 COUNT = 6
 FAILS_AT = 3
 
@@ -50,14 +54,15 @@ class Database:
 
 
 def program(name: str) -> Callable[..., Awaitable[Any]]:
-    """Return a function of the page by its name."""
-    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        if f"async def {name}(" in block:
-            names: dict[str, Any] = {"Process": Process, "Database": Database}
-            exec(compile(block, f"{PAGE.name}: {name}", "exec"), names)
-            found: Callable[..., Awaitable[Any]] = names[name]
-            return found
-    raise AssertionError(f"{PAGE.name} has no {name}")
+    """Return a function of the pages by its name."""
+    for page in PAGES:
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+            if f"async def {name}(" in block:
+                names: dict[str, Any] = {"Process": Process, "Database": Database}
+                exec(compile(block, f"{page.name}: {name}", "exec"), names)
+                found: Callable[..., Awaitable[Any]] = names[name]
+                return found
+    raise AssertionError(f"no page has {name}")
 
 
 async def fill(bootstrap: str) -> None:
@@ -87,7 +92,7 @@ async def run_and_crash(name: str, bootstrap: str) -> list[int]:
     async def process(record: ConsumerRecord) -> None:
         nonlocal has_crashed
         number = int(record.value or b"")
-        if name == "read_at_least_once":
+        if name != "read_at_most_once":
             done.append(number)
         if number == FAILS_AT and not has_crashed:
             has_crashed = True
@@ -117,6 +122,20 @@ async def test_at_least_once_does_that_record_again(ottla_cluster: ClusterUnderT
     done = await run_and_crash("read_at_least_once", ottla_cluster.bootstrap)
 
     assert done == [0, 1, 2, 3, 3, 4, 5]
+
+
+@pytest.mark.parametrize("name", ["read_and_commit_behind", "read_in_a_group"])
+async def test_a_commit_that_is_not_waited_for_may_be_behind_and_skips_nothing(
+    ottla_cluster: ClusterUnderTest, name: str
+) -> None:
+    await fill(ottla_cluster.bootstrap)
+
+    done = await run_and_crash(name, ottla_cluster.bootstrap)
+
+    assert done[: FAILS_AT + 1] == list(range(FAILS_AT + 1))
+    again = done[FAILS_AT + 1 :]
+    assert again == list(range(again[0], COUNT))
+    assert again[0] <= FAILS_AT
 
 
 async def test_a_position_kept_with_the_results_makes_it_once(
