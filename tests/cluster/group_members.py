@@ -296,6 +296,7 @@ async def _live_ottla(plan: Plan, diary: Diary, is_over: Callable[[], bool]) -> 
     import trio
 
     from ottla.client import ConnectionLostError, RefusedError, TopicPartition, open_consumer
+    from ottla.client.classic_membership import ClassicMembership
     from ottla.model.settings.client import ConsumerConfig
 
     config = ConsumerConfig(
@@ -315,8 +316,9 @@ async def _live_ottla(plan: Plan, diary: Diary, is_over: Callable[[], bool]) -> 
         diary.give(one.partition for one in taken)
 
     async with open_consumer(plan.bootstrap, config) as consumer:
-        member = consumer._member_of()._member
-        diary.generation = lambda: member.generation_id
+        driver = consumer._member_of().driver
+        assert isinstance(driver, ClassicMembership)
+        diary.generation = lambda: driver._member.generation_id
         consumer.subscribe([plan.topic], on_assigned=on_assigned, on_revoked=on_revoked)
         while not is_over():
             with trio.move_on_after(POLL_S):
