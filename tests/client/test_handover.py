@@ -32,6 +32,11 @@ class Application:
     def on_end(self) -> None:
         self.ends += 1
 
+    def poll(self) -> None:
+        self.handover.has_polled = True
+        if self.handover.is_held:
+            self.handover.begin()
+
     async def give(self, *partitions: TopicPartition) -> None:
         async with self.handover.held():
             await self.handover.give(partitions)
@@ -60,7 +65,7 @@ async def test_partitions_go_with_the_next_poll_and_no_sooner(
     assert app.heard == ["assigned 0 1"], "what was handed out is still being processed"
     assert app.handover.is_held, "and nothing more is handed out"
 
-    app.handover.on_poll()
+    app.poll()
     await trio.testing.wait_all_tasks_blocked()
 
     assert app.heard == ["assigned 0 1", "revoked 0"]
@@ -74,7 +79,7 @@ async def test_a_poll_that_does_not_wait_is_enough(nursery: trio.Nursery) -> Non
     nursery.start_soon(app.revoke, A)
     await trio.testing.wait_all_tasks_blocked()
 
-    app.handover.on_poll()
+    app.poll()
     app.handover.set_waiting(True)
     app.handover.set_waiting(False)
     await trio.testing.wait_all_tasks_blocked()
@@ -116,12 +121,14 @@ async def test_a_refusal_in_a_listener_is_told_and_holds_nothing_up() -> None:
 
 async def test_silence_counts_from_the_last_poll(autojump_clock: trio.testing.MockClock) -> None:
     app = Application()
-    app.handover.on_poll()
+    app.poll()
+    assert app.handover.silent_ms() == 0
     await trio.sleep(3)
     assert app.handover.silent_ms() == 3_000
     app.handover.set_waiting(True)
     await trio.sleep(3)
     assert app.handover.silent_ms() == 0
     app.handover.set_waiting(False)
+    assert app.handover.silent_ms() == 0
     await trio.sleep(1)
     assert app.handover.silent_ms() == 1_000

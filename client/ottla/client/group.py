@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import trio
 
-from ottla.client.background import Bell, now_ms
+from ottla.client.background import Bell
 from ottla.client.classic_membership import ClassicMembership
 from ottla.client.cluster import Cluster
 from ottla.client.committer import Committer, Offsets, PendingCommit
@@ -116,10 +116,9 @@ class Group:
         on_assigned: Callable[[], None],
         on_failure: Callable[[Exception | PendingCommit], None],
     ) -> None:
-        self.handover = Handover(positions, on_end=self._on_handed_over, on_failure=on_failure)
+        self.handover = Handover(positions, on_end=on_assigned, on_failure=on_failure)
         self._positions = positions
         self._config = config
-        self._on_assigned = on_assigned
         self._on_failure = on_failure
         self._coordinator = Coordinator(
             cluster,
@@ -136,7 +135,7 @@ class Group:
         self._bell = Bell()
         self._serving: trio.CancelScope | None = None
         self._is_leaving = False
-        self._committed_ms = 0
+        self._is_commit_due = False
 
     def _make_driver(self, cluster: Cluster) -> MembershipDriver:
         if self._config.group_protocol == "classic":
@@ -174,18 +173,19 @@ class Group:
         """Take part with what this stands for."""
         self.driver.subscribe(subscription)
         self._subscription = subscription
-        self.handover.forgive_silence()
+        self.handover.has_polled = True
         self._bell.ring()
 
     def on_poll(self) -> None:
         """The application asks for records: what it was given before is processed."""
+        # This is done for every record of an iterator: nothing here looks at the clock.
         handover = self.handover
-        handover.on_poll()
-        if self._config.enable_auto_commit and not handover.is_held:
-            now = now_ms()
-            if now - self._committed_ms >= self._config.auto_commit_interval_ms:
-                self._committed_ms = now
-                self._committer.submit(self.processed(), is_watched=True)
+        handover.has_polled = True
+        if handover.is_held:
+            handover.begin()
+        elif self._is_commit_due:
+            self._is_commit_due = not self._config.auto_commit_interval_ms
+            self._committer.submit(self.processed(), is_watched=True)
 
     def on_metadata(self) -> None:
         """What is known of topics has changed."""
@@ -266,7 +266,16 @@ class Group:
 
     async def commit_on(self) -> NoReturn:
         """Send commits; the consumer runs it."""
-        await self._committer.run()
+        async with trio.open_nursery() as nursery:
+            if self._config.enable_auto_commit:
+                nursery.start_soon(self._tell_the_time)
+            await self._committer.run()
+
+    async def _tell_the_time(self) -> None:
+        while self._config.auto_commit_interval_ms:
+            await trio.sleep(self._config.auto_commit_interval_ms / 1_000)
+            self._is_commit_due = True
+        self._is_commit_due = True
 
     async def run(self) -> NoReturn:
         """Take part whenever that is wanted, until cancelled."""
@@ -283,10 +292,6 @@ class Group:
                 await self.handover.tell_lost()
             finally:
                 self._serving = None
-
-    def _on_handed_over(self) -> None:
-        self._committed_ms = now_ms()
-        self._on_assigned()
 
     async def _settle_commits(self) -> None:
         """Commit what is processed, if that is automatic, and wait for all other commits."""

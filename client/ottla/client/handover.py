@@ -33,9 +33,11 @@ class Handover:
         """Whether nothing may be handed out: a handover is asked for, or under way."""
         self.is_begun = False
         """Whether all that was handed out is processed, and nothing more will be till the end."""
+        self.has_polled = True
+        """Whether the application polled since that was looked at last."""
         self.is_app_waiting = False
         self.bell = Bell()
-        """Rung when a handover begins, and when the application polls after a silence."""
+        """Rung when a handover begins."""
         self.on_assigned: Listener | None = None
         self.on_revoked: Listener | None = None
         self.on_lost: Listener | None = None
@@ -44,37 +46,37 @@ class Handover:
         self._on_end = on_end
         self._on_failure = on_failure
         self._lost: dict[TopicPartition, None] = {}
-        self._polls = trio.lowlevel.ParkingLot()
 
     # The application's side.
 
-    def on_poll(self) -> None:
+    def begin(self) -> None:
         """The application asks for records: what it was given before is processed."""
-        self._polled_ms = now_ms()
-        if self.is_held:
-            self._begin()
-        if self._polls:
-            self._polls.unpark_all()
+        if not self.is_begun:
+            self.is_begun = True
+            self.bell.ring()
 
     def set_waiting(self, is_waiting: bool) -> None:
         """The application waits for records from now on, or no more."""
-        if self.is_app_waiting and not is_waiting:
-            self._polled_ms = now_ms()
+        self.has_polled = True
         self.is_app_waiting = is_waiting
 
     def silent_ms(self) -> int:
-        """Return for how long the application has not polled."""
-        return 0 if self.is_app_waiting else now_ms() - self._polled_ms
-
-    def forgive_silence(self) -> None:
-        """Count the application's silence from now."""
-        self._polled_ms = now_ms()
+        """Return for how long the application has not polled, as far as is known."""
+        if self.has_polled or self.is_app_waiting:
+            # To look at the clock for every record would cost more than to be late by a heartbeat.
+            self.has_polled = False
+            self._polled_ms = now_ms()
+        return now_ms() - self._polled_ms
 
     async def next_poll(self) -> None:
         """Wait until the application polls."""
-        await trio.lowlevel.checkpoint()
-        if not self.is_app_waiting:
-            await self._polls.park()
+        self.is_held = True
+        if self.is_app_waiting:
+            self.begin()
+        try:
+            await self._until_begun()
+        finally:
+            self.end()
 
     # The group's side.
 
@@ -82,7 +84,7 @@ class Handover:
         """Ask for a handover: it begins now or with the application's next poll."""
         self.is_held = True
         if self.is_app_waiting or not any(True for _ in self.positions):
-            self._begin()
+            self.begin()
 
     def end(self) -> None:
         """Let the application go on."""
@@ -94,10 +96,9 @@ class Handover:
         """Wait for the application unless it is done, and hold it up while the block lasts."""
         self.ask()
         if is_app_done:
-            self._begin()
+            self.begin()
         try:
-            while not self.is_begun:
-                await self.bell.wait()
+            await self._until_begun()
             yield
         finally:
             self.end()
@@ -122,7 +123,7 @@ class Handover:
         self._lost.update(dict.fromkeys(self.positions))
         self.positions.assign(())
         if self.is_held:
-            self._begin()
+            self.begin()
 
     async def tell_lost(self) -> None:
         """Tell the application what it lost."""
@@ -130,10 +131,10 @@ class Handover:
         if lost:
             await self._tell(self.on_lost or self.on_revoked, lost)
 
-    def _begin(self) -> None:
-        if not self.is_begun:
-            self.is_begun = True
-            self.bell.ring()
+    async def _until_begun(self) -> None:
+        await trio.lowlevel.checkpoint()
+        while not self.is_begun:
+            await self.bell.wait()
 
     async def _tell(
         self, listener: Listener | None, partitions: tuple[TopicPartition, ...]
