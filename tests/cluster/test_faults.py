@@ -18,10 +18,10 @@ from ottla.bench.timeline import Mark
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 IS_FULL = os.environ.get("OTTLA_FAULTS") == "full"
-SESSION_S = 9.0 if IS_FULL else 3.0
-PAUSE_S = 15.0 if IS_FULL else 5.0
-CALM_S = 5.0 if IS_FULL else 2.0
-SHORT_SESSION = {"broker_session_timeout_ms": "3000", "broker_heartbeat_interval_ms": "500"}
+SESSION_S = 9.0 if IS_FULL else 2.0
+PAUSE_S = 15.0 if IS_FULL else 3.5
+CALM_S = 5.0 if IS_FULL else 1.0
+SHORT_SESSION = {"broker_session_timeout_ms": "2000", "broker_heartbeat_interval_ms": "400"}
 SETTINGS = {} if IS_FULL else SHORT_SESSION
 
 LOAD = "load"

@@ -32,10 +32,24 @@ pytestmark = pytest.mark.cluster
 PARTITION_COUNT = 6
 RECORD_COUNT = 60
 WAIT_S = 30.0
-SHORT_SESSION_MS = 6_000
-"""A member that could not say goodbye holds a rebalance up for so long."""
+SHORT_SESSION: dict[str, dict[str, Any]] = {
+    "classic": {"session_timeout_ms": 6_000},
+    "consumer": {"group_protocol": "consumer"},
+}
+"""A member that could not say goodbye holds a rebalance up for so long; the coordinator says how
+long that is for members of the consumer protocol."""
+BROKER = {
+    "broker_heartbeat_interval_ms": "200",
+    "group_consumer_session_timeout_ms": "2000",
+    "group_consumer_min_session_timeout_ms": "2000",
+    "group_consumer_heartbeat_interval_ms": "500",
+    "group_consumer_min_heartbeat_interval_ms": "500",
+}
 
-KILL_COUNT = int(os.environ.get("OTTLA_GROUP_KILLS", "5"))
+HEARTBEAT_MS = 300
+"""A member learns of a rebalance with its next heartbeat; clients take 3 s if nobody says."""
+
+KILL_COUNT = int(os.environ.get("OTTLA_GROUP_KILLS", "3"))
 
 Owned = set[tuple[str, int]]
 
@@ -170,6 +184,8 @@ class Worker:
 
 
 def confluent_worker(cluster: Any, group: str, topic: str, **changes: Any) -> Worker:
+    if changes.get("group_protocol") != "consumer":
+        changes["heartbeat_interval_ms"] = HEARTBEAT_MS
     consumer = confluent(cluster, group, **changes)
     consumer.subscribe([topic])
 
@@ -186,6 +202,7 @@ def kafka_python_worker(cluster: Any, group: str, topic: str, *assignors: Any) -
         group_id=group,
         bootstrap_servers=cluster.bootstrap,
         partition_assignment_strategy=assignors,
+        heartbeat_interval_ms=HEARTBEAT_MS,
     )
 
     def poll() -> Owned:
@@ -204,6 +221,7 @@ def aiokafka_worker(cluster: Any, group: str, topic: str, *assignors: Any) -> Wo
             group_id=group,
             bootstrap_servers=cluster.bootstrap,
             partition_assignment_strategy=assignors,
+            heartbeat_interval_ms=HEARTBEAT_MS,
         )
 
     consumer = loop.run_until_complete(open_consumer())
@@ -337,11 +355,13 @@ class Committer:
     As a member of the group it goes through every rebalance, else it only commits.
     """
 
-    def __init__(self, cluster: Any, topic: str, *, is_member: bool = False) -> None:
+    def __init__(
+        self, cluster: Any, topic: str, *, is_member: bool = False, protocol: str = "classic"
+    ) -> None:
         self.acknowledged = -1
         self.asked = 0
         self._consumer = confluent(
-            cluster, topic, enable_auto_commit=False, session_timeout_ms=SHORT_SESSION_MS
+            cluster, topic, enable_auto_commit=False, **SHORT_SESSION[protocol]
         )
         self._topic = topic
         self._is_member = is_member
@@ -379,8 +399,8 @@ class Committer:
 @pytest.mark.timeout(max(300, 20 * KILL_COUNT))
 def test_an_acknowledged_commit_outlives_kill_9_of_the_coordinator(fresh: Any) -> None:
     """The broker that coordinates is killed at random moments while offsets are committed."""
-    fresh.start("controller", broker_session_timeout_ms="2000")
-    fresh.start("broker", broker_heartbeat_interval_ms="500")
+    fresh.start("controller", broker_session_timeout_ms="1000")
+    fresh.start("broker", **BROKER)
     make_topic(fresh, "killed")
     rng = random.Random(4)
     committer = Committer(fresh, "killed")
@@ -390,7 +410,7 @@ def test_an_acknowledged_commit_outlives_kill_9_of_the_coordinator(fresh: Any) -
             time.sleep(rng.uniform(0.0, 0.5))
             acknowledged = committer.acknowledged
             fresh.kill("broker")
-            fresh.start("broker", broker_heartbeat_interval_ms="500")
+            fresh.start("broker", **BROKER)
             found = fresh.wait_for(lambda: committed(fresh, "killed", "killed")[0], "commit")
             assert found >= acknowledged
     finally:
@@ -399,7 +419,9 @@ def test_an_acknowledged_commit_outlives_kill_9_of_the_coordinator(fresh: Any) -
 
 
 @contextmanager
-def coming_and_going(cluster: Any, topic: str, rng: random.Random) -> Iterator[list[int]]:
+def coming_and_going(
+    cluster: Any, topic: str, rng: random.Random, protocol: str
+) -> Iterator[list[int]]:
     """Let members join a group for a moment and leave it again; yield how many have done so."""
     counts = [0]
     is_stopping = threading.Event()
@@ -407,7 +429,7 @@ def coming_and_going(cluster: Any, topic: str, rng: random.Random) -> Iterator[l
     def run() -> None:
         while not is_stopping.is_set():
             worker = confluent_worker(
-                cluster, topic, topic, enable_auto_commit=False, session_timeout_ms=SHORT_SESSION_MS
+                cluster, topic, topic, enable_auto_commit=False, **SHORT_SESSION[protocol]
             )
             is_stopping.wait(rng.uniform(0.5, 2.0))
             worker.stop()
@@ -424,21 +446,24 @@ def coming_and_going(cluster: Any, topic: str, rng: random.Random) -> Iterator[l
 
 
 @pytest.mark.timeout(max(300, 20 * KILL_COUNT))
-def test_an_acknowledged_commit_outlives_kill_9_during_rebalances(fresh: Any) -> None:
+@pytest.mark.parametrize("protocol", SHORT_SESSION)
+def test_an_acknowledged_commit_outlives_kill_9_during_rebalances(
+    fresh: Any, protocol: str
+) -> None:
     """The same while members of the group come and go, and the committer is one of them."""
-    fresh.start("controller", broker_session_timeout_ms="2000")
-    fresh.start("broker", broker_heartbeat_interval_ms="500")
+    fresh.start("controller", broker_session_timeout_ms="1000")
+    fresh.start("broker", **BROKER)
     make_topic(fresh, "rebalanced")
     rng = random.Random(5)
-    committer = Committer(fresh, "rebalanced", is_member=True)
+    committer = Committer(fresh, "rebalanced", is_member=True, protocol=protocol)
     try:
-        with coming_and_going(fresh, "rebalanced", random.Random(6)) as counts:
+        with coming_and_going(fresh, "rebalanced", random.Random(6), protocol) as counts:
             for _ in range(KILL_COUNT):
                 committer.wait_for_one_more(fresh)
                 time.sleep(rng.uniform(0.0, 0.5))
                 acknowledged = committer.acknowledged
                 fresh.kill("broker")
-                fresh.start("broker", broker_heartbeat_interval_ms="500")
+                fresh.start("broker", **BROKER)
                 found = fresh.wait_for(
                     lambda: committed(fresh, "rebalanced", "rebalanced")[0], "commit"
                 )

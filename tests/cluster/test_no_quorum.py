@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 pytestmark = pytest.mark.cluster
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 3.0
 RECORDS = 1_000
 
 
@@ -35,7 +35,7 @@ def test_records_flow_and_a_topic_is_refused_in_time_while_two_of_three_controll
     assert refused.value.args[0].name() == "REQUEST_TIMED_OUT"
     assert "controller" in refused.value.args[0].str()
     assert time.monotonic() - started < 2 * TIMEOUT_S
-    said = cluster.ottla("topic", "create", "later", code=None)
+    said = cluster.ottla("topic", "create", "later", "--timeout", "2", code=None)
     assert "controller" in said.stderr
     assert len(said.stderr.strip().splitlines()) == 1
 

@@ -20,7 +20,7 @@ from ottla.bench.audit import STAMP, read_back
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3_600)]
 
-SECONDS = float(os.environ.get("OTTLA_FAULTS_SECONDS", "20"))
+SECONDS = float(os.environ.get("OTTLA_FAULTS_SECONDS", "15"))
 SETTINGS = {"broker_session_timeout_ms": "1500", "broker_heartbeat_interval_ms": "300"}
 TOPICS = {"load": 12, "few": 3}
 RATE = 10_000

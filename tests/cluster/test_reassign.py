@@ -25,7 +25,12 @@ TARGETS = ((3, 4), (1, 4), (2, 1), (4, 2, 3), (1,), (2, 3))
 @pytest.fixture(scope="module")
 def cluster(plan_module_cluster: Callable[..., Processes]) -> Processes:
     processes = plan_module_cluster(
-        brokers=4, min_insync_replicas="1", log_segment_delete_delay_ms="100"
+        brokers=4,
+        min_insync_replicas="1",
+        log_segment_delete_delay_ms="100",
+        # A killed broker may come back when its old session has ended.
+        broker_session_timeout_ms="2000",
+        broker_heartbeat_interval_ms="400",
     )
     processes.start()
     return processes

@@ -68,6 +68,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--if-not-exists", action="store_true", help="a topic that is there is no error"
     )
+    create.add_argument(
+        "--timeout",
+        type=float,
+        default=REQUEST_TIMEOUT_MS / 1_000,
+        metavar="SECONDS",
+        help="how long the controllers may take (default: %(default)g)",
+    )
     list_ = verbs.add_parser("list", help="list topics")
     list_.add_argument("--internal", action="store_true", help="show internal topics too")
     describe = verbs.add_parser("describe", help="show a topic's partitions")
@@ -103,7 +110,7 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
             )
             for name in arguments.names
         ],
-        timeout_ms=REQUEST_TIMEOUT_MS,
+        timeout_ms=round(arguments.timeout * 1_000),
     )
     answer = await cluster.request(request, CreateTopicsResponse)
     rows, refusals = [], []
