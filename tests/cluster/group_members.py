@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
 POLL_S = 0.2
@@ -296,7 +296,6 @@ async def _live_ottla(plan: Plan, diary: Diary, is_over: Callable[[], bool]) -> 
     import trio
 
     from ottla.client import ConnectionLostError, RefusedError, TopicPartition, open_consumer
-    from ottla.client.classic_membership import ClassicMembership
     from ottla.model.settings.client import ConsumerConfig
 
     config = ConsumerConfig(
@@ -304,10 +303,17 @@ async def _live_ottla(plan: Plan, diary: Diary, is_over: Callable[[], bool]) -> 
         group_instance_id=diary.instance,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
-        session_timeout_ms=plan.session_timeout_ms,
-        heartbeat_interval_ms=plan.heartbeat_interval_ms,
-        partition_assignment_strategy=(plan.strategy,),
     )
+    protocol, _, assignor = plan.strategy.rpartition(":")
+    if protocol:
+        config = replace(config, group_protocol=protocol, group_remote_assignor=assignor)
+    else:
+        config = replace(
+            config,
+            session_timeout_ms=plan.session_timeout_ms,
+            heartbeat_interval_ms=plan.heartbeat_interval_ms,
+            partition_assignment_strategy=(plan.strategy,),
+        )
 
     async def on_assigned(given: Iterable[Any]) -> None:
         diary.own(one.partition for one in given)
@@ -316,9 +322,15 @@ async def _live_ottla(plan: Plan, diary: Diary, is_over: Callable[[], bool]) -> 
         diary.give(one.partition for one in taken)
 
     async with open_consumer(plan.bootstrap, config) as consumer:
-        driver = consumer._member_of().driver
-        assert isinstance(driver, ClassicMembership)
-        diary.generation = lambda: driver._member.generation_id
+        group = consumer._member_of()
+
+        def generation() -> int:
+            try:
+                return group.driver.membership().generation_id
+            except RefusedError:  # it is no member now
+                return NO_GENERATION
+
+        diary.generation = generation
         consumer.subscribe([plan.topic], on_assigned=on_assigned, on_revoked=on_revoked)
         while not is_over():
             with trio.move_on_after(POLL_S):

@@ -360,6 +360,7 @@ class Committer:
     ) -> None:
         self.acknowledged = -1
         self.asked = 0
+        self._refusal = ""
         self._consumer = confluent(
             cluster, topic, enable_auto_commit=False, **SHORT_SESSION[protocol]
         )
@@ -379,15 +380,21 @@ class Committer:
             wanted = [TopicPartition(self._topic, 0, self.asked)]
             try:
                 (done,) = self._consumer.commit(offsets=wanted, asynchronous=False)
-            except KafkaException:
+            except KafkaException as refusal:
+                self._refusal = str(refusal)
                 continue
+            self._refusal = str(done.error)
             if done.error is None:
                 self.acknowledged = done.offset
 
     def wait_for_one_more(self, cluster: Any) -> None:
         """Wait until commits are acknowledged again."""
         before = self.acknowledged
-        cluster.wait_for(lambda: self.acknowledged > before, "acknowledged commit")
+        try:
+            cluster.wait_for(lambda: self.acknowledged > before, "acknowledged commit")
+        except AssertionError as late:
+            late.add_note(f"{self.asked} asked for; the last: {self._refusal}")
+            raise
 
     def stop(self) -> None:
         self._is_stopping.set()
