@@ -34,7 +34,7 @@ LIFE_S = max(6.0, 0.3 * MEMBER_COUNT)
 STATIC_PLACES = 1
 """How many of the first processes have members that keep their partitions while they restart."""
 
-SESSION_MS = 4_000
+SESSION_MS = 6_000
 """Who crashed holds the others up for so long."""
 
 SETTLE_S = 60.0
