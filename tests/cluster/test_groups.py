@@ -11,6 +11,7 @@ from typing import Any
 
 import aiokafka
 import pytest
+import trio
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
 from confluent_kafka import (
     Consumer,
@@ -26,6 +27,9 @@ from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaRange
 
 from ottla.broker.groups.placement import partition_of
+from ottla.client import ConnectionLostError, RefusedError, open_consumer
+from ottla.client import TopicPartition as OttlaPartition
+from ottla.model.settings.client import ConsumerConfig
 
 pytestmark = pytest.mark.cluster
 
@@ -361,31 +365,63 @@ class Committer:
         self.acknowledged = -1
         self.asked = 0
         self._refusal = ""
-        self._consumer = confluent(
-            cluster, topic, enable_auto_commit=False, **SHORT_SESSION[protocol]
-        )
+        self._cluster = cluster
         self._topic = topic
         self._is_member = is_member
-        if is_member:
-            self._consumer.subscribe([topic])
         self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        run = self._run if protocol == "classic" else self._run_ours
+        self._thread = threading.Thread(target=run)
         self._thread.start()
 
     def _run(self) -> None:
+        consumer = confluent(
+            self._cluster, self._topic, enable_auto_commit=False, **SHORT_SESSION["classic"]
+        )
+        if self._is_member:
+            consumer.subscribe([self._topic])
         while not self._is_stopping.is_set():
-            self.asked += 1
             if self._is_member:
-                self._consumer.poll(0)
+                consumer.poll(0)
+                if not consumer.assignment():
+                    # A commit of somebody who is not in yet has librdkafka begin its join anew.
+                    self._is_stopping.wait(0.01)
+                    continue
+            self.asked += 1
             wanted = [TopicPartition(self._topic, 0, self.asked)]
             try:
-                (done,) = self._consumer.commit(offsets=wanted, asynchronous=False)
+                (done,) = consumer.commit(offsets=wanted, asynchronous=False)
             except KafkaException as refusal:
                 self._refusal = str(refusal)
                 continue
             self._refusal = str(done.error)
             if done.error is None:
                 self.acknowledged = done.offset
+        consumer.close()
+
+    def _run_ours(self) -> None:
+        """Commit by our own client.
+
+        librdkafka finds a new coordinator, gives up its connection for that, with it the commit
+        that waits there, and for that the coordinator, and so on: for half a minute at times.
+        """
+        trio.run(self._commit_by_ottla)
+
+    async def _commit_by_ottla(self) -> None:
+        config = ConsumerConfig(
+            group_id=self._topic, enable_auto_commit=False, group_protocol="consumer"
+        )
+        async with open_consumer(self._cluster.bootstrap, config) as consumer:
+            consumer.subscribe([self._topic])
+            while not self._is_stopping.is_set():
+                await consumer.poll(0.01)
+                self.asked += 1
+                wanted = {OttlaPartition(self._topic, 0): self.asked}
+                try:
+                    await consumer.commit(wanted)
+                except (RefusedError, ConnectionLostError) as refusal:
+                    self._refusal = str(refusal)
+                    continue
+                self.acknowledged = self.asked
 
     def wait_for_one_more(self, cluster: Any) -> None:
         """Wait until commits are acknowledged again."""
@@ -400,7 +436,6 @@ class Committer:
         self._is_stopping.set()
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
-        self._consumer.close()
 
 
 @pytest.mark.timeout(max(300, 20 * KILL_COUNT))
