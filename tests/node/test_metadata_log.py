@@ -175,6 +175,26 @@ async def test_a_crash_between_snapshot_and_log_is_finished_at_the_next_start(
     await log.close()
 
 
+async def test_an_older_snapshot_that_outlived_its_part_of_the_log_is_none_to_go_on_from(
+    tmp_path: Path,
+) -> None:
+    """The leader's snapshot is installed and the log emptied; the crash comes before the rest."""
+    end = OffsetAndEpoch(Offset(50), Epoch(6))
+    data = snapshot_of(end, "a")
+    log = await opened(tmp_path)
+    await log.write_chunk(SnapshotChunk(snapshot_id=end, position=0, data=data, is_last=True))
+    await log.close()
+    old = OffsetAndEpoch(Offset(7), Epoch(1))
+    path = tmp_path / "__cluster_metadata-0" / "00000000000000000007-0000000001.checkpoint"
+    path.write_bytes(snapshot_of(old, "z"))
+
+    log = await opened(tmp_path)
+
+    assert (log.start_offset, log.earliest_snapshot_id) == (50, end)
+    assert not path.exists()
+    await log.close()
+
+
 async def test_a_snapshot_of_many_batches_is_whole_and_says_what_went_in() -> None:
     end = OffsetAndEpoch(Offset(9), Epoch(2))
     names = [f"key.{number}.{'x' * 1_000}" for number in range(3_000)]

@@ -102,6 +102,9 @@ class MetadataLog:
         latest = self.latest_snapshot_id
         if latest is not None and not self._is_continued_from(latest):
             await self._start_at(latest)
+        # A crash came before these went with their part of the log.
+        useless = [one for one in self._snapshots.ids if one.offset < self.start_offset]
+        await self._snapshots.remove(useless)
         if latest is not None:
             await self._learn_voters(latest)
         await self._log.flush()
