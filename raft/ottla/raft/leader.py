@@ -7,6 +7,7 @@ leader's own epoch is in that majority (raft paper, 5.4.2).
 
 from dataclasses import dataclass
 
+from ottla.model.buggify import buggify
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, OffsetAndEpoch
 from ottla.raft.effects import LeaderChangeAppend, Outgoing, ReadLog, Reply
@@ -152,6 +153,8 @@ class Leader:
         self._postpone_begin(replica, progress, now_ms)
         self.count_acknowledgements(replica)
         wait_ms = min(request.wait_ms_max, replica.config.fetch_wait_ms_max)
+        if buggify("raft-no-parking"):
+            wait_ms = 0
         parked = _ParkedFetch(token, request, now_ms + wait_ms)
         has_news = (
             request.fetch_offset < replica.log.end_offset

@@ -4,6 +4,7 @@ A mutable class owned by one `QuorumCore`.  Invariants: MonotonicEpoch, Monotoni
 this replica's part of OneLeaderPerEpoch: in one epoch it votes once and knows one leader.
 """
 
+from ottla.model.buggify import buggify
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
@@ -138,6 +139,8 @@ class Replica:
     def random_election_timeout_ms(self) -> int:
         """Return an election timeout; chance keeps candidates from standing in step."""
         timeout_ms = self.config.election_timeout_ms
+        if buggify("raft-early-election"):
+            return 1
         return timeout_ms + self.rng.below(timeout_ms)
 
     def wake_at(self, instant_ms: int) -> None:
@@ -181,7 +184,7 @@ class Replica:
             last_fetched_epoch=self.log.last_epoch,
             high_watermark=self.high_watermark,
             wait_ms_max=wait_ms_max,
-            bytes_max=self.config.fetch_bytes_max,
+            bytes_max=1 if buggify("raft-tiny-fetch") else self.config.fetch_bytes_max,
         )
         self.send(to, request, now_ms)
 

@@ -32,6 +32,30 @@ class _Resize:
     size: int
 
 
+class _Bytes:
+    """What a file holds; a hole at its end, such as of a preallocated index, takes no memory."""
+
+    __slots__ = ("data", "size")
+
+    def __init__(self, data: bytes | bytearray = b"", size: int = 0) -> None:
+        self.data = bytearray(data)
+        self.size = size
+
+    def apply(self, operation: _Write | _Resize) -> None:
+        if isinstance(operation, _Resize):
+            del self.data[operation.size :]
+            self.size = operation.size
+        elif operation.data:
+            end = operation.position + len(operation.data)
+            self.data.extend(bytes(max(0, operation.position - len(self.data))))
+            self.data[operation.position : end] = operation.data
+            self.size = max(self.size, end)
+
+    def read(self, position: int, size: int) -> bytes:
+        found = bytes(self.data[position : position + size])
+        return found + bytes(max(0, min(size, self.size - position) - len(found)))
+
+
 class _Inode:
     """A file's bytes: as processes see them, as the device holds them, and what lies between."""
 
@@ -48,8 +72,8 @@ class _Inode:
     def __init__(self) -> None:
         self.allocated_bytes = 0
         """Bytes up to the last one written: a hole at the end takes no space."""
-        self.content = bytearray()
-        self.durable = bytearray()
+        self.content = _Bytes()
+        self.durable = _Bytes()
         self.pending: list[_Write | _Resize] = []
         self.flushed_count = 0
         """Changes that are durable, so that overlapping fsyncs know which one took what."""
@@ -57,7 +81,7 @@ class _Inode:
         self.has_failed_fsync = False
 
     def change(self, operation: _Write | _Resize) -> None:
-        _apply(self.content, operation)
+        self.content.apply(operation)
         self.pending.append(operation)
         if isinstance(operation, _Resize):
             self.allocated_bytes = min(self.allocated_bytes, operation.size)
@@ -67,7 +91,7 @@ class _Inode:
 
     def flush(self, count: int) -> None:
         for operation in self.pending[:count]:
-            _apply(self.durable, operation)
+            self.durable.apply(operation)
         del self.pending[:count]
         self.flushed_count += count
 
@@ -134,7 +158,7 @@ class SimulatedFile:
     def size_bytes(self) -> int:
         """Return the size of the file now."""
         self.check_usable()
-        return len(self.inode.content)
+        return self.inode.content.size
 
     @property
     def is_closed(self) -> bool:
@@ -151,7 +175,7 @@ class SimulatedFile:
         """Return up to `size` bytes from `position`."""
         self.check_usable()
         self._disk.strike(Operation.READ, self._path)
-        return bytes(self.inode.content[position : position + size])
+        return self.inode.content.read(position, size)
 
     def set_size(self, size: int) -> None:
         """Cut the file, or extend it by a hole."""
@@ -334,7 +358,7 @@ class SimulatedDisk:
         node = self._node(path)
         if isinstance(node, _Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
-        return bytes(node.content)
+        return node.content.read(0, node.content.size)
 
     async def write_atomically(self, path: str, data: bytes) -> None:
         """Replace the file durably, in the real disk's steps; a crash may fall between them."""
@@ -468,16 +492,16 @@ class SimulatedDisk:
         for index, operation in enumerate(inode.pending):
             if not is_ordered:
                 if self._rng.below(2):
-                    _apply(inode.durable, operation)
+                    inode.durable.apply(operation)
             elif index < kept_count:
-                _apply(inode.durable, operation)
+                inode.durable.apply(operation)
             elif index == kept_count and isinstance(operation, _Write):
                 torn = operation.data[: self._rng.below(len(operation.data) + 1)]
-                _apply(inode.durable, _Write(operation.position, torn))
+                inode.durable.apply(_Write(operation.position, torn))
         inode.flushed_count += len(inode.pending)
         inode.pending.clear()
-        inode.content = bytearray(inode.durable)
-        inode.allocated_bytes = min(inode.allocated_bytes, len(inode.content))
+        inode.content = _Bytes(inode.durable.data, inode.durable.size)
+        inode.allocated_bytes = min(inode.allocated_bytes, inode.content.size)
         inode.is_cached = False
         inode.has_failed_fsync = False
 
@@ -514,17 +538,6 @@ class SimulatedDisk:
 
     def _parent(self, path: str) -> tuple[_Directory, str]:
         return self._directory(posixpath.dirname(path)), posixpath.basename(path)
-
-
-def _apply(content: bytearray, operation: _Write | _Resize) -> None:
-    if isinstance(operation, _Resize):
-        del content[operation.size :]
-        content.extend(bytes(operation.size - len(content)))
-        return
-    if operation.data:
-        end = operation.position + len(operation.data)
-        content.extend(bytes(max(0, operation.position - len(content))))
-        content[operation.position : end] = operation.data
 
 
 def _change_names(entries: dict[str, _Node], change: _NameChange) -> None:

@@ -48,7 +48,7 @@ class Engine(Protocol):
 
 ENGINES: dict[str, dict[str, str]] = {
     "A": {"raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk"},
-    "B": {},
+    "B": {"raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft"},
     "C": {},
     "D": {},
 }

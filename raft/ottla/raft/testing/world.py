@@ -38,7 +38,6 @@ class Weather:
     repeat: float = 0.0
     latency_ms_max: int = 5
     flush_ms_max: int = 0
-    crash_between_duties: float = 0.0
 
 
 def voter(node_id: int) -> Voter:
@@ -174,14 +173,7 @@ class World:
         """Step one running node and put what comes of it on the agenda."""
         member = self.members[node_id]
         self.step_count += 1
-        danger = self.weather.crash_between_duties
-        if danger and self.chance.random() < danger:
-            member.cut_power_after(self.chance.below(4))
-        answers, effects = member.step(event, self.now_ms)
-        if member.is_cut:
-            self.crash(node_id, self.chance.below(3))
-        else:
-            self._after(node_id, answers, effects)
+        self._after(node_id, *member.step(event, self.now_ms))
 
     # --- what comes of a step -----------------------------------------------------------------
 

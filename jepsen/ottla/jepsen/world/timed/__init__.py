@@ -1,1 +1,8 @@
-"""Engine B: timed events on a faulty network and faulty disks, one subject a file."""
+"""Engine B: timed events on a faulty network and faulty disks, one subject a file.
+
+timeline.py   virtual time: what is due, in order, and tasks that sleep in it
+net.py        links that delay, drop, repeat, reorder, clog and part
+machine.py    a machine: a clock that drifts, a disk that takes its time and fails
+raft_node.py  one member of the quorum: the real core over the real metadata log
+timed_raft.py the quorum as a subject
+"""
