@@ -18,6 +18,7 @@ def bench(cluster: Any, *words: str) -> dict[str, Any]:
 
 def test_commits_are_measured_and_kept(cluster: Any) -> None:
     assert bench(cluster, "commits", "--count=200")["count"] == 200
+    assert bench(cluster, "commits", "--count=200", "--members")["count"] == 200
     groups = cluster.ottla("group", "list").stdout
     assert "ottla-bench-" in groups
 

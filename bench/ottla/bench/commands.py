@@ -65,6 +65,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="for requests: default 10; for commits and rebalance, where each is a member: 100",
     )
     parser.add_argument(
+        "--members", action="store_true", help="for commits: each connection is a member's"
+    )
+    parser.add_argument(
+        "--heartbeat-ms", type=int, default=100, help="for rebalance (default: %(default)s)"
+    )
+    parser.add_argument(
         "--in-flight", type=int, default=1, help="for requests and commits: a connection's"
     )
     parser.add_argument("--rate", type=int, default=20_000, help="for steady: records a second")
@@ -135,6 +141,7 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
             count=load.count,
             connections=arguments.connections,
             in_flight=arguments.in_flight,
+            has_members=arguments.members,
             progress=progress,
         )
     if arguments.what == "requests":
@@ -183,6 +190,7 @@ def _measure_rebalances(arguments: argparse.Namespace) -> int:
         figures = run_rebalances(
             _address(arguments.bootstrap_server),
             members=arguments.connections,
+            heartbeat_s=arguments.heartbeat_ms / 1_000,
             rounds=arguments.rounds,
             progress=progress,
         )

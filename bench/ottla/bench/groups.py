@@ -5,7 +5,8 @@ connections of their own and bring nothing that takes time, so that it is the br
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from statistics import median
 from typing import Any
 
@@ -54,12 +55,19 @@ def run_commits(
     count: int,
     connections: int,
     in_flight: int,
+    has_members: bool,
     progress: Progress,
 ) -> Result:
-    """Commit offsets of one group, each connection its own partition; every answer is checked."""
+    """Commit offsets of one group, each connection its own partition; every answer is checked.
+
+    With members each connection commits as one of the group, in its generation.
+    """
     group = f"ottla-bench-{time.time_ns()}"
     address = find_coordinator(bootstrap, group)
-    smalls = [_commit_of(address, group, topic, index) for index in range(connections)]
+    members = [JoinGroupResponse(generation_id=-1, member_id="")] * connections
+    if has_members:
+        members = trio.run(_Crowd(group, address, connections, HEARTBEAT_S).join)
+    smalls = [_commit_of(address, group, topic, *one) for one in enumerate(members)]
     return repeat(address, "commits", smalls, count=count, in_flight=in_flight, progress=progress)
 
 
@@ -78,11 +86,19 @@ def find_coordinator(bootstrap: Address, group: str) -> Address:
         time.sleep(ASK_AGAIN_S)
 
 
-def _commit_of(address: Address, group: str, topic: str, index: int) -> Small:
+def _commit_of(
+    address: Address, group: str, topic: str, index: int, member: JoinGroupResponse
+) -> Small:
     """Return one connection's commit and the answer to it, which is always the same."""
     row = OffsetCommitRequestPartition(partition_index=index, committed_offset=1_000_000)
     topics = [OffsetCommitRequestTopic(name=topic, partitions=[row])]
-    frame = frame_of(OffsetCommitRequest(group_id=group, topics=topics), COMMIT_VERSION)
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=member.generation_id,
+        member_id=member.member_id,
+        topics=topics,
+    )
+    frame = frame_of(request, COMMIT_VERSION)
     answer = answer_to(address, frame)
     _, at = headers.decode_response_header(OffsetCommitRequest.API_KEY, COMMIT_VERSION, answer)
     found = codec.decode(OffsetCommitResponse, COMMIT_VERSION, memoryview(answer)[at:])
@@ -91,7 +107,7 @@ def _commit_of(address: Address, group: str, topic: str, index: int) -> Small:
 
 
 def run_rebalances(
-    bootstrap: Address, *, members: int, rounds: int, progress: Progress
+    bootstrap: Address, *, members: int, heartbeat_s: float, rounds: int, progress: Progress
 ) -> dict[str, Any]:
     """Measure a new group from its first join, and a stable one from its leader's next join."""
     first: list[float] = []
@@ -99,13 +115,14 @@ def run_rebalances(
     for index in range(rounds):
         group = f"ottla-bench-{time.time_ns()}"
         address = find_coordinator(bootstrap, group)
-        seconds = trio.run(_Crowd(group, address, members).run)
+        seconds = trio.run(_Crowd(group, address, members, heartbeat_s).run)
         first.append(seconds[0])
         again.append(seconds[1])
         progress(index + 1)
     return {
         "what": "rebalance",
         "members": members,
+        "heartbeat_s": heartbeat_s,
         "first_s_median": round(median(first), 3),
         "first_s_all": [round(value, 3) for value in first],
         "again_s_median": round(median(again), 3),
@@ -116,16 +133,36 @@ def run_rebalances(
 class _Crowd:
     """The members of one group; knows when all of them are synced in one generation."""
 
-    def __init__(self, group: str, address: Address, count: int) -> None:
+    def __init__(self, group: str, address: Address, count: int, heartbeat_s: float) -> None:
         self._group = group
         self._address = address
         self._count = count
-        self._synced: dict[int, set[str]] = {}
+        self._heartbeat_s = heartbeat_s
+        self._synced: dict[int, dict[str, JoinGroupResponse]] = {}
         self._whole = trio.Event()
         self._starter = trio.Event()
 
     async def run(self) -> tuple[float, float]:
         """Return the seconds of the first rebalance and of the next."""
+        async with self._living() as started:
+            await self._whole.wait()
+            first = trio.current_time() - started
+            self._whole = trio.Event()
+            started = trio.current_time()
+            self._starter.set()
+            await self._whole.wait()
+            again = trio.current_time() - started
+        return first, again
+
+    async def join(self) -> list[JoinGroupResponse]:
+        """Return everybody as a member of one generation; nobody leaves it."""
+        async with self._living():
+            await self._whole.wait()
+        return [*self._synced[max(self._synced)].values()]
+
+    @asynccontextmanager
+    async def _living(self) -> AsyncIterator[float]:
+        """Let the members live, and yield when they began to; then they are silent."""
         host, port = self._address
         connections: list[Connection] = []
         with trio.fail_after(PATIENCE_S):
@@ -137,19 +174,12 @@ class _Crowd:
                     started = trio.current_time()
                     for connection in connections:
                         nursery.start_soon(self._live, connection)
-                    await self._whole.wait()
-                    first = trio.current_time() - started
-                    self._whole = trio.Event()
-                    started = trio.current_time()
-                    self._starter.set()
-                    await self._whole.wait()
-                    again = trio.current_time() - started
+                    yield started
                     nursery.cancel_scope.cancel()
             finally:
                 with trio.CancelScope(shield=True):
                     for connection in connections:
                         await connection.aclose()
-        return first, again
 
     async def _live(self, connection: Connection) -> None:
         """Join, sync, and beat until there is a rebalance; then again."""
@@ -201,7 +231,7 @@ class _Crowd:
             member_id=joined.member_id,
         )
         while True:
-            with trio.move_on_after(HEARTBEAT_S):
+            with trio.move_on_after(self._heartbeat_s):
                 if is_leader and self._is_complete(joined.generation_id):
                     await self._starter.wait()
                     self._starter = trio.Event()
@@ -223,6 +253,6 @@ class _Crowd:
 
     def _note(self, joined: JoinGroupResponse) -> None:
         """Count who is synced, generation by generation."""
-        self._synced.setdefault(joined.generation_id, set()).add(joined.member_id)
+        self._synced.setdefault(joined.generation_id, {})[joined.member_id] = joined
         if self._is_complete(joined.generation_id):
             self._whole.set()
