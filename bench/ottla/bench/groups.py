@@ -232,7 +232,7 @@ class _Crowd:
         )
         while True:
             with trio.move_on_after(self._heartbeat_s):
-                if is_leader and self._is_complete(joined.generation_id):
+                if is_leader:
                     await self._starter.wait()
                     self._starter = trio.Event()
                     return
