@@ -33,6 +33,11 @@ def lone_errors() -> Iterator[None]:
         raise single from single.__cause__
 
 
+ROUNDING_MS = 0.001
+"""More than dividing and multiplying an instant by 1000 may lose: 1.015 s times 1000 is less than
+1015, and whoever looks for what is due then would find nothing, and not sleep either."""
+
+
 class Bell:
     """Wakes one task that waits for work; a ring while it works is not lost."""
 
@@ -64,5 +69,5 @@ class Bell:
 
 
 def now_ms() -> int:
-    """Return the loop's clock in milliseconds."""
-    return int(trio.current_time() * 1_000)
+    """Return the loop's clock in milliseconds; who slept until an instant finds it come."""
+    return int(trio.current_time() * 1_000 + ROUNDING_MS)

@@ -80,7 +80,9 @@ class Cluster:
     ) -> MetadataResponse:
         """Ask any broker for the named topics (all of them for None) and remember the answer."""
         request = MetadataRequest(
-            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            topics=None
+            if topics is None
+            else [MetadataRequestTopic(name=name) for name in sorted(topics)],
             allow_auto_topic_creation=may_create,
         )
         return await self._learn(request)

@@ -49,7 +49,7 @@ class Engine(Protocol):
 ENGINES: dict[str, dict[str, str]] = {
     "A": {"raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk"},
     "B": {"raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft"},
-    "C": {},
+    "C": {"cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster"},
     "D": {},
 }
 """By engine and subject: where its class lies.  The first subject is the one meant by default."""

@@ -1,0 +1,17 @@
+"""Engine C: whole controllers, brokers and clients, in virtual time, on seams of the world's.
+
+whole_cluster.py  start here: one run from its seed to its verdict
+loop.py           trio's loop: virtual time, an order the seed decides, processes that stop
+network.py        delays, cuts, breaks; what is on its way
+streams.py        byte streams in place of TCP
+rpc.py            remote procedures in place of gRPC
+server.py         drives the broker's connections in place of the epoll
+clock.py          clocks that drift and jump
+machine.py        one machine: its disk, its process, kill, pause, loss of power
+cluster.py        the nodes of a run
+workload.py       the clients of a run
+history.py        what clients saw, held to what Kafka promises
+nemesis.py        what goes wrong, within what the protocol promises to bear
+watch.py          what happens to partitions; rare states
+ending.py         everything mended: progress within bounded time, and all replicas alike
+"""

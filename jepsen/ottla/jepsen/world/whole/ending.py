@@ -1,0 +1,185 @@
+"""The end of a run: everything is mended, and must come right within bounded time.
+
+Invariants: EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, GroupCatchesUp, MetadataAgrees
+(every broker has the same image), LogsAgree (what is committed is the same bytes on every
+replica), and those that `history.py` judges by reading everything once more.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ottla.client.connection import ConnectionLostError
+from ottla.client.producer_lane import NotDeliveredError
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.whole.cluster import LOG_DIRECTORY, METADATA_DIRECTORY, Cluster
+from ottla.jepsen.world.whole.history import History
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.jepsen.world.whole.workload import Workload
+from ottla.model.errors import RefusedError
+from ottla.model.ids import TopicPartition
+
+HEALING_S_MAX = 60.0
+"""How long a healed cluster may take until everybody serves and every in-sync set is full."""
+
+PROGRESS_S_MAX = 30.0
+GROUP_S_MAX = 60.0
+LOOK_S = 0.25
+METADATA_LOG = "__cluster_metadata-0"
+BATCH_OVERHEAD = 12
+"""Bytes of a batch before what its length counts: base offset and the length itself."""
+
+
+class Ending:
+    """Judges a cluster at the end of its run."""
+
+    def __init__(self, cluster: Cluster, workload: Workload, history: History) -> None:
+        self._cluster = cluster
+        self._workload = workload
+        self._history = history
+
+    async def judge(self) -> None:
+        """Wait for what must come, then compare all there is; Violation says what is wrong."""
+        await self._until("EverybodyServes", self._cluster.unready, HEALING_S_MAX)
+        await self._until("InSyncSetsFillUp", self._cluster.out_of_sync, HEALING_S_MAX)
+        self._workload.is_quiet = True
+        await self._settle_producers()
+        await self._attempt(
+            "ProgressAfterHealing", lambda: self._workload.probe(PROGRESS_S_MAX), PROGRESS_S_MAX + 5
+        )
+        ends: dict[TopicPartition, int] = {}
+
+        async def find_ends() -> None:
+            ends.update(await self._workload.end_offsets())
+
+        await self._attempt("ProgressAfterHealing", find_ends, PROGRESS_S_MAX)
+        await self._attempt(
+            "ProgressAfterHealing", lambda: self._workload.read_all(ends), PROGRESS_S_MAX
+        )
+        if self._workload.members:
+            await self._wait_for_group(ends)
+        await self._stop_clients()
+        await self._until("MetadataAgrees", self._disagreement, HEALING_S_MAX)
+        await self._until("InSyncSetsFillUp", self._cluster.out_of_sync, HEALING_S_MAX)
+        await trio.sleep(2.0)
+        await self._compare_logs()
+
+    async def _settle_producers(self) -> None:
+        """Wait until every record that was sent is acknowledged or given up."""
+        await trio.sleep(1.0)
+
+    async def _wait_for_group(self, ends: dict[TopicPartition, int]) -> None:
+        behind: dict[TopicPartition, int] = {}
+
+        async def look() -> None:
+            nonlocal behind
+            committed = await self._workload.committed_offsets()
+            behind = {at: ends[at] - committed[at] for at in ends if committed[at] < ends[at]}
+
+        with trio.move_on_after(GROUP_S_MAX):
+            while True:
+                await self._attempt("GroupCatchesUp", look, PROGRESS_S_MAX)
+                if not behind:
+                    break
+                await trio.sleep(LOOK_S)
+        if behind:
+            raise Violation("GroupCatchesUp", f"{GROUP_S_MAX:g} s after the end it lacks {behind}")
+        for at in ends:
+            self._history.check_group(self._workload.group, at)
+
+    async def _stop_clients(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for machine in self._workload.machines:
+                if machine.is_running:
+                    machine.kill()
+                    nursery.start_soon(machine.has_ended.wait)
+
+    def _disagreement(self) -> list[str]:
+        images = {
+            node: broker.member.image for node, broker in sorted(self._cluster.brokers.items())
+        }
+        first = min(images)
+        return [
+            f"broker {node} has another image than broker {first}"
+            for node, image in images.items()
+            if image != images[first]
+        ]
+
+    async def _compare_logs(self) -> None:
+        machines = self._cluster.broker_machines
+        names: dict[str, list[Machine]] = {}
+        for machine in machines.values():
+            for name in await machine.disk.listdir(LOG_DIRECTORY):
+                is_partition = not name.startswith(".") and name.rpartition("-")[2].isdigit()
+                if is_partition and "delete" not in name and name != METADATA_LOG:
+                    names.setdefault(name, []).append(machine)
+        for name, holders in sorted(names.items()):
+            await _compare(f"{LOG_DIRECTORY}/{name}", holders)
+        await _compare(
+            f"{METADATA_DIRECTORY}/{METADATA_LOG}",
+            list(self._cluster.controller_machines.values()),
+        )
+
+    async def _until(
+        self, invariant: str, missing: Callable[[], list[str]], patience_s: float
+    ) -> None:
+        ends_at = trio.current_time() + patience_s
+        while found := missing():
+            self._raise_broken()
+            if trio.current_time() >= ends_at:
+                raise Violation(invariant, f"not {patience_s:g} s after the end: {found}")
+            await trio.sleep(LOOK_S)
+
+    async def _attempt(
+        self, invariant: str, action: Callable[[], Awaitable[None]], patience_s: float
+    ) -> None:
+        """Repeat an action until it comes to its end."""
+        trouble = "it takes for ever"
+        with trio.move_on_after(patience_s):
+            while True:
+                try:
+                    await action()
+                    self._raise_broken()
+                    return
+                except* (RefusedError, ConnectionLostError, NotDeliveredError) as error:
+                    trouble = repr(error.exceptions)
+                await trio.sleep(LOOK_S)
+        raise Violation(invariant, f"not {patience_s:g} s after the end: {trouble}")
+
+    def _raise_broken(self) -> None:
+        if self._history.broken is not None:
+            raise self._history.broken
+
+
+async def _compare(directory: str, holders: list[Machine]) -> None:
+    """Hold every two replicas of a log to the same batches up to the shorter one's end."""
+    logs = [(machine.name, await batches_of(machine, directory)) for machine in holders]
+    end = min((max(found, default=-1) for _, found in logs), default=-1)
+    start = max((min(found, default=0) for _, found in logs), default=0)
+    first_name, first = logs[0]
+    for name, found in logs[1:]:
+        ours = {at: data for at, data in first.items() if start <= at <= end}
+        theirs = {at: data for at, data in found.items() if start <= at <= end}
+        if ours != theirs:
+            at = min(at for at in {*ours, *theirs} if ours.get(at) != theirs.get(at))
+            raise Violation(
+                "LogsAgree", f"{directory}: {first_name} and {name} differ at offset {at}"
+            )
+
+
+async def batches_of(machine: Machine, directory: str) -> dict[int, bytes]:
+    """Return the batches that lie in a log's directory, by their base offsets."""
+    found: dict[int, bytes] = {}
+    if not machine.disk.exists(directory):
+        return found
+    for name in await machine.disk.listdir(directory):
+        if name.endswith(".log"):
+            data = await machine.disk.read_file(f"{directory}/{name}")
+            at = 0
+            while at + BATCH_OVERHEAD <= len(data):
+                size = BATCH_OVERHEAD + int.from_bytes(data[at + 8 : at + 12], "big")
+                if size <= BATCH_OVERHEAD or at + size > len(data):
+                    break
+                found[int.from_bytes(data[at : at + 8], "big")] = data[at : at + size]
+                at += size
+    return found

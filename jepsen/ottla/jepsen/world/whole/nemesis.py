@@ -1,0 +1,266 @@
+"""What goes wrong in a run: which faults are on, how often, to whom, for how long.
+
+Each seed draws a subset of the faults and their weights; every choice is drawn from the main
+stream, so that a failing run can be made smaller.
+
+Faults stay within what the protocol promises.  A record counts as written when enough replicas
+have it, not when it is flushed; so a broker loses power only while everybody serves and every
+in-sync set is full, and until they are again no other broker is killed: to the controller a kill
+looks like a loss of power, and it would trust neither (KIP-966).  Brokers that flush what they
+acknowledge, and controllers, who always do, may lose power at any time.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.trace import Trace
+from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.jepsen.world.whole.workload import Workload
+
+PAUSE_MS = (50, 12_000)
+DOWN_MS = (20, 6_000)
+CUT_MS = (200, 10_000)
+SLOW_MS = (500, 8_000)
+QUIET_MS = (100, 4_000)
+"""Between one fault and the next."""
+
+SLOW_LINK_S = 0.15
+SLOW_DISK_S = 0.2
+BREAK_P = 0.02
+SKEW_MS_MAX = 3_600_000
+
+Fault = Callable[[], Awaitable[None]]
+
+
+class Nemesis:
+    """Breaks a cluster and its clients, and mends them."""
+
+    def __init__(
+        self,
+        chance: Chance,
+        trace: Trace,
+        rare: Rare,
+        cluster: Cluster,
+        workload: Workload,
+        *,
+        is_flushed: bool,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._chance = chance
+        self._trace = trace
+        self._rare = rare
+        self._cluster = cluster
+        self._workload = workload
+        self._is_flushed = is_flushed
+        self._network = cluster.world.network
+        self._nursery: trio.Nursery | None = None
+        self.is_healed = False
+        self._wounded: Machine | None = None
+        """The broker that lost power, until every in-sync set has been full again."""
+        faults: dict[str, Fault] = {
+            "kill": self._kill_node,
+            "kill many": self._kill_many,
+            "power": self._cut_power,
+            "power of all": self._cut_all_power,
+            "pause": self._pause,
+            "partition": self._partition,
+            "slow link": self._slow_link,
+            "slow disk": self._slow_disk,
+            "breaks": self._break_connections,
+            "restart": self._restart,
+            "skew": self._skew,
+            "client": self._kill_client,
+        }
+        self._faults: list[tuple[str, Fault]] = []
+        for name, fault in faults.items():
+            weight = chance.below(4)
+            self._faults += [(name, fault)] * weight
+
+    async def run(self, lasting_s: float) -> None:
+        """Let things go wrong for so long, one fault beside another."""
+        with trio.move_on_after(lasting_s):
+            async with trio.open_nursery() as self._nursery:
+                while self._faults:
+                    await self._wait(QUIET_MS)
+                    name, fault = self._chance.pick(self._faults)
+                    self._nursery.start_soon(self._strike, name, fault)
+                await trio.sleep(lasting_s)
+
+    async def heal(self) -> None:
+        """Mend everything: whoever is down starts, whoever is paused goes on."""
+        network = self._network
+        network.heal()
+        network.quality.break_p = 0.0
+        for host in network.hosts.values():
+            host.slow_s = 0.0
+        for machine in self._all_machines:
+            machine.slow_disk_s = 0.0
+            machine.clock.wall_skew_ms = 0
+            machine.disk.heal()
+            if machine.is_paused:
+                machine.resume()
+        self.is_healed = True
+        await trio.sleep(0.001)
+        for machine in self._all_machines:
+            if not machine.is_running:
+                machine.start()
+
+    @property
+    def _all_machines(self) -> list[Machine]:
+        return [*self._cluster.machines, *self._workload.machines]
+
+    async def _strike(self, name: str, fault: Fault) -> None:
+        self._trace.add("fault", name)
+        await fault()
+
+    async def _wait(self, range_ms: tuple[int, int]) -> None:
+        """Wait within a range, mostly at its short end."""
+        shortest, longest = range_ms
+        share = self._chance.below(1_000) / 1_000
+        await trio.sleep((shortest + (longest - shortest) * share**3) / 1_000)
+
+    # ---- processes
+
+    async def _kill_node(self) -> None:
+        await self._kill(self._chance.pick(self._cluster.machines))
+
+    async def _kill_client(self) -> None:
+        await self._kill(self._chance.pick(self._workload.machines))
+
+    async def _kill(self, machine: Machine) -> None:
+        if machine.is_running and self._may_die(machine):
+            self.counts["kills"] += 1
+            machine.kill()
+            await self._start_later(machine)
+
+    async def _kill_many(self) -> None:
+        """Kill all controllers, all brokers, or both."""
+        whom = self._chance.below(3)
+        machines = [
+            *(self._cluster.controller_machines.values() if whom != 1 else ()),
+            *(self._cluster.broker_machines.values() if whom != 0 else ()),
+        ]
+        self._rare.sometimes("all of a kind are killed")
+        async with trio.open_nursery() as nursery:
+            for machine in machines:
+                nursery.start_soon(self._kill, machine)
+
+    async def _start_later(self, machine: Machine) -> None:
+        await self._wait(DOWN_MS)
+        if not machine.is_running:
+            machine.start()
+
+    async def _restart(self) -> None:
+        """Stop a node as an operator does, and start it again."""
+        machine = self._chance.pick(self._cluster.machines)
+        if machine.is_running and not machine.is_paused:
+            self.counts["restarts"] += 1
+            with trio.move_on_after(20):
+                await machine.stop()
+                self._rare.sometimes("a node stops cleanly")
+            await self._start_later(machine)
+
+    async def _pause(self) -> None:
+        machine = self._chance.pick(self._all_machines)
+        if machine.is_running and not machine.is_paused:
+            self.counts["pauses"] += 1
+            machine.pause()
+            await self._wait(PAUSE_MS)
+            if machine.is_paused:
+                machine.resume()
+
+    # ---- power
+
+    async def _cut_power(self) -> None:
+        machine = self._chance.pick(self._cluster.machines)
+        if not machine.is_running or not self._may_die(machine):
+            return
+        if self._is_fragile(machine):
+            if not self._cluster.is_in_sync:
+                return
+            self._wounded = machine
+        self.counts["power cuts"] += 1
+        machine.cut_power()
+        await self._start_later(machine)
+
+    async def _cut_all_power(self) -> None:
+        """Cut the power of all controllers, and of all brokers where they flush."""
+        machines = [*self._cluster.controller_machines.values()]
+        if self._is_flushed:
+            machines += self._cluster.broker_machines.values()
+        self._rare.sometimes("the power is cut for all")
+        async with trio.open_nursery() as nursery:
+            for machine in machines:
+                if machine.is_running:
+                    self.counts["power cuts"] += 1
+                    machine.cut_power()
+                    nursery.start_soon(self._start_later, machine)
+
+    def _is_fragile(self, machine: Machine) -> bool:
+        """Say whether a machine that loses power may lose what was acknowledged."""
+        return not self._is_flushed and machine in self._cluster.broker_machines.values()
+
+    def _may_die(self, machine: Machine) -> bool:
+        if self._wounded is not None and self._cluster.is_in_sync:
+            self._wounded = None
+            self._rare.sometimes("a wound has healed before the end")
+        return self._wounded in (None, machine) or not self._is_fragile(machine)
+
+    # ---- network and disks
+
+    async def _partition(self) -> None:
+        """Cut links: one machine off, one way only, or any split."""
+        names = [machine.name for machine in self._all_machines]
+        kind = self._chance.below(4)
+        if kind == 0:
+            alone = self._chance.pick(names)
+            pairs = [(alone, other) for other in names] + [(other, alone) for other in names]
+        elif kind == 1:
+            alone = self._chance.pick(names)
+            if self._chance.below(2):
+                pairs = [(alone, other) for other in names]
+            else:
+                pairs = [(other, alone) for other in names]
+        elif kind == 2:
+            side = {name for name in names if self._chance.below(2)}
+            pairs = [(a, b) for a in names for b in names if (a in side) != (b in side)]
+        else:
+            pairs = [(self._chance.pick(names), self._chance.pick(names)) for _ in names]
+        self.counts["partitions"] += 1
+        for source, target in pairs:
+            if source != target:
+                self._network.cut(source, target)
+        await self._wait(CUT_MS)
+        self._network.heal()
+
+    async def _slow_link(self) -> None:
+        host = self._network.host(self._chance.pick(self._all_machines).name)
+        self.counts["slow links"] += 1
+        host.slow_s = SLOW_LINK_S
+        await self._wait(SLOW_MS)
+        host.slow_s = 0.0
+
+    async def _break_connections(self) -> None:
+        self.counts["breaking times"] += 1
+        self._network.quality.break_p = BREAK_P
+        await self._wait(SLOW_MS)
+        self._network.quality.break_p = 0.0
+
+    async def _slow_disk(self) -> None:
+        machine = self._chance.pick(self._cluster.machines)
+        self.counts["slow disks"] += 1
+        machine.slow_disk_s = SLOW_DISK_S
+        await self._wait(SLOW_MS)
+        machine.slow_disk_s = 0.0
+
+    async def _skew(self) -> None:
+        """Set a machine's calendar wrong."""
+        machine = self._chance.pick(self._cluster.machines)
+        machine.clock.wall_skew_ms = self._chance.below(2 * SKEW_MS_MAX) - SKEW_MS_MAX
+        self.counts["skews"] += 1
+        await trio.lowlevel.checkpoint()

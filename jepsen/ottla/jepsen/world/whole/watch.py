@@ -1,0 +1,74 @@
+"""Looks at a run from outside: counts what happens to partitions, and which rare states come."""
+
+from collections import Counter
+from typing import NoReturn
+from uuid import UUID
+
+import trio
+
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.metadata.image import PartitionState
+
+LOOK_S = 0.05
+
+
+class Watch:
+    """Follows the newest metadata that any broker has."""
+
+    def __init__(self, cluster: Cluster, rare: Rare) -> None:
+        self.counts: Counter[str] = Counter()
+        self._cluster = cluster
+        self._rare = rare
+        self._known: dict[tuple[UUID, int], PartitionState] = {}
+        self._epoch = -1
+        self._offset = -1
+
+    async def run(self) -> NoReturn:
+        """Look again and again."""
+        while True:
+            self._look()
+            await trio.sleep(LOOK_S)
+
+    def _look(self) -> None:
+        image = self._cluster.latest_image
+        if image is None or image.provenance.offset <= self._offset:
+            return
+        self._offset = image.provenance.offset
+        if image.provenance.epoch != self._epoch:
+            if self._epoch >= 0:
+                self.counts["controller elections"] += 1
+                self._rare.sometimes("another controller is active")
+            self._epoch = image.provenance.epoch
+        for topic_id, topic in image.topics.items():
+            for number, state in topic.partitions.items():
+                before = self._known.get((topic_id, number))
+                self._known[topic_id, number] = state
+                if before is not None and before is not state:
+                    self._compare(before, state)
+
+    def _compare(self, before: PartitionState, state: PartitionState) -> None:
+        if (
+            state.leader_epoch < before.leader_epoch
+            or state.partition_epoch < before.partition_epoch
+        ):
+            raise Violation("EpochsRise", f"{before} became {state}")
+        self.counts["leader changes"] += state.leader_epoch - before.leader_epoch
+        rare = self._rare
+        if state.leader != before.leader and state.leader >= 0:
+            rare.sometimes("a broker fails over")
+        if state.leader < 0 <= before.leader:
+            rare.sometimes("a partition has no leader")
+        if state.isr != before.isr:
+            self.counts["in-sync changes"] += 1
+            if len(state.isr) == 1:
+                rare.sometimes("an in-sync set has one member")
+            if not state.isr:
+                rare.sometimes("an in-sync set is empty")
+            if len(before.isr) < len(state.isr) == len(state.replicas):
+                rare.sometimes("an in-sync set is full again")
+        if state.elr and not before.elr:
+            rare.sometimes("a replica out of sync may still be elected")
+        if state.leader in before.elr and state.leader != before.leader:
+            rare.sometimes("one of them is elected")

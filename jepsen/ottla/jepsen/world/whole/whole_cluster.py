@@ -1,0 +1,274 @@
+"""Engine C: whole controllers, brokers and clients in one process, in virtual time, from one seed.
+
+A run starts a cluster, lets clients work and the nemesis strike, then mends everything and judges
+what is left.  What a run is like (how many nodes, how fast their timers, which faults, how much
+work) is drawn from its seed.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import trio
+
+from ottla.client.transport import TRANSPORT
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.trace import Trace
+from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.ending import Ending
+from ottla.jepsen.world.whole.history import History
+from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
+from ottla.jepsen.world.whole.machine import Machine, World
+from ottla.jepsen.world.whole.nemesis import Nemesis
+from ottla.jepsen.world.whole.network import Network
+from ottla.jepsen.world.whole.streams import MachineTransport
+from ottla.jepsen.world.whole.watch import Watch
+from ottla.jepsen.world.whole.workload import Plan, Workload
+from ottla.model.errors import OttlaError
+
+START_S_MAX = 60.0
+BUDGET = 20_000
+EVENTS_PER_S = 1_000
+"""How many virtual seconds of faults a budget of events is, roughly."""
+
+FAULTS_S_MIN = 5.0
+
+
+class WholeCluster:
+    """Whole nodes and clients."""
+
+    name = "C"
+    subject = "cluster"
+    budget = BUDGET
+    required = (
+        "a broker fails over",
+        "an in-sync set has one member",
+        "an in-sync set is full again",
+        "another controller is active",
+        "a node stops cleanly",
+        "all of a kind are killed",
+        "a connection breaks",
+    )
+
+    def run(self, chance: Chance, *, budget: int) -> Outcome:
+        """Run one seed; a broken invariant is part of the outcome."""
+        run = _Run(chance, budget)
+        with _quiet():
+            violation = run_in_virtual_time(run.main, seed=chance.stream("loop").below(1 << 62))
+        return run.outcome(violation)
+
+
+class _Run:
+    """One run of one seed."""
+
+    def __init__(self, chance: Chance, budget: int) -> None:
+        self._chance = chance
+        self._budget = budget
+        self._trace = Trace()
+        self._rare = Rare()
+        self._history = History(self._trace)
+        self._ended_ms = 0
+        self._nemesis: Nemesis | None = None
+        self._watch: Watch | None = None
+        self._workload: Workload | None = None
+        self._world: World
+
+    async def main(self, loop: Loop) -> Violation | None:
+        """Run, and come back with the first broken invariant, if any."""
+        violation: Violation | None = None
+        network = Network(self._chance.stream("network"), self._trace, self._rare)
+        self._world = world = World(loop, network, self._chance)
+        try:
+            async with trio.open_nursery() as nursery:
+                world.nursery = nursery
+                nursery.start_soon(network.run)
+                try:
+                    await self._play(world)
+                except* Exception as group:
+                    violation = violation_of(_first(group))
+                if violation is None:
+                    violation = self._history.broken
+                self._trace.add("end", str(violation))
+                self._ended_ms = int(trio.current_time() * 1_000)
+                world.is_over = True
+                loop.resume_all()
+                nursery.cancel_scope.cancel()
+        except* Exception as group:
+            # What unwinds after the end is of no matter; before it, it is what ended the run.
+            if violation is None and not world.is_over:
+                violation = violation_of(_first(group))
+        if violation is None and loop.failure is not None:
+            violation = violation_of(loop.failure)
+        return violation
+
+    def outcome(self, violation: Violation | None) -> Outcome:
+        """Return what the run did and found."""
+        history = self._history
+        figures = {
+            "sent": history.sent_count,
+            "acknowledged": history.acknowledged_count,
+            "read": history.read_count,
+            "commits": history.commit_count,
+        }
+        if self._nemesis is not None:
+            figures.update(self._nemesis.counts)
+        if self._watch is not None:
+            figures.update(self._watch.counts)
+        if self._workload is not None:
+            figures["topic changes"] = self._workload.topic_change_count
+        return Outcome(
+            engine=WholeCluster.name,
+            subject=WholeCluster.subject,
+            seed=self._chance.seed,
+            event_count=self._trace.event_count,
+            sim_ms=self._ended_ms,
+            figures=figures,
+            rare=dict(self._rare.counts),
+            trace_hash=self._trace.hash,
+            violation=violation,
+            decisions=tuple(self._chance.decisions),
+        )
+
+    async def _play(self, world: World) -> None:
+        chance = self._chance
+        is_flushed = chance.below(4) == 3
+        world.disk_delay_s = chance.pick((0.0, 0.000_5, 0.003))
+        world.network.quality.delay_s = chance.pick((0.000_2, 0.001, 0.005))
+        world.network.quality.jitter_s = chance.pick((0.000_5, 0.000_1, 0.005))
+        cluster = self._draw_cluster(world, is_flushed=is_flushed)
+        workload = self._workload = Workload(world, cluster, self._history, self._draw_plan())
+        await cluster.format()
+        cluster.start()
+        # The judge's own calls go over a network of its own that nothing is done to.
+        judge = world.network.host("judge")
+        world.network.on_start(judge)
+        TRANSPORT.set(MachineTransport(world.network, world.ports, judge))
+        await self._wait_for_start(cluster)
+        await workload.create_topics(replication_factor=min(3, len(cluster.broker_machines)))
+        self._watch = Watch(cluster, self._rare)
+        nemesis = self._nemesis = Nemesis(
+            chance, self._trace, self._rare, cluster, workload, is_flushed=is_flushed
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch.run)
+            nursery.start_soon(self._keep_running, cluster, workload)
+            for machine in workload.machines:
+                machine.start()
+            await nemesis.run(max(FAULTS_S_MIN, self._budget / EVENTS_PER_S))
+            await nemesis.heal()
+            await Ending(cluster, workload, self._history).judge()
+            nursery.cancel_scope.cancel()
+
+    def _draw_cluster(self, world: World, *, is_flushed: bool) -> Cluster:
+        chance = self._chance
+        controller_count = chance.pick((3, 3, 1, 5))
+        broker_count = chance.pick((3, 3, 4, 2))
+        settings = {
+            "default.replication.factor": str(min(3, broker_count)),
+            "offsets.topic.replication.factor": str(min(3, broker_count)),
+            "offsets.topic.num.partitions": "2",
+            "min.insync.replicas": "2",
+            "group.initial.rebalance.delay.ms": chance.pick(("0", "500")),
+            "broker.session.timeout.ms": chance.pick(("3000", "1500", "9000")),
+            "broker.heartbeat.interval.ms": "500",
+            "replica.lag.time.max.ms": chance.pick(("5000", "2000", "10000")),
+            "controller.quorum.election.timeout.ms": chance.pick(("1000", "400")),
+            "controller.quorum.fetch.timeout.ms": chance.pick(("2000", "800")),
+            "metadata.log.max.record.bytes.between.snapshots": chance.pick(
+                ("20971520", "4000", "20000")
+            ),
+            "log.index.size.max.bytes": "4096",
+            "log.roll.ms": chance.pick(("604800000", "2000")),
+            "leader.imbalance.check.interval.seconds": chance.pick(("300", "3")),
+        }
+        if is_flushed:
+            settings["log.flush.interval.messages"] = "1"
+        names = [f"broker-{n}" for n in range(1, 5)] + [f"controller-{n}" for n in range(101, 106)]
+        drifts = {name: chance.below(401) - 200 for name in names} if chance.below(2) else {}
+        return Cluster(
+            world,
+            controller_count=controller_count,
+            broker_count=broker_count,
+            settings=settings,
+            drifts_ppm=drifts,
+        )
+
+    def _draw_plan(self) -> Plan:
+        chance = self._chance
+        return Plan(
+            topics=("orders", "letters")[: 1 + chance.below(2)],
+            partition_count=1 + chance.below(3),
+            producer_count=1 + chance.below(3),
+            reader_count=1,
+            member_count=chance.below(4),
+            has_churn=chance.below(3) == 2,
+            send_interval_s=chance.pick((0.05, 0.02, 0.2)),
+            compression=chance.pick(("none", "none", "lz4", "gzip")),
+        )
+
+    async def _wait_for_start(self, cluster: Cluster) -> None:
+        ends_at = trio.current_time() + START_S_MAX
+        while cluster.unready():
+            for machine in cluster.machines:
+                if machine.failure is not None:
+                    raise _first(machine.failure)
+            if trio.current_time() > ends_at:
+                raise Violation("EverybodyServes", f"a new cluster lacks {cluster.unready()}")
+            await trio.sleep(0.1)
+
+    async def _keep_running(self, cluster: Cluster, workload: Workload) -> None:
+        """Start again whoever ended by an error that may come; any other error ends the run."""
+        while True:
+            await trio.sleep(0.25)
+            if self._history.broken is not None:
+                raise self._history.broken
+            if self._world.loop.failure is not None:
+                raise self._world.loop.failure
+            for name, fault in cluster.faults:
+                if not isinstance(fault, OSError):
+                    raise Violation("NothingEscapes", f"{name}: {fault!r}") from fault
+            if self._nemesis is not None and self._nemesis.is_healed:
+                # Who was about to stop when everything was mended has stopped by now.
+                for machine in cluster.machines:
+                    if not machine.is_running and machine.failure is None:
+                        machine.start()
+            for machine in (*cluster.machines, *workload.machines):
+                if not machine.is_running and machine.failure is not None:
+                    error = _first(machine.failure)
+                    if not isinstance(error, OttlaError):
+                        raise violation_of(error) from error
+                    self._rare.sometimes("a process gives up by itself")
+                    self._trace.add("gave up", machine.name, str(error))
+                    machine.failure = None
+                    self._world.nursery.start_soon(_start_again, machine)
+
+
+async def _start_again(machine: Machine) -> None:
+    await trio.sleep(1.0)
+    if not machine.is_running:
+        machine.start()
+
+
+def _first(error: BaseException) -> Exception:
+    """Return the error that a group of them is about: a bug of ours rather than a refusal."""
+    if not isinstance(error, BaseExceptionGroup):
+        assert isinstance(error, Exception)
+        return error
+    parts = [_first(part) for part in error.exceptions]
+    parts.sort(key=lambda part: isinstance(part, OttlaError | OSError))
+    return parts[0]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the nodes' own lines out of the log: a search makes millions of them."""
+    before = logging.root.manager.disable
+    if not logging.getLogger("ottla.jepsen.world").isEnabledFor(logging.DEBUG):
+        logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,341 @@
+"""What clients do in a run: they produce, read by assignment and in groups, make and drop topics.
+
+Each client is a process on a machine of its own, with `ottla.client` as users have it; it is killed
+and started again like any node.  What a call may come to while things go wrong is caught here; an
+error of any other kind ends the run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from ottla.client.admin import open_admin
+from ottla.client.connection import ConnectionLostError
+from ottla.client.consumer import Consumer, open_consumer
+from ottla.client.delivery import Delivery
+from ottla.client.producer import Producer, open_producer
+from ottla.client.producer_lane import NotDeliveredError
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.history import History
+from ottla.jepsen.world.whole.machine import Machine, World
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+
+TROUBLE = (ConnectionLostError, NotDeliveredError, ProtocolError, RefusedError, trio.TooSlowError)
+"""What calls may come to while the cluster is broken."""
+
+IN_FLIGHT_MAX = 8
+"""Records a producer has not been told of before it waits."""
+
+RETRY_S = 0.5
+MEMBER_PATIENCE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much the clients of a run do."""
+
+    topics: tuple[str, ...]
+    """Those that stay."""
+    partition_count: int
+    producer_count: int
+    reader_count: int
+    member_count: int
+    has_churn: bool
+    """Whether topics come and go beside."""
+    send_interval_s: float
+    compression: str = "none"
+
+
+class Workload:
+    """The clients of a run."""
+
+    def __init__(self, world: World, cluster: Cluster, history: History, plan: Plan) -> None:
+        self.group = "readers"
+        self.is_quiet = False
+        """Set at the end: producers send no more."""
+        self.topic_change_count = 0
+        self._world = world
+        self._cluster = cluster
+        self._history = history
+        self._plan = plan
+        self._lives = 0
+        self.producers = [
+            self._machine(f"producer-{n}", self._produce) for n in range(plan.producer_count)
+        ]
+        self.readers = [self._machine(f"reader-{n}", self._read) for n in range(plan.reader_count)]
+        self.members = [
+            self._machine(f"member-{n}", self._take_part) for n in range(plan.member_count)
+        ]
+        self.operators = [self._machine("operator", self._churn)] if plan.has_churn else []
+
+    @property
+    def machines(self) -> list[Machine]:
+        """Return all clients' machines."""
+        return [*self.producers, *self.readers, *self.members, *self.operators]
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions of the topics that stay."""
+        numbers = range(self._plan.partition_count)
+        return [TopicPartition(topic, number) for topic in self._plan.topics for number in numbers]
+
+    async def create_topics(self, *, replication_factor: int) -> None:
+        """Make the topics that stay."""
+        async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
+            for topic in self._plan.topics:
+                await admin.create_topic(
+                    topic,
+                    partition_count=self._plan.partition_count,
+                    replication_factor=replication_factor,
+                )
+
+    async def probe(self, patience_s: float) -> None:
+        """Have a fresh producer deliver one record to every partition; NotDelivered is raised."""
+        name = self._life("probe")
+        config = ProducerConfig(
+            delivery_timeout_ms=int(patience_s * 1_000), request_timeout_ms=5_000, linger_ms=0
+        )
+        async with open_producer(self._cluster.bootstrap, config) as producer:
+            for at in self.partitions:
+                await self._send_one(producer, at, f"{name}/0".encode())
+
+    async def read_all(self, ends: dict[TopicPartition, int]) -> None:
+        """Read every partition from its start to its end, and judge what is there."""
+        config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
+        async with open_consumer(self._cluster.bootstrap, config) as consumer:
+            for at in self.partitions:
+                found: dict[int, bytes] = {}
+                consumer.assign([at])
+                consumer.seek_to_beginning(at)
+                while await consumer.position(at) < ends[at]:
+                    for record in await consumer.poll(5.0):
+                        found[record.offset] = record.value or b""
+                self._history.on_final_read(at, found)
+
+    async def end_offsets(self) -> dict[TopicPartition, int]:
+        """Return where each partition ends."""
+        async with open_consumer(self._cluster.bootstrap) as consumer:
+            return dict(await consumer.end_offsets(self.partitions))
+
+    async def committed_offsets(self) -> dict[TopicPartition, int]:
+        """Return what the group has committed, held to what was answered before."""
+        floors = {at: self._history.committed_floor(self.group, at) for at in self.partitions}
+        async with open_admin(self._cluster.bootstrap, timeout_s=20.0) as admin:
+            told = await admin.group_offsets(self.group)
+        found = {at: int(told[at].offset) if at in told else 0 for at in self.partitions}
+        for at, offset in found.items():
+            self._history.on_committed_read(self.group, at, offset, floor=floors[at])
+        return found
+
+    # ---- producers
+
+    async def _produce(self, machine: Machine, is_stopping: trio.Event) -> None:
+        chance, name = self._chance(machine), self._life(machine.name)
+        config = ProducerConfig(
+            linger_ms=chance.pick((0, 0, 5, 20)),
+            request_timeout_ms=chance.pick((1_500, 5_000)),
+            delivery_timeout_ms=chance.pick((8_000, 20_000)),
+            compression_type=self._plan.compression,
+            client_id=machine.name,
+        )
+        number = 0
+        while not is_stopping.is_set():
+            with _sitting_out():
+                async with open_producer(self._cluster.bootstrap, config) as producer:
+                    number = await self._send_many(producer, chance, name, number, is_stopping)
+            await trio.sleep(RETRY_S)
+            name = self._life(machine.name)
+
+    async def _send_many(
+        self,
+        producer: Producer,
+        chance: Chance,
+        name: str,
+        number: int,
+        is_stopping: trio.Event,
+    ) -> int:
+        waiting: dict[int, None] = {}
+        room = trio.Event()
+
+        async def judge(at: TopicPartition, value: bytes, delivery: Delivery) -> None:
+            nonlocal room
+            with _sitting_out():
+                self._history.on_acknowledged(at, value, (await delivery).offset)
+            waiting.popitem()
+            room.set()
+
+        async with trio.open_nursery() as nursery:
+            while not is_stopping.is_set():
+                await trio.sleep(self._plan.send_interval_s * 2 * chance.random())
+                while len(waiting) >= IN_FLIGHT_MAX or self.is_quiet:
+                    if self.is_quiet and not waiting:
+                        await is_stopping.wait()
+                        return number
+                    room = trio.Event()
+                    await room.wait()
+                at = chance.pick(self.partitions)
+                value = f"{name}/{number}".encode()
+                number += 1
+                self._history.on_send(at, value)
+                delivery = await producer.send(
+                    at.topic,
+                    value,
+                    partition=at.partition,
+                    timestamp_ms=machine_time_ms(),
+                )
+                waiting[number] = None
+                nursery.start_soon(judge, at, value, delivery)
+        return number
+
+    async def _send_one(self, producer: Producer, at: TopicPartition, value: bytes) -> None:
+        self._history.on_send(at, value)
+        delivery = await producer.send(
+            at.topic, value, partition=at.partition, timestamp_ms=machine_time_ms()
+        )
+        self._history.on_acknowledged(at, value, (await delivery).offset)
+
+    # ---- consumers
+
+    async def _read(self, machine: Machine, is_stopping: trio.Event) -> None:
+        chance = self._chance(machine)
+        config = ConsumerConfig(
+            auto_offset_reset="earliest",
+            fetch_wait_ms_max=chance.pick((100, 500)),
+            request_timeout_ms=5_000,
+            client_id=machine.name,
+        )
+        while not is_stopping.is_set():
+            with _sitting_out():
+                async with open_consumer(self._cluster.bootstrap, config) as consumer:
+                    consumer.assign(self.partitions)
+                    consumer.seek_to_beginning()
+                    await self._poll(consumer, is_stopping)
+            await trio.sleep(RETRY_S)
+
+    async def _poll(self, consumer: Consumer, is_stopping: trio.Event) -> None:
+        last: dict[TopicPartition, int] = {}
+        while not is_stopping.is_set():
+            for record in await consumer.poll(1.0):
+                at = TopicPartition(record.topic, record.partition)
+                self._history.on_read(at, record.value or b"", record.offset)
+                if record.offset <= last.get(at, -1):
+                    self._history.break_(
+                        "ReadsGoForward", f"{at}: {record.offset} came after {last[at]}"
+                    )
+                last[at] = record.offset
+
+    async def _take_part(self, machine: Machine, is_stopping: trio.Event) -> None:
+        chance = self._chance(machine)
+        config = ConsumerConfig(
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=1_000,
+            request_timeout_ms=5_000,
+            default_api_timeout_ms=10_000,
+            partition_assignment_strategy=("range", "roundrobin"),
+            client_id=machine.name,
+        )
+        while not is_stopping.is_set():
+            with _sitting_out():
+                async with open_consumer(self._cluster.bootstrap, config) as consumer:
+                    consumer.subscribe(self._plan.topics)
+                    await self._process(consumer, chance, is_stopping)
+            await trio.sleep(RETRY_S)
+
+    async def _process(self, consumer: Consumer, chance: Chance, is_stopping: trio.Event) -> None:
+        history = self._history
+        while not is_stopping.is_set():
+            ends: dict[TopicPartition, int] = {}
+            for record in await consumer.poll(MEMBER_PATIENCE_S):
+                at = TopicPartition(record.topic, record.partition)
+                history.on_read(at, record.value or b"", record.offset)
+                history.on_processed(self.group, at, record.offset)
+                ends[at] = record.offset + 1
+            if not ends:
+                continue
+            with _sitting_out():
+                await consumer.commit(ends)
+                history.on_committed(self.group, ends)
+            if chance.below(8) == 0:
+                with _sitting_out():
+                    await self._look_at_commits(consumer)
+
+    async def _look_at_commits(self, consumer: Consumer) -> None:
+        floors = {at: self._history.committed_floor(self.group, at) for at in self.partitions}
+        told = await consumer.committed(self.partitions)
+        for at, floor in floors.items():
+            offset = int(told[at].offset) if at in told else 0
+            self._history.on_committed_read(self.group, at, offset, floor=floor)
+
+    # ---- topics that come and go
+
+    async def _churn(self, machine: Machine, is_stopping: trio.Event) -> None:
+        chance = self._chance(machine)
+        while not is_stopping.is_set():
+            await trio.sleep(1.0 + 4.0 * chance.random())
+            name = f"passing-{chance.below(3)}"
+            with _sitting_out():
+                await self._change_topic(name, chance)
+
+    async def _change_topic(self, name: str, chance: Chance) -> None:
+        async with open_admin(self._cluster.bootstrap, timeout_s=10.0) as admin:
+            try:
+                if name in await admin.list_topics():
+                    await admin.delete_topic(name)
+                else:
+                    await admin.create_topic(name, partition_count=1 + chance.below(3))
+                    await self._use_topic(name)
+                self.topic_change_count += 1
+            except RefusedError as refusal:
+                # A repeated request may meet its own effect.
+                if refusal.code not in (
+                    ErrorCode.TOPIC_ALREADY_EXISTS,
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ):
+                    raise
+
+    async def _use_topic(self, name: str) -> None:
+        config = ProducerConfig(delivery_timeout_ms=5_000, request_timeout_ms=2_000)
+        async with open_producer(self._cluster.bootstrap, config) as producer:
+            for number in range(5):
+                await (await producer.send(name, b"%d" % number, partition=0, timestamp_ms=1))
+
+    # ---- all of them
+
+    def _machine(self, name: str, run: Callable[[Machine, trio.Event], object]) -> Machine:
+        return Machine(self._world, name, run)  # type: ignore[arg-type]
+
+    def _chance(self, machine: Machine) -> Chance:
+        return self._world.chance.stream(f"client/{machine.name}/{machine.start_count}")
+
+    def _life(self, name: str) -> str:
+        """Return a name that no other client of the run has: its values are its own."""
+        self._lives += 1
+        return f"{name}.{self._lives}"
+
+
+class _sitting_out:  # noqa: N801 - reads as a sentence after `with`
+    """Ends a block at the troubles that may come, alone or in a group."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return error is not None and _is_trouble(error)
+
+
+def _is_trouble(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_trouble(part) for part in error.exceptions)
+    return isinstance(error, TROUBLE)
+
+
+def machine_time_ms() -> int:
+    """Return a record's timestamp: the run's own time."""
+    return 1_767_225_600_000 + int(trio.current_time() * 1_000)
