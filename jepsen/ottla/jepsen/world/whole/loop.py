@@ -53,8 +53,9 @@ TASKS: ContextVar[Tasks | None] = ContextVar("tasks", default=None)
 class VirtualClock(Clock):
     """Time that stands while anybody can run, and else jumps to the next deadline."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: "Loop") -> None:
         self.now_s = 0.0
+        self._loop = loop
         self._stuck_count = 0
 
     def start_clock(self) -> None:
@@ -66,6 +67,8 @@ class VirtualClock(Clock):
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Jump to the deadline: trio asks only when no task can run before."""
+        if self._loop.has_more_to_do:
+            return 0.0
         if deadline == float("inf"):
             # trio's own tasks are woken through a socket, in real time.
             self._stuck_count += 1
@@ -137,6 +140,11 @@ class Loop:
         runner.runq = self._queue
         runner.instruments = _NoInstruments(())
 
+    @property
+    def has_more_to_do(self) -> bool:
+        """Say whether something is to be done before time goes on."""
+        return bool(self._due)
+
     def between_steps(self, action: Callable[[], None]) -> None:
         """Act when every task that runs now has come to its next wait: before others run."""
         self._due.append(action)
@@ -184,7 +192,7 @@ def run_in_virtual_time(main: Callable[[Loop], Awaitable[T]], *, seed: int) -> T
         return await main(loop)
 
     try:
-        result: T = trio.run(start, clock=VirtualClock())
+        result: T = trio.run(start, clock=VirtualClock(loop))
         return result
     finally:
         trio_run._r.setstate(state)

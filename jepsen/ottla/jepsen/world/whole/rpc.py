@@ -24,7 +24,7 @@ class Exchange:
     """Who answers remote procedures where, on all machines."""
 
     def __init__(self) -> None:
-        self.servers: dict[str, "MachineRpc"] = {}
+        self.servers: dict[str, MachineRpc] = {}
         self.next_port = 20_000
 
 

@@ -208,7 +208,7 @@ class MachineServer:
         except Exception as fault:
             self.on_fault(channel, fault)
             return
-        if connection.is_closing and not connection.output.byte_count or connection.is_finished:
+        if (connection.is_closing and not connection.output.byte_count) or connection.is_finished:
             self._close(channel)
         elif connection.has_more_to_take_up or (stream.has_bytes and connection.wants_bytes):
             self.wake(channel)

@@ -1,0 +1,114 @@
+"""What clients see is held to what Kafka promises: every broken promise is found by its name."""
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.jepsen.world.trace import Trace
+from ottla.jepsen.world.whole.history import History
+from ottla.model.ids import TopicPartition
+
+AT = TopicPartition("orders", 0)
+GROUP = "readers"
+
+
+def told() -> History:
+    """Return a history of three records that were sent and acknowledged, and nothing wrong."""
+    history = History(Trace())
+    for number in range(3):
+        value = b"producer.1/%d" % number
+        history.on_send(AT, value)
+        history.on_acknowledged(AT, value, number)
+        history.on_read(AT, value, number)
+    return history
+
+
+def lost(history: History) -> None:
+    history.on_final_read(AT, {0: b"producer.1/0", 1: b"producer.1/1"})
+
+
+def twice(history: History) -> None:
+    history.on_read(AT, b"producer.1/1", 7)
+
+
+def from_nowhere(history: History) -> None:
+    history.on_read(AT, b"stranger/0", 7)
+
+
+def changed(history: History) -> None:
+    history.on_send(AT, b"other.1/0")
+    history.on_read(AT, b"other.1/0", 1)
+
+
+def vanished(history: History) -> None:
+    history.on_send(AT, b"other.1/0")
+    history.on_read(AT, b"other.1/0", 3)
+    history.on_final_read(AT, {n: b"producer.1/%d" % n for n in range(3)})
+
+
+def too_early(history: History) -> None:
+    history.on_send(AT, b"other.1/0")
+    history.on_acknowledged(AT, b"other.1/0", 2)
+
+
+def out_of_order(history: History) -> None:
+    history.on_send(AT, b"other.1/1")
+    history.on_send(AT, b"other.1/0")
+    history.on_final_read(
+        AT, {n: b"producer.1/%d" % n for n in range(3)} | {3: b"other.1/1", 4: b"other.1/0"}
+    )
+
+
+def went_back(history: History) -> None:
+    history.on_committed(GROUP, {AT: 2})
+    floor = history.committed_floor(GROUP, AT)
+    history.on_committed_read(GROUP, AT, 1, floor=floor)
+
+
+def unread(history: History) -> None:
+    history.on_processed(GROUP, AT, 0)
+    history.on_committed(GROUP, {AT: 2})
+    history.check_group(GROUP, AT)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "invariant"),
+    [
+        (lost, "NoAcknowledgedRecordLost"),
+        (twice, "NoRecordTwice"),
+        (from_nowhere, "NothingFromNowhere"),
+        (changed, "ConsistentRead"),
+        (vanished, "ConsistentRead"),
+        (too_early, "RealTimeOrder"),
+        (out_of_order, "ProducerOrder"),
+        (went_back, "CommittedOffsetsNeverGoBack"),
+        (unread, "NothingCommittedUnread"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_broken_promise_is_found(break_it: Callable[[History], None], invariant: str) -> None:
+    history = told()
+    assert history.broken is None
+    break_it(history)
+    assert history.broken is not None
+    assert history.broken.invariant == invariant
+
+
+def test_what_was_kept_breaks_nothing() -> None:
+    history = told()
+    for number in range(3):
+        history.on_processed(GROUP, AT, number)
+    history.on_committed(GROUP, {AT: 3})
+    history.on_committed_read(GROUP, AT, 3, floor=history.committed_floor(GROUP, AT))
+    history.check_group(GROUP, AT)
+    history.on_final_read(AT, {n: b"producer.1/%d" % n for n in range(3)})
+    assert history.broken is None
+
+
+def test_a_record_that_was_given_up_may_be_there_or_not() -> None:
+    history = told()
+    history.on_send(AT, b"producer.1/3")
+    kept = {n: b"producer.1/%d" % n for n in range(3)}
+    history.on_final_read(AT, kept)
+    history.on_final_read(AT, kept | {3: b"producer.1/3"})
+    assert history.broken is None

@@ -1,0 +1,186 @@
+"""Byte streams and servers: sockets and the world's promise the same."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ottla.broker.listener import Listener
+from ottla.broker.server_driver import open_socket_server
+from ottla.client.transport import TcpTransport
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.trace import Trace
+from ottla.jepsen.world.transport_conformance import CHECKS, Check, Reach, heartbeat_dispatcher
+from ottla.jepsen.world.whole.clock import MachineClock
+from ottla.jepsen.world.whole.network import Network
+from ottla.jepsen.world.whole.server import server_opener
+from ottla.jepsen.world.whole.streams import MachineTransport, Ports, Stream
+from ottla.node.clock_driver import RealClock
+from ottla.storage.disk import RealDisk
+
+LISTENER = "PLAINTEXT"
+
+
+@asynccontextmanager
+async def over_sockets() -> AsyncIterator[Reach]:
+    """Open a server on loopback."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        free_port = free.getsockname()[1]
+    is_closing, is_closed = trio.Event(), trio.Event()
+    reached: list[Reach] = []
+
+    async def close() -> None:
+        is_closing.set()
+        await is_closed.wait()
+
+    async def serve(task_status: trio.TaskStatus[None]) -> None:
+        async with open_socket_server(
+            [Listener(name=LISTENER, host="127.0.0.1", port=0)],
+            heartbeat_dispatcher(),
+            clock=RealClock(),
+            disk=RealDisk(),
+        ) as server:
+            host, port = server.addresses[LISTENER]
+            reached.append(
+                Reach(TcpTransport(), host, port, free_port, lambda: server.connection_count, close)
+            )
+            task_status.started()
+            await is_closing.wait()
+        is_closed.set()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve)
+        yield reached[0]
+        is_closing.set()
+
+
+@asynccontextmanager
+async def over_memory() -> AsyncIterator[Reach]:
+    """Open a server in the world."""
+    network = Network(Chance(1), Trace(), Rare())
+    ports = Ports()
+    for name in ("client", "server"):
+        network.on_start(network.host(name))
+    is_closing, is_closed = trio.Event(), trio.Event()
+    reached: list[Reach] = []
+    faults: list[Exception] = []
+
+    async def close() -> None:
+        is_closing.set()
+        await is_closed.wait()
+
+    async def serve(task_status: trio.TaskStatus[None]) -> None:
+        open_server = server_opener(network, ports, network.host("server"), faults.append)
+        async with open_server(
+            [Listener(name=LISTENER, host="server", port=9092)],
+            heartbeat_dispatcher(),
+            clock=MachineClock(boot_ms=0),
+            disk=SimulatedDisk(Chance(2)),
+        ) as server:
+            reached.append(
+                Reach(
+                    MachineTransport(network, ports, network.host("client")),
+                    "server",
+                    9092,
+                    9999,
+                    lambda: int(server.metrics["network.connections"]),
+                    close,
+                )
+            )
+            task_status.started()
+            await is_closing.wait()
+        is_closed.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(network.run)
+        await nursery.start(serve)
+        yield reached[0]
+        nursery.cancel_scope.cancel()
+    assert not faults
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_sockets_keep(check: Check) -> None:
+    async with over_sockets() as reach:
+        await check(reach)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_world_keeps(check: Check, autojump_clock: MockClock) -> None:
+    async with over_memory() as reach:
+        await check(reach)
+
+
+class OpenDoor:
+    """Keeps the other ends of connections."""
+
+    def __init__(self) -> None:
+        self.streams: list[Stream] = []
+
+    def on_knock(self, stream: Stream) -> None:
+        self.streams.append(stream)
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Network, Stream, Stream]]:
+    """Open one connection from `client` to `server`."""
+    network = Network(Chance(3), Trace(), Rare())
+    ports, door = Ports(), OpenDoor()
+    ports.open("server", 1, door)
+    for name in ("client", "server"):
+        network.on_start(network.host(name))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(network.run)
+        ours = await MachineTransport(network, ports, network.host("client")).connect("server", 1)
+        yield network, ours, door.streams[0]
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_a_cut_link_held_back_arrives_in_its_order(autojump_clock: MockClock) -> None:
+    async with connected() as (network, ours, theirs):
+        await ours.send_all(b"1")
+        network.cut("client", "server")
+        for number in b"23456":
+            await ours.send_all(bytes([number]))
+        await trio.sleep(1)
+        before = theirs.take(10)
+        network.heal()
+        await ours.send_all(b"7")
+        await trio.sleep(1)
+        assert (before, theirs.take(10)) == (b"1", b"234567")
+
+
+async def test_a_killed_process_resets_its_connections(autojump_clock: MockClock) -> None:
+    async with connected() as (network, ours, _theirs):
+        network.on_end(network.host("server"), is_silent=False)
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.receive_some(10)
+
+
+async def test_a_machine_without_power_resets_them_when_it_is_back(
+    autojump_clock: MockClock,
+) -> None:
+    async with connected() as (network, ours, _theirs):
+        network.on_end(network.host("server"), is_silent=True)
+        with trio.move_on_after(60) as patience:
+            await ours.receive_some(10)
+        network.on_start(network.host("server"))
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.receive_some(10)
+    assert patience.cancelled_caught
+
+
+async def test_a_connection_that_breaks_is_broken_for_both(autojump_clock: MockClock) -> None:
+    async with connected() as (network, ours, theirs):
+        network.quality.break_p = 1.0
+        await ours.send_all(b"never seen")
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.send_all(b"x")
+        with pytest.raises(trio.BrokenResourceError):
+            await theirs.receive_some(10)
