@@ -50,7 +50,7 @@ ENGINES: dict[str, dict[str, str]] = {
     "A": {"raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk"},
     "B": {"raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft"},
     "C": {"cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster"},
-    "D": {},
+    "D": {"raft": "ottla.jepsen.world.exhaustive.raft_cases:RaftCases"},
 }
 """By engine and subject: where its class lies.  The first subject is the one meant by default."""
 

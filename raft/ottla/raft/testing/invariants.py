@@ -77,6 +77,16 @@ class _Replica:
 class Invariants:
     """The memory of an all-seeing judge: who led which epoch, and what was committed."""
 
+    __slots__ = (
+        "_committed_in",
+        "_leaders_ends",
+        "_lost_disk_count",
+        "_replicas",
+        "_written",
+        "committed",
+        "leaders",
+    )
+
     def __init__(self) -> None:
         self.leaders: dict[Epoch, NodeId] = {}
         self.committed: list[Entry] = []
