@@ -268,6 +268,39 @@ async def test_where_a_flush_is_demanded_it_asks_on_only_when_durable(make_pair:
     assert pair.theirs.high_watermark == 1
 
 
+async def test_where_a_flush_is_demanded_it_promises_nothing_of_before_that_is_not_durable(
+    make_pair: Any,
+) -> None:
+    """A fetch under way when the leader changes, or what it wrote as a leader itself."""
+
+    def both_have_it(ours: Log, theirs: Log) -> None:
+        written(ours, EPOCH - 1, b"a")
+        written(theirs, EPOCH - 1, b"a")
+
+    pair = await make_pair(TopicConfig(flush_messages=1), before=both_have_it)
+    await pair.theirs.flush()
+
+    assert pair.ask() is None
+    (unflushed,) = pair.core.take_unflushed()
+    assert pair.core.take_unflushed() == []
+    assert pair.theirs.high_watermark == 0
+
+    await pair.ours.flush()
+    pair.core.done(unflushed)
+    await pair.round()
+    assert pair.theirs.high_watermark == 1
+
+
+async def test_who_is_left_is_flushed_for_nobody(make_pair: Any) -> None:
+    pair = await make_pair(
+        TopicConfig(flush_messages=1), before=lambda ours, theirs: written(ours, 1, b"a")
+    )
+
+    pair.core.leave(pair.key)
+
+    assert pair.core.take_unflushed() == []
+
+
 def answer_of(pair: Pair, **data: Any) -> FetchResponse:
     topic = FetchableTopicResponse(topic_id=pair.following.topic_id, partitions=[])
     topic.partitions.append(PartitionData(partition_index=0, records=None, **data))

@@ -57,6 +57,7 @@ class Managed(NamedTuple):
     purgatory: Purgatory
     placed: dict[TopicIdPartition, UUID]
     fetchers: HandFetchers
+    flush_due: list[Partition]
 
 
 @pytest.fixture
@@ -74,6 +75,7 @@ async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
         purgatory = Purgatory()
         placed: dict[TopicIdPartition, UUID] = {}
         fetchers = HandFetchers()
+        flush_due: list[Partition] = []
         manager = ReplicaManager(
             config,
             table=table,
@@ -81,11 +83,11 @@ async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
             purgatory=purgatory,
             clock=world.clock,
             fetchers=fetchers,
-            on_flush_due=lambda partition: None,
+            on_flush_due=flush_due.append,
             on_isr_due=lambda partition: None,
             on_placed=lambda partition, directory_id: placed.update({partition: directory_id}),
         )
-        yield Managed(manager, table, logs, purgatory, placed, fetchers)
+        yield Managed(manager, table, logs, purgatory, placed, fetchers, flush_due)
 
 
 def image_with(world: World, *topics: tuple[str, UUID], **changes: Any) -> MetadataImage:
@@ -134,6 +136,39 @@ async def test_a_log_that_could_not_be_made_is_tried_again(
     world.clock.now_ms += OPEN_RETRY_MS
     await publish(managed, image)
     assert partition.leader_log() is managed.logs.get(TopicPartition("t", 0))
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+async def test_what_counts_only_when_flushed_is_flushed_though_nobody_appends(
+    world: World, managed: Managed, leader: int
+) -> None:
+    """A new leader may have been a follower whose flush was not done yet."""
+    before = image_with(world, ("t", FIRST), replicas=(1, 2))
+    image = image_with(world, ("t", FIRST), replicas=(1, 2), leader=leader, leader_epoch=9)
+    flushed = PersistentMap({"flush.messages": "1"})
+    configs: PersistentMap[tuple[int, str], PersistentMap[str, str]] = PersistentMap(
+        {(TOPIC_RESOURCE, "t"): flushed}
+    )
+    await publish(managed, replace(before, configs=configs))
+    partition = managed.table.find("t", 0)
+    partition.append(world.batch(b"v"), acks=1, now_ms=world.clock.wall_ms(), mono_ms=0)
+    assert managed.flush_due == []
+
+    await publish(managed, replace(image, configs=configs))
+
+    assert managed.flush_due == [partition]
+
+
+async def test_a_tail_is_flushed_once_a_topic_demands_it(world: World, managed: Managed) -> None:
+    image = image_with(world, ("t", FIRST))
+    await publish(managed, image)
+    partition = managed.table.find("t", 0)
+    partition.append(world.batch(b"v"), acks=1, now_ms=world.clock.wall_ms(), mono_ms=0)
+
+    flushed = PersistentMap({"flush.messages": "1"})
+    await publish(managed, replace(image, configs=PersistentMap({(TOPIC_RESOURCE, "t"): flushed})))
+
+    assert managed.flush_due == [partition]
 
 
 async def test_partitions_of_others_are_not_made(world: World, managed: Managed) -> None:

@@ -7,7 +7,8 @@ A partition that cannot be followed is set aside with its reason and tried again
 go on.
 
 Invariants: FollowsInOrder (what is appended begins where our log ends, in the epoch that was asked
-for), OneBadPartitionHoldsUpNoOther.
+for), OneBadPartitionHoldsUpNoOther, AsksFromWhatIsFlushed (where a flush is demanded: the offset
+asked for is our promise to have all below, also of what we wrote as a leader or followed before).
 """
 
 import logging
@@ -118,6 +119,7 @@ class FollowerFetch:
         self._config = config
         self._followed: dict[TopicIdPartition, Followed] = {}
         self._set_aside: dict[TopicIdPartition, Followed] = {}
+        self._unflushed: dict[TopicIdPartition, Followed] = {}
         self._request_number = 0
 
     def __len__(self) -> int:
@@ -137,6 +139,7 @@ class FollowerFetch:
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._set_aside.pop(key, None)
+            self._unflushed.pop(key, None)
             self.session.forget(key)
         return followed
 
@@ -175,8 +178,17 @@ class FollowerFetch:
         """When a partition that is set aside is due, None with none."""
         return min((one.retry_at_ms for one in self._set_aside.values()), default=None)
 
+    def take_unflushed(self) -> list[Followed]:
+        """Return what must be flushed before it can be asked for; say `done` of each after that."""
+        unflushed, self._unflushed = list(self._unflushed.values()), {}
+        return unflushed
+
     def _ask(self, followed: Followed) -> None:
         log = followed.log
+        if followed.partition.is_flush_awaited and log.recovery_point < log.end_offset:
+            followed.asked_in = NOT_ASKED
+            self._unflushed[followed.key] = followed
+            return
         followed.asked_in = self._request_number + 1
         self.session.want(
             followed.key,

@@ -227,6 +227,7 @@ class LeaderFetcher:
         """Fetch until the connection is lost, or is given up for one without a long poll on it."""
         while True:
             self._has_more = trio.Event()
+            await self._flush_all(self.core.take_unflushed())
             request = self.core.request(self._clock.monotonic_ms(), self._broker_epoch())
             if request is None:
                 await self._wait_for_work()
@@ -292,10 +293,7 @@ class LeaderFetcher:
                 if turn_bytes >= TURN_BYTES:
                     turn_bytes = 0
                     await trio.lowlevel.checkpoint()
-        if to_flush:
-            async with trio.open_nursery() as nursery:
-                for followed in to_flush:
-                    nursery.start_soon(self._flush, followed)
+        await self._flush_all(to_flush)
 
     # ---- duties
 
@@ -363,6 +361,12 @@ class LeaderFetcher:
             self._busy_with = None
             is_idle, self._is_idle = self._is_idle, trio.Event()
             is_idle.set()
+
+    async def _flush_all(self, unflushed: list[Followed]) -> None:
+        if unflushed:
+            async with trio.open_nursery() as nursery:
+                for followed in unflushed:
+                    nursery.start_soon(self._flush, followed)
 
     async def _flush(self, followed: Followed) -> None:
         try:

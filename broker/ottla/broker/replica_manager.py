@@ -220,10 +220,17 @@ class ReplicaManager:
 
     def _take_part(self, partition: Partition) -> None:
         """Follow whoever leads, or see to the in-sync set; the log is there."""
+        self._flush_if_awaited(partition)
         if partition.is_leader:
             self._on_isr_due(partition)
         else:
             self._fetchers.follow(partition)
+
+    def _flush_if_awaited(self, partition: Partition) -> None:
+        """Have what counts only when flushed flushed, though nobody may append here any more."""
+        log = partition.log
+        if log is not None and partition.is_flush_awaited and log.recovery_point < log.end_offset:
+            self._on_flush_due(partition)
 
     def _is_eligible(self, replica: NodeId, broker_epoch: int) -> bool:
         broker = self.table.image.brokers.get(replica)
@@ -254,6 +261,7 @@ class ReplicaManager:
                     local.log.config = settings.log
                 if local.apply_config(settings.topic, self._clock.monotonic_ms()):
                     self._purgatory.wake(local.high_watermark_key)
+                self._flush_if_awaited(local)
 
     def _settings_of(self, image: MetadataImage, topic: str) -> "TopicSettings":
         """Return a topic's settings, the same objects for all its partitions."""
@@ -314,8 +322,6 @@ class ReplicaManager:
             return
         partition.storage_failure = None
         partition.attach(log, self._clock.monotonic_ms())
-        if partition.is_flush_awaited and log.recovery_point < log.end_offset:
-            self._on_flush_due(partition)
         self._wake(partition)
         self._take_part(partition)
         self._report_placement(partition, state)
