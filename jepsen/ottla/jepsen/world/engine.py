@@ -47,7 +47,10 @@ class Engine(Protocol):
 
 
 ENGINES: dict[str, dict[str, str]] = {
-    "A": {"raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk"},
+    "A": {
+        "raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk",
+        "replication": "ottla.jepsen.world.walk.replication_walk:ReplicationWalk",
+    },
     "B": {"raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft"},
     "C": {"cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster"},
     "D": {"raft": "ottla.jepsen.world.exhaustive.raft_cases:RaftCases"},

@@ -1,0 +1,390 @@
+"""One broker in a walk: its machine, which keeps logs, and its processes, one after the other.
+
+A process has the real cores, wired as `broker_driver` wires them: partitions and their table, the
+manager of replicas, fetch with its sessions, produce, the purgatory, the keeper of in-sync
+replicas, and a `FollowerFetch` for each leader it follows.  Only what drives them is the walk's:
+requests and answers become messages that the walk delivers or not.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+from uuid import UUID
+
+from ottla.broker.dispatch import Peer, RequestContext
+from ottla.broker.fetch import FetchApi
+from ottla.broker.fetch_session import FetchSessionCache
+from ottla.broker.follower_fetch import (
+    Duty,
+    FindPlace,
+    Flush,
+    Followed,
+    FollowerFetch,
+    RaiseStart,
+    Truncate,
+)
+from ottla.broker.isr_changes import IsrChange
+from ottla.broker.isr_driver import IsrKeeper
+from ottla.broker.partition import Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.produce import ProduceApi
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.replica_manager import Directory, ReplicaManager
+from ottla.jepsen.world.invariants.replication import Held
+from ottla.jepsen.world.walk.now import run_now
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.errors import OttlaError, RefusedError
+from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition, TopicPartition
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.proto import controller_pb2 as pb
+from ottla.storage.log_config import LogConfig
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import RequestHeader
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import FetchResponse
+from ottla.wire.messages.produce_request import ProduceRequest
+
+LAG_MS = 10_000
+
+SESSION_SLOTS = 2
+"""Fewer than there may be fetchers and consumers: sessions are taken away too."""
+
+FETCH_BYTES = 140
+"""Two batches of one small record: logs are caught up with in parts."""
+
+PEER = Peer(
+    connection_id=0,
+    listener_name="PLAINTEXT",
+    peer_host="peer",
+    peer_port=0,
+    local_host="here",
+    local_port=0,
+)
+FETCH_HEADER = RequestHeader(FetchRequest.API_KEY, FetchRequest.VERSIONS[-1], 0, None, 0)
+PRODUCE_HEADER = RequestHeader(ProduceRequest.API_KEY, ProduceRequest.VERSIONS[-1], 0, None, 0)
+
+NO_PARTITIONS: Mapping[int, Partition] = {}
+
+OnAnswer = Callable[[Any], None]
+
+
+class Store(Protocol):
+    """What a machine keeps when its processes end: the logs of its replicas."""
+
+    def held(self, index: int) -> Held | None:
+        """Return what a judge may see of a replica; None where there is none."""
+        ...
+
+    def open(self, index: int, topic_id: UUID, config: LogConfig) -> Any:
+        """Return a replica's log, made when it is not there."""
+        ...
+
+    def delete(self, index: int) -> None:
+        """Remove a replica."""
+        ...
+
+    def indexes(self) -> list[int]:
+        """Return the partitions it has logs of."""
+        ...
+
+    def end_process(self, rng: Rng, *, is_power_cut: bool) -> bool:
+        """Let the process end, perhaps the power too; say whether a log is shorter now."""
+        ...
+
+    def stop_cleanly(self) -> None:
+        """Flush and close everything, as a shutdown does."""
+        ...
+
+
+class Slot:
+    """The place of one answer; it stands in for that of a connection."""
+
+    __slots__ = ("_on_answer", "on_abandoned")
+
+    def __init__(self, on_answer: OnAnswer) -> None:
+        self._on_answer = on_answer
+        self.on_abandoned: Callable[[], None] | None = None
+
+    def complete(self, response: Message) -> None:
+        """Send the answer."""
+        self.on_abandoned = None
+        self._on_answer(response)
+
+
+class LeaderFetcher:
+    """What a process follows one leader with: one request is under way at a time."""
+
+    __slots__ = ("asked", "core", "flushing", "places")
+
+    def __init__(self, core: FollowerFetch) -> None:
+        self.core = core
+        self.asked: object | None = None
+        """The request whose answer it waits for."""
+        self.places: list[Followed] = []
+        """Partitions whose place in the leader's log must be found first."""
+        self.flushing: list[Followed] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Say whether it may ask again."""
+        self.flushing += self.core.take_unflushed()
+        return self.asked is None and not self.places and not self.flushing
+
+
+class Life:
+    """One process of a broker, from its registration to its end."""
+
+    def __init__(
+        self,
+        machine: "Machine",
+        *,
+        epoch: int,
+        image: MetadataImage,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self.machine = machine
+        self.epoch = epoch
+        self.seen = 0
+        """Which of the controller's images it has applied."""
+        self.is_leaving = False
+        self.altering: object | None = None
+        """The AlterPartition request whose answer it waits for."""
+        self.flush_due: dict[Partition, None] = {}
+        self.fetchers: dict[NodeId, LeaderFetcher] = {}
+        self._fetcher_of: dict[TopicIdPartition, LeaderFetcher] = {}
+        self._clock = clock
+        self.purgatory = Purgatory()
+        self.table = PartitionTable(EMPTY)
+        unused: Any = None
+        self.keeper = IsrKeeper(
+            self.table, unused, self.purgatory, clock, machine.config, lambda: epoch
+        )
+        self.replicas = ReplicaManager(
+            machine.config,
+            table=self.table,
+            logs=machine,
+            purgatory=self.purgatory,
+            clock=clock,
+            fetchers=self,
+            on_flush_due=self.request_flush,
+            on_isr_due=self.keeper.note,
+            on_placed=lambda key, directory: None,
+        )
+        self.fetch_api = FetchApi(
+            table=self.table,
+            purgatory=self.purgatory,
+            sessions=FetchSessionCache(SESSION_SLOTS, rng),
+            fetch_bytes_max=machine.config.fetch_bytes_max,
+            on_isr_due=self.keeper.note,
+        )
+        self.produce_api = ProduceApi(
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=clock,
+            on_flush_due=self.request_flush,
+        )
+        for index in machine.store.indexes():
+            at = TopicPartition(machine.topic, index)
+            if self.replicas.is_stray(image, at, machine.topic_id):
+                machine.store.delete(index)
+        self.publish(MetadataDelta.between(EMPTY, image), image)
+
+    @property
+    def partitions(self) -> Mapping[int, Partition]:
+        """The topic's partitions that are here, by index."""
+        return self.table.by_id.get(self.machine.topic_id, NO_PARTITIONS)
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow the metadata."""
+        run_now(self.replicas.publish(delta, image))
+
+    # --- what its cores ask of their surroundings ---------------------------------------------
+
+    def request_flush(self, partition: Partition) -> None:
+        """Have a partition flushed soon."""
+        self.flush_due[partition] = None
+
+    def follow(self, partition: Partition) -> None:
+        """Follow a partition's leader, as ReplicaFetchers does."""
+        key, leader_id = partition.key, partition.leader_id
+        if key in self._fetcher_of or leader_id in (NO_NODE, self.machine.id):
+            return
+        fetcher = self.fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = LeaderFetcher(FollowerFetch(leader_id, self.machine.config))
+            self.fetchers[leader_id] = fetcher
+        self._fetcher_of[key] = fetcher
+        fetcher.core.follow(partition)
+
+    async def leave(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Follow these no more; no duty of theirs is ever half done here."""
+        for key in partitions:
+            fetcher = self._fetcher_of.pop(key, None)
+            if fetcher is not None:
+                fetcher.core.leave(key)
+                if not len(fetcher.core):
+                    del self.fetchers[fetcher.core.leader_id]
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def fetch(self, request: FetchRequest, now_ms: int, on_answer: OnAnswer) -> None:
+        """Serve a fetch, at once or when there is enough."""
+        slot: Any = Slot(on_answer)
+        response = self.fetch_api.handle(RequestContext(FETCH_HEADER, PEER, slot, now_ms), request)
+        if response is not None:
+            on_answer(response)
+
+    def produce(self, request: ProduceRequest, now_ms: int, on_answer: OnAnswer) -> None:
+        """Serve a produce, at once or when it is committed."""
+        slot: Any = Slot(on_answer)
+        response = self.produce_api.handle(
+            RequestContext(PRODUCE_HEADER, PEER, slot, now_ms), request
+        )
+        if response is not None:
+            on_answer(response)
+
+    # --- following ----------------------------------------------------------------------------
+
+    def take_fetched(
+        self, fetcher: LeaderFetcher, response: FetchResponse, now_ms: int
+    ) -> list[Duty]:
+        """Take a leader's answer in; return the duties that came of it."""
+        core = fetcher.core
+        fetcher.asked = None
+        try:
+            core.session.take(response)
+        except RefusedError:
+            return []
+        duties: list[Duty] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = core.find(TopicIdPartition(topic.topic_id, data.partition_index))
+                if followed is None:
+                    continue
+                duty = core.take(followed, data, now_ms=now_ms, wall_ms=now_ms)
+                if duty is None:
+                    continue
+                duties.append(duty)
+                if isinstance(duty, Flush):
+                    fetcher.flushing.append(followed)
+                elif isinstance(duty, FindPlace):
+                    fetcher.places.append(followed)
+                else:
+                    self._perform(fetcher, followed, duty, now_ms)
+        return duties
+
+    def _perform(self, fetcher: LeaderFetcher, followed: Followed, duty: Duty, now_ms: int) -> None:
+        try:
+            if isinstance(duty, Truncate):
+                run_now(followed.log.truncate_to(duty.offset))
+            elif isinstance(duty, RaiseStart):
+                run_now(followed.log.delete_records_before(duty.offset))
+        except OttlaError as error:
+            fetcher.core.set_aside(followed, error, now_ms)
+        else:
+            fetcher.core.done(followed)
+
+    def find_place(
+        self, fetcher: LeaderFetcher, followed: Followed, end_offset: Offset, now_ms: int
+    ) -> None:
+        """Cut off what the leader never had; its logs all begin at 0."""
+        fetcher.places.remove(followed)
+        if fetcher.core.find(followed.key) is not followed:
+            return
+        if end_offset < followed.log.end_offset:
+            self._perform(fetcher, followed, Truncate(end_offset), now_ms)
+        else:
+            fetcher.core.done(followed)
+
+    # --- flushing -----------------------------------------------------------------------------
+
+    def flush_replica(self, fetcher: LeaderFetcher) -> None:
+        """End the flushes of what a follower has appended, or wrote as a leader before."""
+        for followed in fetcher.flushing:
+            run_now(followed.log.flush())
+            fetcher.core.done(followed)
+        fetcher.flushing.clear()
+
+    def flush_led(self, partition: Partition, left_count: int, now_ms: int) -> None:
+        """End a flush that began before the last `left_count` records came, as Flusher does."""
+        log = partition.log
+        if log is None:
+            self.flush_due.pop(partition, None)
+            return
+        run_now(log.flush(Offset(log.end_offset - left_count)))
+        if log.recovery_point >= log.end_offset:
+            self.flush_due.pop(partition, None)
+        if partition.is_leader:
+            partition.advance_high_watermark(now_ms)
+        self.purgatory.wake(partition.high_watermark_key)
+
+    def changes(self) -> dict[Partition, IsrChange]:
+        """Return what the controller is to be asked for."""
+        return self.keeper._changes()
+
+    def take_altered(
+        self, changes: dict[Partition, IsrChange], answer: pb.AlterPartitionResponse
+    ) -> None:
+        """Put the controller's answer in force."""
+        self.keeper._take(changes, answer)
+
+
+class Machine:
+    """A broker's machine: its logs outlive its processes.  It is also the process's log manager."""
+
+    def __init__(self, node_id: NodeId, store: Store, *, topic: str, topic_id: UUID) -> None:
+        self.id = node_id
+        self.store = store
+        self.topic = topic
+        self.topic_id = topic_id
+        self.config = broker_config(node_id)
+        self.life: Life | None = None
+        self.life_count = 1
+        self.is_paused = False
+        self.clean_epoch = -1
+        """The broker epoch in the marker of a clean shutdown; -1: there is none."""
+        self.seen = 0
+        """The newest of the controller's images that one of its processes has seen."""
+        self.has_lost_tail = False
+        """And has not told the controller yet, by an unclean registration."""
+        self.is_behind = False
+        """Since it lost the tail of its log, until it is in sync again."""
+
+    async def create(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        directory_id: UUID | None = None,
+    ) -> Any:
+        """Return the partition's log, made when it is not there."""
+        return self.store.open(partition.partition, topic_id, config)
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Take a partition's log away."""
+        self.store.delete(partition.partition)
+
+    def directory_of(self, partition: TopicPartition) -> Directory | None:
+        """Return None: where replicas lie is no matter here."""
+        return None
+
+    def apply_retention_soon(self) -> None:
+        """Do nothing: all is kept."""
+
+
+_CONFIGS: dict[NodeId, BrokerConfig] = {}
+
+
+def broker_config(node_id: NodeId) -> BrokerConfig:
+    """Return a broker's settings; made once, as runs are short."""
+    found = _CONFIGS.get(node_id)
+    if found is None:
+        found = _CONFIGS[node_id] = BrokerConfig(
+            node_id=node_id,
+            replica_lag_time_ms_max=LAG_MS,
+            replica_fetch_bytes_max=FETCH_BYTES,
+        )
+    return found

@@ -1,0 +1,231 @@
+"""Producers, idempotent and not, and consumers: what they were told must hold for ever."""
+
+from typing import Any, NamedTuple
+
+from ottla.broker.partition import Partition
+from ottla.jepsen.world.invariants.replication import require
+from ottla.jepsen.world.walk.broker_life import Life
+from ottla.jepsen.world.walk.model_log import batch_of, records_in
+from ottla.jepsen.world.walk.replication_cluster import TOPIC
+from ottla.jepsen.world.walk.replication_talk import TalkingCluster, ToClient
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NO_EPOCH
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.fetch_response import FetchResponse
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import ProduceResponse
+
+PRODUCER_COUNT = 2
+WINDOW = 3
+"""Batches that a producer sends before the first of them is acknowledged; Kafka's keep five."""
+
+CONSUMER_BYTES = 400
+
+
+class Produced(NamedTuple):
+    """A client's batch on its way."""
+
+    leader: Life
+    producer: "Producer"
+    sequence: int
+    number: int
+    acks: int
+
+
+class Producer:
+    """An idempotent producer of one partition; id -1: one that is not."""
+
+    __slots__ = ("id", "index", "next_sequence", "open")
+
+    def __init__(self, producer_id: int, index: int) -> None:
+        self.id = producer_id
+        self.index = index
+        self.next_sequence = 0
+        self.open: dict[int, int] = {}
+        """The number of each record that is not acknowledged yet, by sequence."""
+
+    def hear(self, sequence: int) -> None:
+        """Take in that a record is acknowledged."""
+        self.open.pop(sequence, None)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Say whether another record may be sent.
+
+        Nobody knows the producer before its first record is committed: what came after that one
+        would be taken in its place, as in Kafka.
+        """
+        if not self.open:
+            return True
+        first = min(self.open)
+        return first > 0 and self.next_sequence - first < WINDOW
+
+
+class Clients:
+    """The clients of one cluster."""
+
+    def __init__(self, cluster: TalkingCluster) -> None:
+        self._cluster = cluster
+        self._producers = [
+            Producer(at if at else -1, at % cluster.shape.partition_count)
+            for at in range(PRODUCER_COUNT + 1)
+        ]
+
+    def produce(self) -> None:
+        """Have a client send one more record to somebody who believes to lead."""
+        producer = self._producers[self._cluster.chance.below(len(self._producers))]
+        if not producer.may_go_on:
+            self.retry()
+            return
+        number = len(self._cluster.sent) + 1
+        sequence = producer.next_sequence if producer.id >= 0 else -1
+        packet = self._to_leader(producer, sequence, number)
+        if packet is None:
+            return
+        self._cluster.sent[number] = (producer.id, sequence)
+        if producer.id >= 0:
+            producer.open[sequence] = number
+            producer.next_sequence += 1
+        if self._cluster.chance.below(4) == 3:
+            self._cluster.send(ToClient(lambda: self.serve_produce(packet)))
+        else:
+            self.serve_produce(packet)
+
+    def retry(self) -> None:
+        """Have a producer send again what was not acknowledged, in order."""
+        waiting = [one for one in self._producers if one.open]
+        if not waiting:
+            return
+        producer = waiting[self._cluster.chance.below(len(waiting))]
+        for sequence, number in sorted(producer.open.items()):
+            packet = self._to_leader(producer, sequence, number)
+            if packet is not None:
+                self.serve_produce(packet)
+
+    def _to_leader(self, producer: Producer, sequence: int, number: int) -> Produced | None:
+        leading = [one for one in self._cluster.leaders() if one.index == producer.index]
+        if not leading:
+            return None
+        if len(leading) > 1:
+            self._cluster.rare.sometimes("two believe to lead at once")
+        chosen = leading[self._cluster.chance.below(len(leading))].local_id
+        life = self._cluster.machines[chosen - 1].life
+        assert life is not None
+        acks = -1 if producer.id >= 0 or self._cluster.chance.below(2) else 1
+        return Produced(life, producer, sequence, number, acks)
+
+    def serve_produce(self, sent: Produced) -> None:
+        """Let a batch arrive."""
+        life, producer = sent.leader, sent.producer
+        if not self._cluster.is_here(life):
+            return
+        index = producer.index
+        records = memoryview(batch_of(sent.number, producer.id, sent.sequence))
+        request = ProduceRequest(
+            acks=sent.acks,
+            timeout_ms=30_000,
+            topic_data=[
+                TopicProduceData(
+                    topic_id=self._cluster.topic_id,
+                    partition_data=[PartitionProduceData(index=index, records=records)],
+                )
+            ],
+        )
+        partition = life.table.find(TOPIC, index) if index in life.machine.store.indexes() else None
+        log = None if partition is None else partition.log
+        end_offset = None if log is None else log.end_offset
+
+        def answer(response: ProduceResponse) -> None:
+            self._judge_produced(sent, response, partition)
+
+        life.produce(request, self._cluster.now_ms, answer)
+        if (
+            partition is not None
+            and partition.is_leader
+            and log is not None
+            and log.end_offset == end_offset
+            and self._is_elsewhere(log, sent, partition.leader_epoch)
+        ):
+            self._cluster.rare.sometimes("a duplicate is found after a failover")
+        self._cluster.trace.add("produce", life.machine.id, sent.number, sent.acks)
+
+    def _is_elsewhere(self, log: Any, sent: Produced, epoch: int) -> bool:
+        """Say whether the producer's batch lies in the log from an earlier epoch."""
+        producer = log.active_producers.get(sent.producer.id)
+        if producer is None or log.last_epoch < 0:
+            return False
+        return any(
+            one.base_sequence == sent.sequence
+            and log.end_offset_for_epoch(epoch - 1).offset > one.base_offset
+            for one in producer.batches
+        )
+
+    def _judge_produced(
+        self, sent: Produced, response: ProduceResponse, partition: Partition | None
+    ) -> None:
+        (topic,) = response.responses
+        (result,) = topic.partition_responses
+        producer = sent.producer
+        code = result.error_code
+        if code == ErrorCode.NONE:
+            if sent.acks == -1:
+                self._cluster.figures["acknowledged"] += 1
+                self._cluster.judge_all()
+                self._cluster.judge.check_acknowledged(
+                    producer.index, result.base_offset, sent.number
+                )
+                if producer.id >= 0:
+                    self._cluster.send(ToClient(lambda: producer.hear(sent.sequence)))
+        elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition is not None:
+            is_first = bool(producer.open) and min(producer.open) == sent.sequence
+            is_leader = partition.leader_epoch == self._cluster.state(producer.index).leader_epoch
+            require(
+                not (is_first and is_leader),
+                "SequencesInOrder",
+                f"{partition} refuses {sent.sequence} of producer {producer.id}, which comes next",
+            )
+
+    def consume(self) -> None:
+        """Have a consumer read what anybody who believes to lead says is committed."""
+        leading = self._cluster.leaders()
+        if not leading:
+            return
+        partition = leading[self._cluster.chance.below(len(leading))]
+        life = self._cluster.machines[partition.local_id - 1].life
+        assert life is not None
+        offset = self._cluster.chance.below(partition.high_watermark + 1)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=CONSUMER_BYTES,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic_id=self._cluster.topic_id,
+                    partitions=[
+                        FetchPartition(
+                            partition=partition.index,
+                            current_leader_epoch=NO_EPOCH,
+                            fetch_offset=offset,
+                            partition_max_bytes=CONSUMER_BYTES,
+                        )
+                    ],
+                )
+            ],
+        )
+        if partition.leader_epoch < self._cluster.state(partition.index).leader_epoch:
+            self._cluster.rare.sometimes("a consumer reads from a deposed leader")
+        index = partition.index
+
+        def answer(response: FetchResponse) -> None:
+            for topic in response.responses:
+                for data in topic.partitions:
+                    records: Any = data.records
+                    if records:
+                        self._cluster.judge.check_read(index, records_in(records.read()))
+
+        life.fetch(request, self._cluster.now_ms, answer)

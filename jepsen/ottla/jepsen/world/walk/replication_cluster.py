@@ -1,0 +1,362 @@
+"""Some brokers and a controller with one topic, all of whose cores are real, and their judge.
+
+This is what there is; what happens to it is a walk's or a search's to say.  Every change of the
+controller's image can be seen by each broker at another time, by real deltas.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ottla.broker.partition import Partition
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.invariants.replication import Held, ReplicationJudge, require
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.trace import Trace
+from ottla.jepsen.world.walk.broker_life import Life, Machine, Store
+from ottla.jepsen.world.walk.controller_history import ControllerHistory
+from ottla.metadata.image import MetadataImage, PartitionState, RecoveryState
+from ottla.model.errors import RefusedError
+from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
+from ottla.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+
+TOPIC = "t"
+
+
+class Shape(NamedTuple):
+    """What is drawn once a run and needs a cluster of its own."""
+
+    broker_count: int
+    partition_count: int
+    min_isr: int
+    is_flush_demanded: bool
+
+
+_CLUSTERS: dict[Shape, ControllerHistory] = {}
+
+
+def _cluster(shape: Shape) -> ControllerHistory:
+    """Return a fresh cluster of a shape; the first one is built, the others are forks of it."""
+    found = _CLUSTERS.get(shape)
+    if found is None:
+        found = _CLUSTERS[shape] = ControllerHistory(min_insync_replicas=shape.min_isr)
+        ids = list(range(1, shape.broker_count + 1))
+        found.start(*ids)
+        assignments = [
+            CreatableReplicaAssignment(
+                partition_index=index, broker_ids=(ids[index:] + ids[:index])[:3]
+            )
+            for index in range(shape.partition_count)
+        ]
+        configs = []
+        if shape.is_flush_demanded:
+            configs.append(CreatableTopicConfig(name="flush.messages", value="1"))
+        topic = CreatableTopic(
+            name=TOPIC,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=assignments,
+            configs=configs,
+        )
+        found.forward(CreateTopicsRequest(topics=[topic]))
+    return found.fork()
+
+
+class ReplicationCluster:
+    """The brokers, the controller and the judge."""
+
+    def __init__(self, chance: Chance, shape: Shape, make_store: Callable[[Chance], Store]) -> None:
+        self.chance = chance
+        self.trace = Trace()
+        self.rare = Rare()
+        self.figures = {
+            "crashes": 0,
+            "power cuts": 0,
+            "elections": 0,
+            "ISR changes": 0,
+            "commits": 0,
+            "acknowledged": 0,
+            "controller failovers": 0,
+        }
+        self.shape = shape
+        self.now_ms = 100_000
+        self.controller = _cluster(self.shape)
+        self.controller.now_ms = self.now_ms
+        self.rng = chance.stream("cores")
+        topic = self.controller.image.topic(TOPIC)
+        assert topic is not None
+        self.topic_id = topic.id
+        self.indexes = range(self.shape.partition_count)
+        self.keys = [TopicIdPartition(topic.id, index) for index in self.indexes]
+        self.sent: dict[int, tuple[int, int]] = {}
+        self.judge = ReplicationJudge(
+            self.shape.partition_count,
+            min_isr=self.shape.min_isr,
+            is_flush_demanded=self.shape.is_flush_demanded,
+            sent=self.sent,
+        )
+        self._stated_image: MetadataImage | None = None
+        self._states: list[PartitionState] = []
+        self._judged_image: MetadataImage = self.controller.image
+        for index in self.indexes:
+            state = self.state(index)
+            self.judge.check_state(index, state, state, self.controller.image)
+        self.machines = [
+            Machine(
+                NodeId(at + 1),
+                make_store(chance),
+                topic=TOPIC,
+                topic_id=self.topic_id,
+            )
+            for at in range(self.shape.broker_count)
+        ]
+        for machine in self.machines:
+            self.begin_life(machine, self.controller.image.brokers[machine.id].epoch)
+
+    # the clock of all brokers; only differences matter to them
+    def monotonic_ms(self) -> int:
+        """Return the instant that it is for everybody."""
+        return self.now_ms
+
+    wall_ms = monotonic_ms
+
+    # --- who is there ---------------------------------------------------------------------------
+
+    def state(self, index: int) -> PartitionState:
+        """Return a partition as the controller has it."""
+        image = self.controller.image
+        if image is not self._stated_image:
+            self._stated_image = image
+            topic = image.topics[self.topic_id]
+            self._states = [topic.partitions[one] for one in self.indexes]
+        return self._states[index]
+
+    def running(self) -> list[Machine]:
+        """Return the machines whose process runs and does not stand still."""
+        return [one for one in self.machines if one.life is not None and not one.is_paused]
+
+    def is_here(self, life: Life) -> bool:
+        """Say whether a process runs and does not stand still."""
+        return life.machine.life is life and not life.machine.is_paused
+
+    @property
+    def is_one_behind(self) -> bool:
+        """Say whether a machine lost what it had not flushed: nothing else may fail then."""
+        return any(machine.is_behind for machine in self.machines)
+
+    def leaders(self) -> list[Partition]:
+        """Return all partitions of running brokers that believe to lead them."""
+        return [
+            partition
+            for machine in self.running()
+            if machine.life is not None
+            for partition in machine.life.partitions.values()
+            if partition.is_leader
+        ]
+
+    # --- brokers' lives -------------------------------------------------------------------------
+
+    def begin_life(self, machine: Machine, epoch: int, image_at: int | None = None) -> None:
+        """Start a process, which has seen everything or up to some image."""
+        images = self.controller.images
+        at = len(images) - 1 if image_at is None else image_at
+        life = Life(machine, epoch=epoch, image=images[at], clock=self, rng=self.rng)
+        life.seen = machine.seen = at
+        machine.life = life
+        machine.life_count += 1
+        machine.is_paused = False
+        machine.clean_epoch = -1
+        machine.has_lost_tail = False
+
+    def start_anew(self, machine: Machine) -> None:
+        """Register a new process of a machine and start it."""
+        controller = self.controller
+        is_clean = machine.clean_epoch == controller.image.brokers[machine.id].epoch
+        controller.sessions.forget(machine.id)
+        try:
+            epoch = controller.register(
+                machine.id,
+                incarnation=machine.life_count + 1,
+                previous_epoch=machine.clean_epoch,
+            )
+        except RefusedError:
+            # Whether it is registered or not: it comes as somebody else next time.
+            machine.life_count += 1
+            return
+        if is_clean:
+            self.rare.sometimes("a broker starts cleanly")
+        # It leads or follows nothing before it has seen its own registration.
+        last = len(controller.images) - 1
+        first = next(at for at in range(last, -1, -1) if controller.ends[at] <= epoch) + 1
+        at = first + self.chance.below(last - first + 1)
+        self.begin_life(machine, epoch, at)
+        self.trace.add("start", machine.id, epoch)
+
+    def beat(self, life: Life) -> None:
+        """Have the controller hear of a broker, which leaves once that is granted."""
+        controller, machine = self.controller, life.machine
+        if controller.image.brokers[machine.id].epoch != life.epoch:
+            return
+        try:
+            answer = controller.heartbeat(
+                machine.id,
+                metadata_offset=controller.ends[life.seen] - 1,
+                want_shut_down=life.is_leaving,
+            )
+        except RefusedError:
+            return
+        if life.is_leaving and answer.should_shut_down:
+            machine.store.stop_cleanly()
+            machine.life = None
+            machine.clean_epoch = life.epoch
+            self.trace.add("stopped", machine.id)
+
+    def end_life(self, machine: Machine, *, is_power_cut: bool) -> bool:
+        """End a process, perhaps with its machine; say whether a log is shorter now."""
+        machine.life = None
+        machine.is_paused = False
+        machine.clean_epoch = -1
+        is_shorter = machine.store.end_process(self.chance, is_power_cut=is_power_cut)
+        self.figures["power cuts" if is_power_cut else "crashes"] += 1
+        self.trace.add("end", machine.id, int(is_power_cut))
+        if is_power_cut:
+            for index in self.indexes:
+                self.judge.check_kept(index, self.everybody(index))
+        return is_shorter
+
+    def may_lose(self, machine: Machine) -> bool:
+        """The fault atlas of what is not flushed: others are there and hold what it holds."""
+        if any(
+            one.life is None or one.is_paused or one.is_behind or one.life.is_leaving
+            for one in self.machines
+            if one is not machine
+        ):
+            return False
+        for index in self.indexes:
+            state = self.state(index)
+            if machine.id in state.replicas and not {*state.isr, *state.elr} - {machine.id}:
+                return False
+        return True
+
+    def fence_these(self, *ids: NodeId) -> None:
+        """Let the sessions of some brokers end."""
+        try:
+            self.controller.fence(*ids)
+        except RefusedError:
+            return
+        self.trace.add("fence", *ids)
+
+    # --- metadata -------------------------------------------------------------------------------
+
+    def hear_all(self, life: Life) -> None:
+        """Bring a broker up to date."""
+        if life.seen < len(self.controller.images) - 1:
+            self.publish(life, len(self.controller.images) - 1)
+
+    def publish(self, life: Life, until: int) -> None:
+        """Bring a broker up to one of the images it has not seen."""
+        controller = self.controller
+        if until > life.seen + 1:
+            self.rare.sometimes("a broker hears of several decisions at once")
+        delta = controller.delta(life.table.image, life.seen, until)
+        image, theirs = delta.image, controller.images[until]
+        require(
+            image.brokers == theirs.brokers
+            and all(image.partition(key) == theirs.partition(key) for key in self.keys),
+            "MetadataLogMatching",
+            f"{life.machine.id} at {until}",
+        )
+        life.seen = life.machine.seen = until
+        life.publish(delta, image)
+        self.trace.add("hear", life.machine.id, until)
+
+    # --- judging --------------------------------------------------------------------------------
+
+    def judge_all(self) -> None:
+        """Judge everything there is."""
+        judge = self.judge
+        if self.controller.image is not self._judged_image:
+            self._judge_states()
+        for index in self.indexes:
+            state = self.state(index)
+            leading: list[tuple[NodeId, Partition, Held]] = []
+            held_by: dict[NodeId, Held | None] = {}
+            for machine in self.machines:
+                held = held_by[machine.id] = machine.store.held(index)
+                if held is None:
+                    continue
+                judge.check_log(machine.id, index, held)
+                life = machine.life
+                if life is not None:
+                    partition = life.partitions.get(index)
+                    if partition is not None and partition.is_leader:
+                        leading.append((machine.id, partition, held))
+            for leader, partition, held in leading:
+                self.figures["commits"] += judge.check_leader(
+                    leader, partition, held, state, held_by
+                )
+            for machine in self.machines:
+                if machine.has_lost_tail:
+                    del held_by[machine.id]
+            judge.check_candidates(index, state, held_by)
+        for machine in self.machines:
+            if machine.is_behind and not machine.has_lost_tail:
+                machine.is_behind = not self._is_in_sync(machine)
+
+    def everybody(self, index: int) -> Iterator[Held | None]:
+        """Yield what each machine holds of a partition."""
+        for machine in self.machines:
+            yield machine.store.held(index)
+
+    def _is_in_sync(self, machine: Machine) -> bool:
+        for index in self.indexes:
+            state = self.state(index)
+            if machine.id in state.replicas and machine.id not in (*state.isr, *state.elr):
+                return False
+        return True
+
+    def _judge_states(self) -> None:
+        before, now = self._judged_image, self.controller.image
+        self._judged_image = now
+        for index in self.indexes:
+            old, state = before.partition(self.keys[index]), self.state(index)
+            assert old is not None
+            if old is state:
+                continue
+            self.judge.check_state(index, old, state, now)
+            self._note_state(index, old, state)
+            self.trace.add(
+                "state",
+                index,
+                state.leader,
+                state.leader_epoch,
+                state.partition_epoch,
+                *state.isr,
+                "elr",
+                *state.elr,
+            )
+
+    def _note_state(self, index: int, old: PartitionState, state: PartitionState) -> None:
+        rare = self.rare
+        if state.leader == NO_NODE:
+            rare.sometimes("nobody leads")
+        elif state.leader != old.leader:
+            self.figures["elections"] += 1
+            held = self.machines[state.leader - 1].store.held(index)
+            if held is not None and held.high_watermark < len(self.judge.committed[index]):
+                rare.sometimes("a high watermark is below what was committed when its broker leads")
+            if state.recovery_state is RecoveryState.RECOVERING:
+                rare.sometimes("the last known leader is elected")
+            elif state.leader in old.elr:
+                rare.sometimes("a leader is elected from the ELR")
+        if len(state.isr) == 1 < len(old.isr):
+            rare.sometimes("the ISR is one")
+        if (old.adding or old.removing) and not (state.adding or state.removing):
+            rare.sometimes("a reassignment ends")
+        if self.controller.failover_count > self.figures["controller failovers"]:
+            self.figures["controller failovers"] = self.controller.failover_count
+            rare.sometimes("a controller dies between two appends")

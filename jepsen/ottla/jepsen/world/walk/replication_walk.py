@@ -1,0 +1,382 @@
+"""Engine A on replicated partitions: real brokers' cores, real controller decisions, no clock.
+
+One topic on three or four brokers.  Fetches, produces and ISR changes are messages: they come late,
+in any order, or never; metadata reaches each broker when the adversary says so, by real deltas.
+Processes are killed, paused, fenced, drained; replicas move; controllers die between two appends.
+Power is cut within what the protocol promises (the fault atlas): where a flush is demanded for
+anybody at any time, elsewhere for one machine, and nothing else fails until that one is in sync.
+"""
+
+from collections.abc import Callable
+
+from ottla.controller import elections
+from ottla.controller.decision import Decision
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Store
+from ottla.jepsen.world.walk.model_log import ModelStore
+from ottla.jepsen.world.walk.replication_clients import Clients
+from ottla.jepsen.world.walk.replication_cluster import TOPIC, Shape
+from ottla.jepsen.world.walk.replication_talk import CONVERSATION_MAX, TalkingCluster
+from ottla.model.errors import RefusedError
+from ottla.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+
+BROKER_COUNTS = (3, 3, 3, 4)
+"""Three show most; a fourth lets replicas move."""
+
+MIN_ISRS = (2, 2, 2, 1, 3)
+
+HEALED = 8
+"""One run in so many ends with everything repaired: liveness is judged too."""
+
+
+class ReplicationWalk:
+    """The engine, with logs in memory."""
+
+    name = "A"
+    subject = "replication"
+    budget = 250
+    required = (
+        "a follower cuts its log",
+        "a high watermark is below what was committed when its broker leads",
+        "a leader is elected from the ELR",
+        "the last known leader is elected",
+        "the ISR is one",
+        "nobody leads",
+        "an ISR change is rejected",
+        "an ISR change is overtaken",
+        "an ISR change is asked for again",
+        "two believe to lead at once",
+        "a duplicate is found after a failover",
+        "a fetch waits and is answered by an append",
+        "a fetch session is lost",
+        "a broker starts cleanly",
+        "a broker loses the tail of its log",
+        "power is cut for all",
+        "a reassignment ends",
+        "a reassignment is cancelled",
+        "a controller dies between two appends",
+        "a broker hears of several decisions at once",
+        "a consumer reads from a deposed leader",
+    )
+
+    def make_store(self, chance: Chance) -> Store:
+        """Return what a machine keeps its logs in."""
+        return ModelStore()
+
+    def run(self, chance: Chance, *, budget: int) -> Outcome:
+        """Walk one schedule of at most `budget` actions."""
+        walk: Walk | None = None
+        violation: Violation | None = None
+        try:
+            walk = Walk(chance, self.make_store)
+            walk.go(budget)
+        except Exception as error:
+            violation = violation_of(error)
+        assert walk is not None, violation
+        return Outcome(
+            self.name,
+            self.subject,
+            chance.seed,
+            walk.trace.event_count,
+            0,
+            walk.figures,
+            walk.rare.counts,
+            walk.trace.hash,
+            violation,
+            tuple(chance.decisions),
+        )
+
+
+class Walk(TalkingCluster):
+    """One cluster under one seed's adversary."""
+
+    def __init__(self, chance: Chance, make_store: Callable[[Chance], Store]) -> None:
+        draw = chance.below
+        shape = Shape(
+            BROKER_COUNTS[draw(len(BROKER_COUNTS))],
+            1 + (draw(4) == 3),
+            MIN_ISRS[draw(len(MIN_ISRS))],
+            draw(4) == 3,
+        )
+        super().__init__(chance, shape, make_store)
+        self.clients = Clients(self)
+        self._order = draw(3)
+        """0: messages in turn; 1: any may be next; 2: the newest first."""
+        self._is_healed = draw(HEALED) == HEALED - 1
+        self._actions = self._draw_actions()
+
+    def go(self, budget: int) -> None:
+        """Take actions until the budget or the replay ends."""
+        chance, actions = self.chance, self._actions
+        count = len(actions)
+        for _ in range(budget):
+            actions[chance.below(count)]()
+            self.judge_all()
+            if chance.is_spent:
+                break
+        if self._is_healed and not chance.is_spent:
+            self.heal()
+
+    def _draw_actions(self) -> list[Callable[[], None]]:
+        """Return every action as often as its weight in this run says."""
+        draw = self.chance.below
+        rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
+            (self._deliver, 24, True),
+            (self._converse, 12, True),
+            (self._fetch, 8, True),
+            (self.clients.produce, 10, True),
+            (self.clients.retry, 4, True),
+            (self._flush, 6, True),
+            (self._alter, 8, True),
+            (self._hear, 8, True),
+            (self._settle, 4, True),
+            (self.mend, 2, True),
+            (self._heartbeat, 6, True),
+            (self._restart, 6, True),
+            (self._wake, 3, True),
+            (self._fence_silent, 4, True),
+            (self._lose, 4, False),
+            (self._pass_time, 3, False),
+            (self._look_for_lag, 3, False),
+            (self._fence, 2, False),
+            (self._kill, 3, False),
+            (self._cut_power, 2, False),
+            (self._black_out, 1, False),
+            (self._pause, 2, False),
+            (self._drain, 2, False),
+            (self._rebalance, 2, False),
+            (self._reassign, 2, False),
+            (self._fail_controller_over, 1, False),
+            (self._tear, 1, False),
+            (self.clients.consume, 4, False),
+        )
+        actions: list[Callable[[], None]] = []
+        for action, weight, is_needed in rows:
+            strength = draw(6)
+            """0: as usual; 1: seldom; 2: often; else never, for what a run can do without."""
+            if strength > 2 and is_needed:
+                strength = 0
+            actions += [action] * (weight, (weight + 1) // 2, weight * 3, 0, 0, 0)[strength]
+        return actions
+
+    def _any_life(self) -> Life | None:
+        running = self.running()
+        return running[self.chance.below(len(running))].life if running else None
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _choose_packet(self) -> int:
+        count = len(self.packets)
+        if self._order == 0:
+            return 0
+        at = self.chance.below(count)
+        return at if self._order == 1 else count - 1 - at // 2
+
+    def _deliver(self) -> None:
+        if self.packets:
+            self.arrive(self.packets.pop(self._choose_packet()))
+        else:
+            self._fetch()
+
+    def _lose(self) -> None:
+        """Lose a message, or only the patience of whoever waits: it may still arrive."""
+        if not self.packets:
+            return
+        at = self._choose_packet()
+        if self.chance.below(2):
+            self.give_up(self.packets[at])
+        else:
+            self.drop(at)
+
+    def _converse(self) -> None:
+        """Let one follower and its leader talk for a while."""
+        life = self._any_life()
+        if life is None or not life.fetchers:
+            self.clients.produce()
+            return
+        fetchers = list(life.fetchers.values())
+        fetcher = fetchers[self.chance.below(len(fetchers))]
+        for _ in range(1 + self.chance.below(CONVERSATION_MAX)):
+            if fetcher.core.leader_id not in life.fetchers or not self.talk(life, fetcher):
+                return
+
+    def _fetch(self) -> None:
+        life = self._any_life()
+        if life is None or not life.fetchers:
+            return
+        fetchers = list(life.fetchers.values())
+        fetcher = fetchers[self.chance.below(len(fetchers))]
+        if fetcher.places:
+            self.find_place(life, fetcher)
+        elif fetcher.is_idle:
+            self.ask(life, fetcher)
+
+    # --- in-sync replicas and metadata ----------------------------------------------------------
+
+    def _alter(self) -> None:
+        """Have a leader ask for what is due."""
+        life = self._any_life()
+        if life is not None and life.altering is None:
+            self.ask_controller(life)
+
+    def _look_for_lag(self) -> None:
+        life = self._any_life()
+        if life is not None:
+            life.keeper._look_for_lag(self.now_ms)
+
+    def _hear(self) -> None:
+        life = self._any_life()
+        if life is not None and life.seen < len(self.controller.images) - 1:
+            newer = len(self.controller.images) - 1 - life.seen
+            self.publish(life, life.seen + 1 + self.chance.below(newer))
+
+    def _settle(self) -> None:
+        """Let one broker hear all, be heard, and get its ISR changes answered."""
+        life = self._any_life()
+        if life is not None:
+            self.settle_one(life)
+
+    # --- brokers' lives -------------------------------------------------------------------------
+
+    def _heartbeat(self) -> None:
+        life = self._any_life()
+        if life is not None:
+            self.beat(life)
+
+    def _kill(self) -> None:
+        """End a process; what it wrote is still there."""
+        life = self._any_life()
+        if life is not None and not self.is_one_behind:
+            self.end_life(life.machine, is_power_cut=False)
+
+    def _cut_power(self) -> None:
+        machine = self.machines[self.chance.below(len(self.machines))]
+        if machine.life is None:
+            return
+        if self.shape.is_flush_demanded:
+            self.end_life(machine, is_power_cut=True)
+        elif self.may_lose(machine):
+            machine.has_lost_tail = machine.is_behind = True
+            if self.end_life(machine, is_power_cut=True):
+                self.rare.sometimes("a broker loses the tail of its log")
+
+    def _black_out(self) -> None:
+        """Cut everybody's power."""
+        if not self.shape.is_flush_demanded:
+            return
+        self.rare.sometimes("power is cut for all")
+        for machine in self.machines:
+            if machine.life is not None:
+                self.end_life(machine, is_power_cut=True)
+
+    def _pause(self) -> None:
+        life = self._any_life()
+        if life is not None and not self.is_one_behind:
+            life.machine.is_paused = True
+
+    def _wake(self) -> None:
+        for machine in self.machines:
+            if machine.is_paused and self.chance.below(2) == 0:
+                machine.is_paused = False
+                return
+
+    def _drain(self) -> None:
+        life = self._any_life()
+        if life is not None and not self.is_one_behind:
+            life.is_leaving = True
+
+    def _restart(self) -> None:
+        down = [machine for machine in self.machines if machine.life is None]
+        if down:
+            self.start_anew(down[self.chance.below(len(down))])
+        else:
+            self._deliver()
+
+    # --- the controller -------------------------------------------------------------------------
+
+    def _fence_silent(self) -> None:
+        """Let the session of somebody end who is down or stands still."""
+        silent = [
+            machine.id
+            for machine in self.machines
+            if (machine.life is None or machine.is_paused)
+            and not self.controller.image.brokers[machine.id].is_fenced
+        ]
+        if silent:
+            count = 1 + self.chance.below(len(silent))
+            self.fence_these(*silent[:count])
+        else:
+            self._deliver()
+
+    def _fence(self) -> None:
+        """Let the session of anybody end: the network lost its heartbeats."""
+        if self.is_one_behind:
+            return
+        self.fence_these(self.machines[self.chance.below(len(self.machines))].id)
+
+    def _rebalance(self) -> None:
+        records = elections.rebalance(self.controller.image, self.controller.config)
+        try:
+            self.controller.take(Decision(records, None))
+        except RefusedError:
+            return
+
+    def _reassign(self) -> None:
+        """Move a replica, resize the set, or call a move under way off."""
+        index = self.chance.below(len(self.indexes))
+        state = self.state(index)
+        replicas: list[int] | None = None
+        if self.chance.below(4) == 3:
+            if not (state.adding or state.removing):
+                return
+        else:
+            ids = [machine.id for machine in self.machines]
+            start = self.chance.below(len(ids))
+            replicas = [int(one) for one in (ids[start:] + ids[:start])[: 2 + self.chance.below(2)]]
+        asked = ReassignablePartition(partition_index=index, replicas=replicas)
+        topic = ReassignableTopic(name=TOPIC, partitions=[asked])
+        before = self.controller.image
+        try:
+            self.controller.forward(AlterPartitionReassignmentsRequest(topics=[topic]))
+        except RefusedError:
+            return
+        if replicas is None and self.controller.image is not before:
+            self.rare.sometimes("a reassignment is cancelled")
+
+    def _fail_controller_over(self) -> None:
+        self.controller.fail_over()
+
+    def _tear(self) -> None:
+        """Have the controller die among the records of its next decision."""
+        self.controller.records_left = self.chance.below(4)
+
+    # --- time and disks -------------------------------------------------------------------------
+
+    def _pass_time(self) -> None:
+        self.now_ms += (10, 500, LAG_MS // 2, LAG_MS + 1)[self.chance.below(4)]
+        self.controller.now_ms = self.now_ms
+        for machine in self.running():
+            life = machine.life
+            assert life is not None
+            life.keeper._end_pauses(self.now_ms)
+            life.purgatory.expire(self.now_ms)
+
+    def _flush(self) -> None:
+        """End somebody's fsync, of all or of part of what was written."""
+        life = self._any_life()
+        if life is None:
+            return
+        for fetcher in life.fetchers.values():
+            if fetcher.flushing:
+                life.flush_replica(fetcher)
+                return
+        if life.flush_due:
+            self.flush_led(life, self.chance.below(2))
+        else:
+            self._deliver()

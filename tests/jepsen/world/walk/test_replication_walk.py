@@ -1,0 +1,29 @@
+"""Engine A on replication: schedules of every kind, none of which breaks an invariant."""
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.runner import Job, run_batch
+from ottla.jepsen.world.walk.replication_walk import ReplicationWalk
+
+SCHEDULE_COUNT = 600
+JOB = Job(engine="A", subject="replication", budget=ReplicationWalk.budget)
+
+
+def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met() -> None:
+    tally = run_batch(JOB, 0, SCHEDULE_COUNT)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(ReplicationWalk.required) == []
+    assert tally.figures["elections"] > SCHEDULE_COUNT
+    assert tally.figures["ISR changes"] > SCHEDULE_COUNT
+    assert tally.figures["commits"] > SCHEDULE_COUNT
+    assert tally.figures["power cuts"] > SCHEDULE_COUNT
+
+
+def test_a_run_is_its_decisions() -> None:
+    engine = ReplicationWalk()
+    first = engine.run(Chance(17), budget=250)
+
+    again = engine.run(Chance(17, replay=first.decisions), budget=250)
+
+    assert again.trace_hash == first.trace_hash
+    assert again.figures == first.figures
