@@ -307,11 +307,13 @@ class Story:
             assert found.offset >= offset
 
     def settle(self) -> None:
-        """In the end those who are left share everything they want, each partition once."""
+        """In the end those who are left share all they want evenly, each partition once."""
         self.groups.is_committing = True
         self.groups.commit_log()
         self.made += 1
-        self.members.append(Member(self.groups, f"m{self.made}", None))
+        last = Member(self.groups, f"m{self.made}", None)
+        last.subscription = self.rng.choice(SUBSCRIPTIONS)
+        self.members.append(last)
         for _ in range(60):
             for member in self.members:
                 member.beat()
@@ -329,6 +331,11 @@ class Story:
             (topic.id, index) for topic in wanted if topic is not None for index in topic.partitions
         )
         assert all(one.state is MemberState.STABLE for one in group.members.values())
+        counts: dict[frozenset[str], list[int]] = {}
+        for member in self.members:
+            topics = group.topics_of(group.members[member.id])
+            counts.setdefault(topics, []).append(len(member.owned))
+        assert all(max(found) - min(found) <= 1 for found in counts.values()), counts
 
 
 @pytest.mark.parametrize("has_classic", [False, True])

@@ -373,6 +373,17 @@ def test_names_and_a_regex_add_up(groups: Any) -> None:
     assert given(answer) == {first: {0}, second: {0}}
 
 
+def test_who_subscribes_by_a_regex_that_the_group_knows_gets_its_share(groups: Any) -> None:
+    topic = groups.make_topic("log-1", 4)
+    groups.make_topic("orders", 1)
+    groups.enter("a", None, regex="log-.*")
+    groups.enter("b", None, regex="log-.*")
+    enter(groups, "c", "orders")
+    beat(groups, "c", 3, topics=(), regex="log-.*")
+    has = share(groups, topic, "a", "b", "c")
+    assert sorted(map(len, has.values())) == [1, 1, 2]
+
+
 def test_a_regex_that_nobody_uses_any_more_is_forgotten(groups: Any) -> None:
     groups.make_topic("log-1", 1)
     enter(groups, "a", regex="log-.*")

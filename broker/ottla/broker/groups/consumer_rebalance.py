@@ -148,11 +148,14 @@ class ConsumerRebalancer:
     ) -> ConsumerMember:
         """Take in how a member describes itself now, and take it one step towards its target."""
         is_new = member.member_id not in group.members
+        topics = group.topics_of(member)
         if is_new or described != member:
             self._changes.describe(group, described)
-        has_other_topics = described.subscribed_names != member.subscribed_names
+        is_group_touched = False
         if described.subscribed_regex != member.subscribed_regex:
-            has_other_topics |= self._resolve(group, now)
+            is_group_touched = self._resolve(group, now)
+        # Its regex may be one that the group knew: then it is this member's topics alone.
+        has_other_topics = is_group_touched or group.topics_of(described) != topics
         if has_other_topics or group.group_epoch == 0:
             self._raise_epoch(group)
         if group.group_epoch > group.target_epoch:
