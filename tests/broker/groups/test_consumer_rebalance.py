@@ -111,6 +111,17 @@ def test_a_full_group_takes_nobody_in_but_hears_its_own(make_groups: Any) -> Non
     beat(groups, "a", 1)
 
 
+def test_a_member_too_large_for_the_log_is_refused_and_changes_nothing(groups: Any) -> None:
+    groups.record_bytes_max = 1_000
+    many = [f"topic-{n}" for n in range(200)]
+    assert groups.enter("a", many).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not groups.shard.groups
+    enter(groups, "a")
+    written = len(groups.log)
+    assert groups.beat("a", 1, topics=many).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(groups.log) == written
+
+
 # ---- epochs
 
 
@@ -476,3 +487,20 @@ def test_topics_that_changed_between_coordinators_are_noticed(groups: Any) -> No
     groups.commit_log()
     groups.restart()
     assert given(beat(groups, "a", 1)) == {topic: {0, 1}, more: {0}}
+
+
+def test_what_another_coordinator_let_in_does_not_stop_the_group(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    enter(groups, "a", assignor="uniform", regex="bills")
+    groups.log = [
+        (key.replace(b"bills", b"bill("), value and value.replace(b"bills", b"bill("))
+        for key, value in groups.log
+    ]
+    groups.log = [
+        (key, value and value.replace(b"uniform", b"ordered")) for key, value in groups.log
+    ]
+    groups.commit_log()
+    groups.restart()
+    enter(groups, "b")
+    has = share(groups, topic, "a", "b")
+    assert sorted(map(len, has.values())) == [1, 1]

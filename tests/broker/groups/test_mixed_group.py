@@ -222,6 +222,36 @@ def test_classic_members_leave_by_their_own_request(groups: Any) -> None:
     }
 
 
+def test_who_goes_over_itself_is_not_waited_for_as_a_classic_member(groups: Any) -> None:
+    topic = groups.make_topic("orders", 4)
+    old = classic_group(groups, topic)
+    groups.enter("new")
+    assert groups.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    epoch = groups.beat(old, 1, topics=["orders"], owned={topic: range(4)}).answer.member_epoch
+    for _ in range(REBALANCE_MS // 10_000):
+        groups.pass_time(10_000)
+        member = groups.consumers.members[old]
+        epoch = groups.beat(old, epoch, owned=member.assigned).answer.member_epoch
+    assert groups.consumers.members[old].classic is None
+
+
+def test_a_full_classic_group_does_not_go_over_for_whom_it_has_no_room(make_groups: Any) -> None:
+    groups = make_groups(GroupConfig(initial_rebalance_delay_ms=0, consumer_size_max=1))
+    old = classic_group(groups, groups.make_topic("orders", 4))
+    assert groups.enter("new").code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert groups.heartbeat(old, 1) is ErrorCode.NONE
+    assert groups.group.state == "Stable"
+
+
+def test_a_join_too_large_for_the_log_changes_nothing(groups: Any) -> None:
+    groups.make_topic("orders", 4)
+    groups.enter("new")
+    written = len(groups.log)
+    groups.record_bytes_max = 1_000
+    assert join(groups, "", "t" * 1_000).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (len(groups.log), list(groups.consumers.members)) == (written, ["new"])
+
+
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
 def test_a_policy_may_forbid_to_go_over(make_groups: Any, policy: str) -> None:
     config = GroupConfig(initial_rebalance_delay_ms=0, consumer_migration_policy=policy)

@@ -3,6 +3,8 @@
 Nothing else changes a group that is being served, so a log replayed makes the same group again.
 """
 
+from collections.abc import Callable
+
 from ottla.broker.groups.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember
 from ottla.broker.groups.consumer_records import (
@@ -17,15 +19,24 @@ from ottla.broker.groups.consumer_records import (
     target_record,
 )
 from ottla.broker.groups.effects import Outbox
+from ottla.model.errors import ErrorCode, RefusedError
 
 
 class ConsumerChanges:
     """Writes what it changes; owns nothing but a count."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, record_bytes_max: Callable[[], int]) -> None:
         self._outbox = outbox
+        self._record_bytes_max = record_bytes_max
         self.rebalance_count = 0
         """How often a group's epoch has risen."""
+
+    def check(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Refuse a description that cannot be written: all groups of the log would be held up."""
+        key, value = member_record(group.group_id, member)
+        if len(key) + len(value or b"") > self._record_bytes_max():
+            reason = f"What member {member.member_id} says of itself is too large to be kept."
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
 
     def raise_epoch(self, group: ConsumerGroup, metadata_hash: int) -> None:
         """Have the target computed anew, for topics with this hash."""

@@ -32,7 +32,7 @@ from ottla.broker.groups.effects import Asker, Client, Instant
 from ottla.broker.groups.reconcile import reconcile
 from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
-from ottla.broker.groups.topic_view import TopicView
+from ottla.broker.groups.topic_view import Resolved, TopicView
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
@@ -120,12 +120,17 @@ class ConsumerRebalancer:
     ) -> ConsumerGroupHeartbeatResponse:
         """Take a member in, or one step on; RefusedError changes nothing."""
         request, owned = beat.request, beat.owned
-        self.check_subscription(request)
+        self._check_subscription(request)
         member, replaced = self._find(group, beat, owned)
         described = _described(member, beat)
+        if described != member:
+            self._changes.check(group, described)
         # From here on nothing is refused.
         if replaced is not None:
             self.replace_static(group, replaced, member)
+        if member.classic is not None:
+            # It goes over itself: no JoinGroup or SyncGroup will come of it.
+            self.cancel_timers(group, member.member_id)
         moved = self.advance(group, member, described, owned, now)
         self.extend_session(group, moved, now)
         is_told_all = request.member_epoch == JOINING_EPOCH or beat.is_full
@@ -162,7 +167,13 @@ class ConsumerRebalancer:
             self._compute_target(group)
         return self._reconcile(group, described, owned, now)
 
-    def check_subscription(self, request: ConsumerGroupHeartbeatRequest) -> None:
+    def check_first(self, group: ConsumerGroup, beat: Heartbeat) -> None:
+        """Refuse what no member may say, before a group is made for it."""
+        self._check_subscription(beat.request)
+        newcomer = ConsumerMember(member_id=beat.request.member_id)
+        self._changes.check(group, _described(newcomer, beat))
+
+    def _check_subscription(self, request: ConsumerGroupHeartbeatRequest) -> None:
         """Refuse what is no regular expression."""
         if request.subscribed_topic_regex:
             self._topics.resolve(request.subscribed_topic_regex)
@@ -191,7 +202,7 @@ class ConsumerRebalancer:
         if member is None:
             if not is_joining:
                 raise unknown_member(group.group_id, request.member_id)
-            self.check_room(group)
+            self.check_room(len(group.members))
             return ConsumerMember(member_id=request.member_id or self._new_id()), None
         if is_joining and member.member_id in group.told_to_rejoin:
             group.told_to_rejoin.discard(member.member_id)
@@ -199,10 +210,10 @@ class ConsumerRebalancer:
             _check_epoch(group, member, request.member_epoch, owned)
         return member, None
 
-    def check_room(self, group: ConsumerGroup) -> None:
+    def check_room(self, member_count: int) -> None:
         """Refuse one more member of a full group."""
         size_max = self._config.consumer_size_max
-        if len(group.members) >= size_max:
+        if member_count >= size_max:
             raise RefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {size_max} members.",
@@ -326,9 +337,11 @@ class ConsumerRebalancer:
         return int.from_bytes(digest, signed=True)
 
     def _compute_target(self, group: ConsumerGroup) -> None:
-        name = group.assignor_name(self._config.consumer_assignors[0])
+        default = self._config.consumer_assignors[0]
+        # A log of another coordinator may name one that is not here.
+        assign = ASSIGNORS.get(group.assignor_name(default), ASSIGNORS[default])
         topic_ids, counts = self._subscribed_ids(group)
-        targets = ASSIGNORS[name](
+        targets = assign(
             {
                 member.member_id: MemberSubscription(
                     instance_id=member.instance_id,
@@ -383,13 +396,19 @@ class ConsumerRebalancer:
             self._changes.forget_regex(group, regex)
             is_other = True
         for regex in sorted(used):
-            found = self._topics.resolve(regex)
+            found = self._resolved(regex)
             known = group.regexes.get(regex)
             if found is not None and (known is None or known.topics != found.topics):
                 resolved = ResolvedRegex(found.topics, found.version, now.wall_ms)
                 self._changes.resolve(group, regex, resolved)
                 is_other = True
         return is_other
+
+    def _resolved(self, regex: str) -> Resolved | None:
+        try:
+            return self._topics.resolve(regex)
+        except RefusedError:
+            return None  # another coordinator took it in; what it found stays
 
     # ---- time
 

@@ -164,20 +164,23 @@ class MixedGroups:
                 answer = failed_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
                 self._outbox.answer(join.asker, answer)
                 return
-            member = self._find_or_make(group, join)
+            member, replaced = self._find_or_make(group, join)
+            described = replace(
+                member,
+                instance_id=request.group_instance_id or member.instance_id,
+                rack_id=subscription.rack_id or member.rack_id,
+                client=join.client,
+                rebalance_timeout_ms=join.rebalance_timeout_ms,
+                subscribed_names=subscription.topics,
+                subscribed_regex="",
+                classic=ClassicSide(request.session_timeout_ms, join.protocols),
+            )
+            self._changes.check(group, described)
         except RefusedError as refusal:
             self._outbox.answer(join.asker, failed_join(refusal.code, request.member_id))
             return
-        described = replace(
-            member,
-            instance_id=request.group_instance_id or member.instance_id,
-            rack_id=subscription.rack_id or member.rack_id,
-            client=join.client,
-            rebalance_timeout_ms=join.rebalance_timeout_ms,
-            subscribed_names=subscription.topics,
-            subscribed_regex="",
-            classic=ClassicSide(request.session_timeout_ms, join.protocols),
-        )
+        if replaced is not None:
+            self._consumers.replace_static(group, replaced, member)
         owned = subscription.owned_ids(self._topics)
         moved = self._consumers.advance(group, member, described, owned, now)
         self._timers.cancel(self._timer(group, moved, TimerKind.JOIN))
@@ -196,7 +199,7 @@ class MixedGroups:
         """Return what who joins subscribes; refuse another kind of protocol, and a full group."""
         request = join.request
         if request.member_id not in group.members:
-            self._consumers.check_room(group)
+            self._consumers.check_room(len(group.members))
         found = None
         if request.protocol_type == CONSUMER_PROTOCOL and _have_common(group, join.protocols):
             found = read_subscription(join.protocols[0].metadata)
@@ -204,20 +207,22 @@ class MixedGroups:
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return found
 
-    def _find_or_make(self, group: ConsumerGroup, join: Join) -> ConsumerMember:
+    def _find_or_make(
+        self, group: ConsumerGroup, join: Join
+    ) -> tuple[ConsumerMember, ConsumerMember | None]:
+        """Return the member, as it was, and the static one that it replaces."""
         request = join.request
         instance_id, member_id = request.group_instance_id, request.member_id
         known_id = None if instance_id is None else group.static_members.get(instance_id)
         if instance_id is not None and member_id:
-            return self._consumers.find_static(group, instance_id, member_id)
+            return self._consumers.find_static(group, instance_id, member_id), None
         member_id = member_id or f"{instance_id or join.client.id}-{self._new_id()}"
         if known_id is None:
-            return group.members.get(member_id) or ConsumerMember(member_id=member_id)
+            return group.members.get(member_id) or ConsumerMember(member_id=member_id), None
         # It was started again: what is left of it is out.
         known = group.members[known_id]
         anew = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-        self._consumers.replace_static(group, known, anew)
-        return anew
+        return anew, known
 
     def sync(
         self, group: ConsumerGroup, request: SyncGroupRequest, asker: Asker, now: Instant

@@ -101,7 +101,7 @@ class GroupShard:
             new_id=new_id,
             record_bytes_max=record_bytes_max,
         )
-        self._changes = ConsumerChanges(self._outbox)
+        self._changes = ConsumerChanges(self._outbox, record_bytes_max)
         self._consumers = ConsumerRebalancer(
             config,
             self._timers,
@@ -307,8 +307,11 @@ class GroupShard:
         self, old: ClassicGroup | None, beat: Heartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse:
         """Make a group for its first member; a classic one gives way to it, with who is in it."""
-        self._consumers.check_subscription(beat.request)
-        group = ConsumerGroup(beat.request.group_id)
+        request = beat.request
+        group = ConsumerGroup(request.group_id)
+        self._consumers.check_first(group, beat)
+        if old is not None and request.instance_id not in old.static_members:
+            self._consumers.check_room(len(old.members))
         if old is not None:
             self._rebalancer.let_go(old, ErrorCode.REBALANCE_IN_PROGRESS)
             self._outbox.write(GroupRecord(group_key(old.group_id), None))
