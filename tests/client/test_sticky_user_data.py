@@ -1,5 +1,7 @@
 """The bytes in which sticky assignors of any client speak of the past."""
 
+import struct
+
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyAssignorUserDataV1
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,3 +51,11 @@ def test_what_is_cut_off_or_made_up_says_nothing_wrong(
     assert found is None or (set(found[0]) <= set(owned) and found[1] == -1)
     read_sticky_user_data(data.draw(st.binary(max_size=40)))
     assert read_cooperative_user_data(b"\x00") == -1
+
+
+def test_bytes_that_lead_back_to_themselves_are_left_at_once() -> None:
+    """A fellow member may make them up: the leader of the group would be busy for minutes."""
+    topic_count, name_length, partition_count = 2**31 - 1, -6, 0
+    data = struct.pack(">ihi", topic_count, name_length, partition_count)
+
+    assert read_sticky_user_data(data) is None

@@ -48,6 +48,8 @@ def read_sticky_user_data(
         for _ in range(topic_count):
             (length,) = INT16.unpack_from(data, at)
             at += INT16.size
+            if length < 0:
+                return None  # it would lead back, as often as the count of topics says
             name = bytes(data[at : at + length]).decode()
             at += length
             (count,) = INT32.unpack_from(data, at)
