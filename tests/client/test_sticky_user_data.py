@@ -55,7 +55,7 @@ def test_what_is_cut_off_or_made_up_says_nothing_wrong(
 
 def test_bytes_that_lead_back_to_themselves_are_left_at_once() -> None:
     """A fellow member may make them up: the leader of the group would be busy for minutes."""
-    topic_count, name_length, partition_count = 2**31 - 1, -6, 0
-    data = struct.pack(">ihi", topic_count, name_length, partition_count)
+    topic_count, name_length, partition_count, step_back = 2**31 - 1, 0, 0, -6
+    data = struct.pack(">ihih", topic_count, name_length, partition_count, step_back)
 
     assert read_sticky_user_data(data) is None

@@ -1,45 +1,30 @@
 """Whatever a group refuses is refused with Kafka's own code, in each version, over a real socket.
 
-The codes are those of Apache Kafka 4.1, asked with this very table: with KAFKA_BOOTSTRAP=host:port
-in the environment the tests ask that broker instead of ours.
+The codes are those of Apache Kafka 4.1, asked with this very table (`conftest.py` says how).
 """
 
 import operator
-import os
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import pytest
-import trio
 
-from ottla.client.connection import Connection, open_connection
-from ottla.client.testing import open_test_cluster
-from ottla.model.errors import ErrorCode
-from ottla.model.settings.endpoints import parse_bootstrap
-from ottla.wire.apis import API, response_class
+from ottla.wire.apis import API
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message
-from ottla.wire.messages.api_versions_request import ApiVersionsRequest
-from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
-from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from ottla.wire.messages.metadata_response import MetadataResponse
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -58,8 +43,8 @@ from ottla.wire.messages.offset_fetch_request import (
 )
 from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 
-OTHER_BROKER = os.environ.get("KAFKA_BOOTSTRAP")
 TOPIC, ELSEWHERE = "error-table", "error-table-elsewhere"
+"""The topics that the broker has."""
 STRANGER = "stranger"
 INSTANCE = "i"
 SESSION_MS, REBALANCE_MS = 45_000, 300_000
@@ -493,135 +478,66 @@ CONNECT = [
 ]
 
 
-# How a broker is asked
+# Groups that are asked
 
 
-@asynccontextmanager
-async def open_coordinator() -> AsyncIterator[Connection]:
-    """Open a connection to the coordinator of all groups, where there is the topic, too."""
-    if OTHER_BROKER is not None:
-        ((host, port),) = parse_bootstrap(OTHER_BROKER)
-        async with open_connection(host, port) as connection:
-            await prepare(connection)
-            yield connection
-        return
-    async with open_test_cluster(settings={"offsets.topic.num.partitions": "1"}) as cluster:
-        ((host, port),) = parse_bootstrap(cluster.bootstrap)
-        async with open_connection(host, port) as connection:
-            await prepare(connection)
-            yield connection
-
-
-async def prepare(connection: Connection) -> None:
-    topics = [
-        CreatableTopic(name=name, num_partitions=2, replication_factor=1)
-        for name in (TOPIC, ELSEWHERE)
-    ]
-    await connection.request(CreateTopicsRequest(topics=topics), CreateTopicsResponse)
-    find = FindCoordinatorRequest(coordinator_keys=["g"])
-    with trio.fail_after(30):
-        while (await connection.request(find, FindCoordinatorResponse)).coordinators[0].error_code:
-            await trio.sleep(0.1)
-
-
-async def ask(connection: Connection, request: Message, version: int | None = None) -> Any:
-    """Ask again while the coordinator loads its groups."""
-    with trio.fail_after(30):
-        while True:
-            answer = await connection.request(request, response_class(request.API_KEY), version)
-            if code_of(answer) not in (
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-                ErrorCode.NOT_COORDINATOR,
-            ):
-                return answer
-            await trio.sleep(0.1)
-
-
-def code_of(answer: Any) -> ErrorCode:
-    """Return the first error an answer has: of the whole, or of the one thing asked for."""
-    code = getattr(answer, "error_code", 0)
-    if code:
-        return ErrorCode(code)
-    for name in ("groups", "topics", "partitions", "members", "results"):
-        for part in getattr(answer, name, None) or ():
-            if hasattr(part, "__slots__"):
-                code = code_of(part)
-                if code:
-                    return code
-    return ErrorCode.NONE
-
-
-async def no_group(connection: Connection) -> Group:
+async def no_group(broker: Any) -> Group:
     """Return a name that no group has."""
     names = (TOPIC, ELSEWHERE)
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
-    topics = (await connection.request(request, MetadataResponse)).topics
+    topics = (await broker.ask(request)).topics
     return Group(f"group-{uuid4()}", {topic.name or "": topic.topic_id for topic in topics})
 
 
-async def classic_group(connection: Connection, protocol_type: str = "consumer") -> Group:
+async def classic_group(broker: Any, protocol_type: str = "consumer") -> Group:
     """Return a stable group whose one static member has replaced another."""
-    group = await no_group(connection)
+    group = await no_group(broker)
     newcomer = group._replace(instance=INSTANCE)
-    joined = await accepted(connection, join(newcomer, 9, protocol_type=protocol_type))
+    joined = await broker.accepted(join(newcomer, 9, protocol_type=protocol_type))
     first = group._replace(member=joined.member_id, epoch=joined.generation_id)
     assigned = struct.pack(">h", 0) + encode(ConsumerProtocolAssignment(), 0)
     assignment = SyncGroupRequestAssignment(member_id=first.member, assignment=assigned)
-    await accepted(
-        connection, sync(first, 5, protocol_type=protocol_type, assignments=[assignment])
-    )
-    again = await accepted(connection, join(newcomer, 9, protocol_type=protocol_type))
+    await broker.accepted(sync(first, 5, protocol_type=protocol_type, assignments=[assignment]))
+    again = await broker.accepted(join(newcomer, 9, protocol_type=protocol_type))
     assert again.generation_id == first.epoch
     return first._replace(member=again.member_id, replaced=first.member)
 
 
-async def connect_group(connection: Connection) -> Group:
+async def connect_group(broker: Any) -> Group:
     """Return such a group whose members are no consumers."""
-    return await classic_group(connection, "connect")
+    return await classic_group(broker, "connect")
 
 
-async def consumer_group(connection: Connection) -> Group:
+async def consumer_group(broker: Any) -> Group:
     """Return a group of the consumer protocol whose one static member has replaced another.
 
     It is in its third epoch: each other subscription makes one.
     """
-    group = await no_group(connection)
+    group = await no_group(broker)
     newcomer = group._replace(instance=INSTANCE)
-    first = await accepted(connection, come(newcomer, 1))
+    first = await broker.accepted(come(newcomer, 1))
     group = group._replace(replaced=first.member_id)
     gone = newcomer._replace(member=first.member_id, epoch=-2)
-    await accepted(connection, consume(gone, 1))
-    found = await accepted(connection, come(newcomer, 1))
+    await broker.accepted(consume(gone, 1))
+    found = await broker.accepted(come(newcomer, 1))
     for names in ([TOPIC, "absent"], [TOPIC]):
         group = group._replace(member=found.member_id, epoch=found.member_epoch)
-        found = await accepted(connection, consume(group, 1, subscribed_topic_names=names))
+        found = await broker.accepted(consume(group, 1, subscribed_topic_names=names))
     assert found.member_epoch == first.member_epoch + 2
     return group._replace(epoch=found.member_epoch)
 
 
-async def accepted(connection: Connection, request: Message) -> Any:
-    """Return the answer to something nobody refuses, in the newest version of both."""
-    answer = await ask(connection, request)
-    assert code_of(answer) is ErrorCode.NONE, answer
-    return answer
-
-
 async def outcomes(
-    connection: Connection, make: Callable[[Connection], Awaitable[Group]], rows: list[Row]
+    broker: Any, make: Callable[[Any], Awaitable[Group]], rows: list[Row]
 ) -> dict[str, dict[int, str]]:
     """Ask everything of a table in every version that both sides have, each of a new group."""
-    versions = ApiVersionsRequest(client_software_name="table", client_software_version="1")
-    served = {
-        one.api_key: range(one.min_version, one.max_version + 1)
-        for one in (await connection.request(versions, ApiVersionsResponse)).api_keys
-    }
     found: dict[str, dict[int, str]] = {}
     for row in rows:
         for version in row.versions:
-            request = row.request(await make(connection), version)
-            if version in served.get(request.API_KEY, ()):
-                answer = await ask(connection, request, version)
-                found.setdefault(row.name, {})[version] = code_of(answer).name
+            request = row.request(await make(broker), version)
+            if broker.serves(request, version):
+                code = await broker.code_of(request, version)
+                found.setdefault(row.name, {})[version] = code.name
     return found
 
 
@@ -636,10 +552,9 @@ async def outcomes(
     ids=["nobody", "classic", "connect", "consumer"],
 )
 async def test_each_code_is_kafkas_in_every_version(
-    make: Callable[[Connection], Awaitable[Group]], rows: list[Row]
+    broker: Any, make: Callable[[Any], Awaitable[Group]], rows: list[Row]
 ) -> None:
-    async with open_coordinator() as connection:
-        found = await outcomes(connection, make, rows)
+    found = await outcomes(broker, make, rows)
     assert found.keys() == {row.name for row in rows}
     wanted = {row.name: {version: row.code(version) for version in found[row.name]} for row in rows}
     assert found == wanted
