@@ -4,12 +4,13 @@ It does so for groups that go over to the consumer protocol only; otherwise that
 business but the members'.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ottla.broker.groups.consumer_member import NOTHING, Assignment
 from ottla.broker.groups.topic_view import TopicView
 from ottla.model.errors import ProtocolError
 from ottla.wire.codec import decode_prefix, encode
+from ottla.wire.codec_types import Message
 from ottla.wire.messages.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
 )
@@ -17,6 +18,8 @@ from ottla.wire.messages.consumer_protocol_assignment import (
     TopicPartition as AssignedPartitions,
 )
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+M = TypeVar("M", bound=Message)
 
 PREFIX_BYTES = 2
 """The version stands in front, as an int16."""
@@ -38,14 +41,8 @@ class Subscription(NamedTuple):
 
 def read_subscription(data: bytes) -> Subscription | None:
     """Return a consumer's subscription; None when it is in a form of its own."""
-    version = _version_of(data, ConsumerProtocolSubscription.VERSIONS[-1])
-    if version < 0:
-        return None
-    try:
-        found, _ = decode_prefix(
-            ConsumerProtocolSubscription, version, memoryview(data), PREFIX_BYTES
-        )
-    except ProtocolError:
+    found = _read(ConsumerProtocolSubscription, data)
+    if found is None:
         return None
     owned = {one.topic: frozenset(one.partitions) for one in found.owned_partitions}
     return Subscription(frozenset(found.topics), found.rack_id or None, owned)
@@ -53,14 +50,8 @@ def read_subscription(data: bytes) -> Subscription | None:
 
 def read_assignment(data: bytes, topics: TopicView) -> Assignment:
     """Return what a consumer was assigned by its leader; nothing when that is no assignment."""
-    version = _version_of(data, ConsumerProtocolAssignment.VERSIONS[-1])
-    if version < 0:
-        return NOTHING
-    try:
-        found, _ = decode_prefix(
-            ConsumerProtocolAssignment, version, memoryview(data), PREFIX_BYTES
-        )
-    except ProtocolError:
+    found = _read(ConsumerProtocolAssignment, data)
+    if found is None:
         return NOTHING
     assigned = {one.topic: frozenset(one.partitions) for one in found.assigned_partitions}
     return _by_id(assigned, topics)
@@ -77,6 +68,18 @@ def assignment_bytes(assignment: Assignment, metadata: bytes, topics: TopicView)
     named.sort(key=lambda one: one.topic)
     value = ConsumerProtocolAssignment(assigned_partitions=named, user_data=None)
     return version.to_bytes(PREFIX_BYTES) + encode(value, version)
+
+
+def _read(kind: type[M], data: bytes) -> M | None:
+    """Return a message that stands behind its version; None when it is none."""
+    version = _version_of(data, kind.VERSIONS[-1])
+    if version < 0:
+        return None
+    try:
+        found, _ = decode_prefix(kind, version, memoryview(data), PREFIX_BYTES)
+    except ProtocolError:
+        return None
+    return found
 
 
 def _version_of(data: bytes, latest: int) -> int:

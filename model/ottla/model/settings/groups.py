@@ -156,8 +156,8 @@ class GroupConfig:
         600_000,
         key="group.consumer.regex.refresh.interval.ms",
         at_least=10_000,
-        doc="How often the topics that a regular expression matches are looked up anew where no "
-        "change of topics asked for it.",
+        doc="Accepted and not needed: what a regular expression matches follows every change of "
+        "topics at once.",
     )
 
     def __post_init__(self) -> None:
