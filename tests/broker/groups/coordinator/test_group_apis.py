@@ -1,0 +1,196 @@
+"""What the APIs of groups take and refuse, in every version, before a group is looked at."""
+
+import random
+from typing import Any
+from uuid import UUID
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.groups.group_apis import (
+    GROUP_API_KEYS,
+    HEARTBEAT,
+    JOIN_GROUP,
+    OFFSET_FETCH,
+    SYNC_GROUP,
+)
+from ottla.model.errors import ErrorCode
+from ottla.wire.apis import API, request_class
+from ottla.wire.codec_examples import example
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.heartbeat_response import HeartbeatResponse
+from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.join_group_response import JoinGroupResponse
+from ottla.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
+from ottla.wire.messages.sync_group_request import SyncGroupRequest
+from ottla.wire.messages.sync_group_response import SyncGroupResponse
+
+EVERY_VERSION = [
+    (key, version) for key in sorted(GROUP_API_KEYS) for version in API[key].advertised
+]
+
+
+@pytest.mark.parametrize(("key", "version"), EVERY_VERSION)
+async def test_every_version_is_answered_for_a_group_that_does_not_exist(
+    world: Any, coordinated: Any, key: int, version: int
+) -> None:
+    request = request_class(key)()
+    for name in ("group_id",):
+        if hasattr(request, name):
+            setattr(request, name, "g")
+    for name in ("groups", "groups_names"):
+        if hasattr(request, name) and not isinstance(request, OffsetFetchRequest):
+            setattr(request, name, ["g"])
+    async with coordinated(world) as (groups, _):
+        call = await groups.ask(request, version)
+        assert call.is_completed
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        JoinGroupRequest(session_timeout_ms=10_000),
+        SyncGroupRequest(protocol_name="p", protocol_type="t"),
+        HeartbeatRequest(),
+    ],
+)
+async def test_a_group_without_a_name_is_refused(
+    world: Any, coordinated: Any, request_: Message
+) -> None:
+    async with coordinated(world) as (groups, _):
+        call = await groups.ask(request_)
+        kinds = {
+            JOIN_GROUP: JoinGroupResponse,
+            SYNC_GROUP: SyncGroupResponse,
+            HEARTBEAT: HeartbeatResponse,
+        }
+        answer: Any = call.response(kinds[request_.API_KEY])
+        assert answer.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
+async def test_a_session_that_is_too_short_or_too_long_is_refused(
+    world: Any, coordinated: Any, session_ms: int
+) -> None:
+    async with coordinated(world) as (groups, _):
+        request = groups.join_request()
+        request.session_timeout_ms = session_ms
+        answer = (await groups.ask(request)).response(JoinGroupResponse)
+        assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (10, ErrorCode.UNKNOWN_TOPIC_ID)],
+)
+async def test_a_commit_for_a_topic_nobody_knows_is_refused(
+    world: Any, coordinated: Any, version: int, code: ErrorCode
+) -> None:
+    async with coordinated(world) as (groups, _):
+        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        topic = OffsetCommitRequestTopic(name="nobody's", partitions=[part])
+        request = OffsetCommitRequest(group_id="g", topics=[topic])
+        assert groups.code_of_commit(await groups.ask(request, version)) is code
+
+
+async def test_offsets_are_fetched_by_topic_id_too(world: Any, coordinated: Any) -> None:
+    async with coordinated(world) as (groups, _):
+        await groups.commit(42)
+        topic_id = world.table.image.topic_ids["orders"]
+        for topics in (
+            None,
+            [OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0])],
+        ):
+            asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
+            call = await groups.ask(OffsetFetchRequest(groups=[asked, asked]), OFFSET_FETCH + 1)
+            for group in call.response(OffsetFetchResponse).groups:
+                (found,) = group.topics
+                assert found.topic_id == topic_id
+                assert found.partitions[0].committed_offset == 42
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"group_id": "g" * 8_192}, ErrorCode.INVALID_GROUP_ID),
+        ({"group_instance_id": "i" * 8_192}, ErrorCode.INVALID_REQUEST),
+        ({"protocol_type": "t" * 8_192}, ErrorCode.INVALID_REQUEST),
+        (
+            {"protocols": [JoinGroupRequestProtocol(name="p" * 8_192)]},
+            ErrorCode.INVALID_REQUEST,
+        ),
+    ],
+)
+async def test_texts_that_no_record_could_hold_are_refused(
+    world: Any, coordinated: Any, change: dict[str, Any], code: ErrorCode
+) -> None:
+    async with coordinated(world) as (groups, _):
+        request = groups.join_request()
+        for name, value in change.items():
+            setattr(request, name, value)
+        assert (await groups.ask(request)).response(JoinGroupResponse).error_code == code
+
+
+class SeededRng(random.Random):
+    """Chance that repeats itself."""
+
+    def below(self, bound: int) -> int:
+        return self.randrange(bound)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self.getrandbits(128))
+
+
+@pytest.mark.parametrize("key", sorted(GROUP_API_KEYS))
+async def test_random_requests_of_every_version_are_answered_or_held(
+    world: Any, coordinated: Any, make_coordinator: Any, key: int
+) -> None:
+    """Whatever comes, nothing breaks, and another coordinator can take over what was written."""
+    rng = SeededRng(key)
+    async with coordinated(world) as (groups, _):
+        await groups.commit(1)
+        for version in API[key].advertised:
+            for _ in range(30):
+                request = example(request_class(key), version, rng)
+                if rng.random() < 0.8:
+                    tame(request)
+                call = await groups.ask(request, version)
+                assert call.is_completed or key in (JOIN_GROUP, SYNC_GROUP)
+            world.pass_time(10_000)
+            groups.coordinator._on_time(world.clock.now_ms)
+        await groups.publish()
+    async with trio.open_nursery() as nursery:
+        after = make_coordinator(world)
+        nursery.start_soon(after.coordinator.run)
+        await after.publish()
+        assert (await after.fetched("nobody")) == (ErrorCode.NONE, -1)
+        nursery.cancel_scope.cancel()
+
+
+def tame(request: Any) -> None:
+    """Let a random request get further than its first check."""
+    for name, value in (
+        ("group_id", "g"),
+        ("session_timeout_ms", 10_000),
+        ("protocol_type", "consumer"),
+        ("member_id", ""),
+        ("group_instance_id", None),
+        ("generation_id_or_member_epoch", -1),
+    ):
+        if hasattr(request, name):
+            setattr(request, name, value)
+    for topic in getattr(request, "topics", None) or ():
+        if hasattr(topic, "name"):
+            topic.name = "orders"
