@@ -122,7 +122,8 @@ class SnapshotStore:
         """Remove some durably, so that none comes back without the log that went with it."""
         gone = list(snapshot_ids)
         for snapshot_id in gone:
-            del self._kept[snapshot_id]
+            del self._kept[snapshot_id]  # all at once: nobody may be given one of them meanwhile
+        for snapshot_id in gone:
             with suppress(FileNotFoundError):
                 await self._disk.unlink(self._path(snapshot_id))
         if gone:

@@ -4,4 +4,5 @@ mutant.py    what a mutant is, and how a core is patched for a while
 bank.py      the table of all of them
 hunt.py      plants one and measures how long it lives
 raft_bugs.py of the quorum
+metadata_log_bugs.py  of its log on disk
 """

@@ -220,7 +220,9 @@ def _never_diverge() -> Any:
     return patched(Leader, _where_to_go_instead=where)
 
 
-def _cut_at_own_end_of_epoch() -> Any:
+def cut_at_own_end_of_epoch() -> Any:
+    """Plant the bug that only time shows: nothing is wrong, and nothing goes on."""
+
     def shared_end(self: Follower, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
         return replica.log.end_offset_for_epoch(diverging.epoch).offset
 

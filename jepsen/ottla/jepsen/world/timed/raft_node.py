@@ -139,6 +139,8 @@ class RaftNode:
         """Whether the process stands still (SIGSTOP); what arrives waits."""
         self.snapshot_count = 0
         self.is_shutting_down = False
+        self.doom_us: int | None = None
+        """How long after the next great change of its disk begins the power is to go."""
         self._config = config
         self._timeline = timeline
         self._rng = rng
@@ -147,6 +149,8 @@ class RaftNode:
         self._on_step = on_step
         self._on_death = on_death
         self._log: MetadataLog | None = None
+        self._applied_end = Offset(0)
+        """What is committed and was handed to the state machine: the core may know of more."""
         self._persisted: ElectionState | None = None
         self._inbox: deque[tuple[Event, Answer | None]] = deque()
         self._answers: dict[int, Answer] = {}
@@ -222,6 +226,8 @@ class RaftNode:
         self._persisted = await log.read_election()
         await self._compare(log)
         self._log = log
+        latest = log.latest_snapshot_id
+        self._applied_end = Offset(0) if latest is None else latest.offset
         self._is_starting = False
         now_ms = self.clock.monotonic_ms()
         self.core = QuorumCore(self._config, self.identity, log, self._persisted, self._rng, now_ms)
@@ -340,12 +346,15 @@ class RaftNode:
             self._send(self, outgoing)
         if effects.high_watermark is not None:
             log.note_high_watermark(effects.high_watermark)
+            self._applied_end = effects.high_watermark
         self._wake_sequence += 1
         if effects.next_wake_ms is not None:
             self._wake_at(effects.next_wake_ms)
         self._on_step(self, event, effects)
 
     async def _write(self, log: MetadataLog, effects: Effects) -> None:
+        if self.doom_us is not None and (effects.truncate_to is not None or effects.snapshot_chunk):
+            self._meet_doom(self.doom_us)
         if effects.truncate_to is not None:
             await self._take_log()
             self.mirror.promise_at_most(effects.truncate_to)
@@ -371,6 +380,17 @@ class RaftNode:
             if not self._is_flusher_up:
                 self._is_flusher_up = True
                 self._spawn(self._flush())
+
+    def _meet_doom(self, delay_us: int) -> None:
+        self.doom_us = None
+        incarnation = self.incarnation
+
+        def strike() -> None:
+            if incarnation == self.incarnation:
+                self.incarnation += 1
+                self._on_death(self, OSError("the power went"))
+
+        self._timeline.later(delay_us, strike)
 
     async def _append(self, log: MetadataLog, append: Append) -> None:
         start = log.end_offset
@@ -434,7 +454,7 @@ class RaftNode:
         """Write a snapshot of what is committed here, beside everything else."""
         if self.core is None or self._log is None:
             return
-        offset = self.core.high_watermark
+        offset = self._applied_end
         latest = self._log.latest_snapshot_id
         if offset > self.mirror.start_offset and (latest is None or offset > latest.offset):
             self.snapshot_count += 1

@@ -70,6 +70,7 @@ class TimedRaft:
         "two believe to lead at once",
         "power goes while a log is recovered",
         "a leader that is cut off resigns",
+        "power goes among changes of the disk",
     )
 
     def run(self, chance: Chance, *, budget: int) -> Outcome:
@@ -166,6 +167,7 @@ class Storm:
             (self._cut_power, 3),
             (self._kill, 3),
             (self._black_out, 1),
+            (self._doom, 3),
             (self._pause, 2),
             (self._resume, 4),
             (self._fail_disk, 2),
@@ -213,6 +215,7 @@ class Storm:
         for node in self.nodes.values():
             node.disk.heal()
             node.disk.weather = DiskWeather()
+            node.doom_us = None
             if node.is_paused:
                 node.resume()
             self._renew(node)
@@ -366,8 +369,12 @@ class Storm:
     def _on_death(self, node: RaftNode, error: Exception) -> None:
         """A process whose disk failed ends; its machine restarts with the next start."""
         self.trace.add("dies", node.node_id, type(error).__name__)
+        if "power" in str(error):
+            self.rare.sometimes("power goes among changes of the disk")
         self.figures["crashes"] += 1
         self._stop(node, is_power_lost=True)
+        if not self._is_storm:
+            node.start()
 
     def _restart(self, node: RaftNode) -> None:
         for each in self.nodes.values():
@@ -384,6 +391,10 @@ class Storm:
         if node.is_up or node.is_starting:
             self.figures["crashes"] += 1
             self._stop(node, is_power_lost=False)
+
+    def _doom(self, node: RaftNode) -> None:
+        """Have the power go in the midst of its next truncation or snapshot from the leader."""
+        node.doom_us = 10 ** self.chance.below(6)
 
     def _black_out(self, node: RaftNode) -> None:
         self.rare.sometimes("every machine loses power at once")
@@ -427,7 +438,8 @@ class Storm:
         node.clock.wall_offset_ms += jump_ms
 
     def _snapshot(self, node: RaftNode) -> None:
-        node.write_snapshot()
+        for each in self.nodes.values():
+            each.write_snapshot()
 
     def _resign(self, node: RaftNode) -> None:
         if node.core is not None and node.is_leader:
