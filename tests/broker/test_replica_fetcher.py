@@ -278,3 +278,19 @@ async def test_a_leader_with_nothing_left_to_follow_is_let_go(world: World, tmp_
         await follower.fetchers.leave([partition.key])
         await until(lambda: world.purgatory.waiting_count == 0)
         assert len(follower.fetchers) == 0
+
+
+async def test_a_partition_that_goes_while_its_flush_is_due_harms_nobody(
+    world: World, tmp_path: Path
+) -> None:
+    await world.add("t", replicas=(1, 2), leader=1)
+    follower = Follower(world, tmp_path)
+    partition = await follower.follow("t")
+    fetcher = follower.fetchers._fetchers[LEADER]
+    followed = fetcher.core.find(partition.key)
+    assert followed is not None
+
+    await follower.fetchers.leave([partition.key])
+    partition.remove()
+
+    await fetcher._flush_all([followed])

@@ -28,6 +28,7 @@ from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedErro
 from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
+from ottla.storage.log import Log
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.messages.list_offsets_request import (
@@ -363,14 +364,16 @@ class LeaderFetcher:
             is_idle.set()
 
     async def _flush_all(self, unflushed: list[Followed]) -> None:
-        if unflushed:
+        # While other duties were done some may have been left, and their logs be gone.
+        kept = [(one, one.log) for one in unflushed if self.core.find(one.key) is one]
+        if kept:
             async with trio.open_nursery() as nursery:
-                for followed in unflushed:
-                    nursery.start_soon(self._flush, followed)
+                for followed, log in kept:
+                    nursery.start_soon(self._flush, followed, log)
 
-    async def _flush(self, followed: Followed) -> None:
+    async def _flush(self, followed: Followed, log: Log) -> None:
         try:
-            await followed.log.flush()
+            await log.flush()
         except RefusedError as error:
             self.core.set_aside(followed, error, self._clock.monotonic_ms())
         else:
