@@ -41,14 +41,14 @@ def _count_own_unflushed() -> Any:
 @contextmanager
 def _persist_one_step_late() -> Iterator[None]:
     original = QuorumCore.step
-    late: dict[int, ElectionState] = {}
+    late: dict[QuorumCore, ElectionState] = {}
 
     def step(self: QuorumCore, event: Event, now_ms: int) -> Effects:
         effects = original(self, event, now_ms)
         is_vote_alone = effects.persist_election is not None and effects.replies
-        due = late.pop(id(self), None)
+        due = late.pop(self, None)
         if is_vote_alone and effects.persist_election is not None:
-            late[id(self)] = effects.persist_election
+            late[self] = effects.persist_election
             effects.persist_election = due
         elif effects.persist_election is None:
             effects.persist_election = due
@@ -232,18 +232,18 @@ def cut_at_own_end_of_epoch() -> Any:
 @contextmanager
 def _believe_old_answers() -> Iterator[None]:
     """Answers are taken for what they say, whatever was asked since."""
-    sent: dict[int, dict[int, Outgoing]] = {}
+    sent: dict[Requests, dict[int, Outgoing]] = {}
     original_start, original_take = Requests.start, Requests.take
 
     def start(self: Requests, outgoing: Outgoing, now_ms: int) -> None:
-        sent.setdefault(id(self), {})[outgoing.request_id] = outgoing
+        sent.setdefault(self, {})[outgoing.request_id] = outgoing
         original_start(self, outgoing, now_ms)
 
     def take(self: Requests, request_id: int) -> Outgoing | None:
         found = original_take(self, request_id)
         if found is not None:
             return found
-        return sent.get(id(self), {}).get(request_id)
+        return sent.get(self, {}).get(request_id)
 
     with patched(Requests, start=start, take=take):
         yield
