@@ -12,7 +12,7 @@ import trio
 
 from ottla.client.transport import TRANSPORT
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.disk import Operation, SimulatedDisk
 from ottla.jepsen.world.whole.clock import MachineClock
 from ottla.jepsen.world.whole.loop import TASKS, Loop, Tasks, next_instant
 from ottla.jepsen.world.whole.network import Network
@@ -73,6 +73,8 @@ class Machine:
         """What a disk under load adds to every call."""
         self.disk = _MachineDisk(chance.stream("disk"), pause=self._pause)
         self.rng = chance.stream("process")
+        self.has_bad_disk = False
+        """Its disk fails calls: a process may end by that."""
         self.is_paused = False
         self.failure: BaseException | None = None
         """What the last process ended by, if it did so by an error of its own."""
@@ -131,6 +133,20 @@ class Machine:
         """Let it go on."""
         self.is_paused = False
         self.world.loop.between_steps(self._resume)
+
+    def break_disk(self, operation: Operation, number: int, *, skip_count: int, times: int) -> None:
+        """Let calls of the disk fail; the process may end by it."""
+        self.has_bad_disk = True
+        self.disk.fail(operation, number, skip_count=skip_count, times=times)
+
+    def mend_disk(self) -> None:
+        """Mend the disk under a process that is gone; what was not flushed is lost in part."""
+        self.has_bad_disk = False
+        self.disk.heal()
+        if not self.is_running:
+            self.disk.crash()
+        if not isinstance(self.failure, AssertionError):
+            self.failure = None
 
     def _resume(self) -> None:
         if self.is_running:

@@ -10,12 +10,14 @@ looks like a loss of power, and it would trust neither (KIP-966).  Brokers that 
 acknowledge, and controllers, who always do, may lose power at any time.
 """
 
+import errno
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import trio
 
 from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.disk import Operation
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.cluster import Cluster
@@ -71,6 +73,7 @@ class Nemesis:
             "partition": self._partition,
             "slow link": self._slow_link,
             "slow disk": self._slow_disk,
+            "bad disk": self._fail_disk,
             "breaks": self._break_connections,
             "restart": self._restart,
             "skew": self._skew,
@@ -101,7 +104,10 @@ class Nemesis:
         for machine in self._all_machines:
             machine.slow_disk_s = 0.0
             machine.clock.wall_skew_ms = 0
-            machine.disk.heal()
+            if machine.has_bad_disk:
+                if machine.is_running:
+                    machine.cut_power()
+                machine.mend_disk()
             if machine.is_paused:
                 machine.resume()
         self.is_healed = True
@@ -257,6 +263,32 @@ class Nemesis:
         machine.slow_disk_s = SLOW_DISK_S
         await self._wait(SLOW_MS)
         machine.slow_disk_s = 0.0
+
+    async def _fail_disk(self) -> None:
+        """Let calls of a disk fail; the process ends by itself or is ended, and the disk mended.
+
+        What an fsync could not write is lost, as after a loss of power.
+        """
+        machine = self._chance.pick(self._cluster.machines)
+        if not machine.is_running or not self._may_die(machine):
+            return
+        if self._is_fragile(machine):
+            if not self._cluster.is_in_sync:
+                return
+            self._wounded = machine
+        operation = self._chance.pick((Operation.FSYNC, Operation.WRITE, Operation.NAME))
+        number = self._chance.pick((errno.EIO, errno.ENOSPC))
+        times = self._chance.pick((1, 1, 1_000))
+        self.counts["disk faults"] += 1
+        machine.break_disk(operation, number, skip_count=self._chance.below(20), times=times)
+        await self._wait(DOWN_MS)
+        if machine.is_running:
+            machine.cut_power()
+            await machine.has_ended.wait()
+        else:
+            self._rare.sometimes("a process ends at its disk's failure")
+        machine.mend_disk()
+        await self._start_later(machine)
 
     async def _skew(self) -> None:
         """Set a machine's calendar wrong."""

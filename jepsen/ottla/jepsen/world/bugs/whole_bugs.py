@@ -1,0 +1,140 @@
+"""Mutants that only a whole cluster shows: brokers, controllers and clients must meet."""
+
+from typing import Any
+
+from ottla.broker import follower_fetch
+from ottla.broker.follower_fetch import Followed, FollowerFetch
+from ottla.broker.groups.commit_wait import CommitWait
+from ottla.broker.partition import Partition
+from ottla.controller import brokers, elections
+from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NO_EPOCH, Offset
+from ottla.storage.log import Log
+from ottla.wire.messages.fetch_response import PartitionData
+
+ENGINE = "C"
+SUBJECT = "cluster"
+
+
+def _acknowledge_at_append() -> Any:
+    original = Partition.acknowledgement
+
+    def acknowledgement(self: Partition, end_offset: Offset, acks: int) -> ErrorCode | None:
+        found = original(self, end_offset, acks)
+        return ErrorCode.NONE if found is None else found
+
+    return patched(Partition, acknowledgement=acknowledgement)
+
+
+def _watermark_ahead_of_isr() -> Any:
+    def advance(self: Partition, now_ms: int) -> bool:
+        assert self.log is not None
+        if self.durable_end <= self.log.high_watermark:
+            return False
+        self.log.update_high_watermark(self.durable_end)
+        return True
+
+    return patched(Partition, advance_high_watermark=advance)
+
+
+def _duplicates_unseen() -> Any:
+    return patched(Log, _duplicate_of=lambda self, batch, header, origin: None)
+
+
+def _never_cut_back() -> Any:
+    original = FollowerFetch._taken
+
+    def taken(self: FollowerFetch, followed: Followed, data: PartitionData, wall_ms: int) -> Any:
+        data.diverging_epoch.epoch = NO_EPOCH
+        return original(self, followed, data, wall_ms)
+
+    return patched(FollowerFetch, _taken=taken)
+
+
+def _cut_too_little() -> Any:
+    return patched(follower_fetch, truncation_of=lambda log, diverging: log.end_offset)
+
+
+def _commit_answered_at_once() -> Any:
+    def try_complete(self: CommitWait) -> bool:
+        self._give(ErrorCode.NONE)
+        return True
+
+    return patched(CommitWait, try_complete=try_complete)
+
+
+def _elect_anybody() -> Any:
+    return patched(elections, allows_unclean_election=lambda *_: True)
+
+
+def _trust_whoever_comes_back() -> Any:
+    original = elections.brokers_leave
+
+    def leave(image: Any, config: Any, leaving: Any, *, is_unclean: bool = False) -> Any:
+        return () if is_unclean else original(image, config, leaving)
+
+    return patched(brokers, brokers_leave=leave)
+
+
+def _mutant(name: str, sentence: str, plant: Plant, seed_count: int) -> Mutant:
+    return Mutant(
+        name=name,
+        sentence=sentence,
+        engine=ENGINE,
+        subject=SUBJECT,
+        plant=plant,
+        seed_count=seed_count,
+    )
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    _mutant(
+        "acknowledged-at-append",
+        "acks=all is answered when the leader alone has the records",
+        _acknowledge_at_append,
+        60,
+    ),
+    _mutant(
+        "watermark-at-leader-end",
+        "the high watermark is the leader's end, whoever is in sync",
+        _watermark_ahead_of_isr,
+        60,
+    ),
+    _mutant(
+        "duplicates-appended",
+        "a batch that is sent again is appended again",
+        _duplicates_unseen,
+        60,
+    ),
+    _mutant(
+        "follower-never-cut-back",
+        "a follower goes on behind records that its new leader never had",
+        _never_cut_back,
+        60,
+    ),
+    _mutant(
+        "follower-cut-too-little",
+        "a follower keeps all it has when it parts from its leader",
+        _cut_too_little,
+        60,
+    ),
+    _mutant(
+        "commit-answered-at-append",
+        "a group's commit is answered before the in-sync replicas have it",
+        _commit_answered_at_once,
+        60,
+    ),
+    _mutant(
+        "anybody-elected",
+        "a replica out of sync may lead, whatever the topic's settings say",
+        _elect_anybody,
+        60,
+    ),
+    _mutant(
+        "unclean-stop-forgiven",
+        "a broker that may have lost records stays in sync for the controller",
+        _trust_whoever_comes_back,
+        60,
+    ),
+)
