@@ -64,6 +64,8 @@ class Nemesis:
         self.is_healed = False
         self._wounded: Machine | None = None
         """The broker that lost power, until every in-sync set has been full again."""
+        self._wounded_start = 0
+        """With which start of it: not before it has started anew can it be in sync again."""
         faults: dict[str, Fault] = {
             "kill": self._kill_node,
             "kill many": self._kill_many,
@@ -186,10 +188,8 @@ class Nemesis:
         machine = self._chance.pick(self._cluster.machines)
         if not machine.is_running or not self._may_die(machine):
             return
-        if self._is_fragile(machine):
-            if not self._cluster.is_in_sync:
-                return
-            self._wounded = machine
+        if self._is_fragile(machine) and not self._wound(machine):
+            return
         self.counts["power cuts"] += 1
         machine.cut_power()
         await self._start_later(machine)
@@ -211,8 +211,21 @@ class Nemesis:
         """Say whether a machine that loses power may lose what was acknowledged."""
         return not self._is_flushed and machine in self._cluster.broker_machines.values()
 
+    def _wound(self, machine: Machine) -> bool:
+        """Say whether a fragile machine may lose power; it has from now on."""
+        if not self._cluster.is_in_sync:
+            return False
+        self._wounded, self._wounded_start = machine, machine.start_count
+        return True
+
     def _may_die(self, machine: Machine) -> bool:
-        if self._wounded is not None and self._cluster.is_in_sync:
+        wounded = self._wounded
+        if (
+            wounded is not None
+            and wounded.start_count > self._wounded_start
+            and not wounded.has_bad_disk
+            and self._cluster.is_in_sync
+        ):
             self._wounded = None
             self._rare.sometimes("a wound has healed before the end")
         return self._wounded in (None, machine) or not self._is_fragile(machine)
@@ -272,10 +285,8 @@ class Nemesis:
         machine = self._chance.pick(self._cluster.machines)
         if not machine.is_running or not self._may_die(machine):
             return
-        if self._is_fragile(machine):
-            if not self._cluster.is_in_sync:
-                return
-            self._wounded = machine
+        if self._is_fragile(machine) and not self._wound(machine):
+            return
         operation = self._chance.pick((Operation.FSYNC, Operation.WRITE, Operation.NAME))
         number = self._chance.pick((errno.EIO, errno.ENOSPC))
         times = self._chance.pick((1, 1, 1_000))
