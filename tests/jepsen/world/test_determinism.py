@@ -8,7 +8,7 @@ import sys
 import pytest
 
 SEEDS = range(20)
-GATED = (("A", "raft"), ("A", "replication"), ("B", "raft"))
+GATED = (("A", "raft"), ("A", "replication"), ("B", "raft"), ("C", "cluster"))
 """Engines and subjects whose every run must be the same everywhere."""
 
 PROGRAM = """

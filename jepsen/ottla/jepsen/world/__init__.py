@@ -11,10 +11,13 @@ shrink.py            makes a failing run small
 corpus.py            failures worth keeping, as files
 walk/                engine A: walks without a clock
 timed/               engine B: timed events, network and disk faults
+whole/               engine C: whole nodes and clients on trio, in virtual time
 exhaustive/          engine D: every course of events of a small case
 invariants/          what must hold, one domain a file
 bugs/                the bug bank: mutants that the engines must find
 rng.py               chance from a seed
 disk.py              a disk in memory that forgets, tears and fails on demand
 disk_conformance.py  what every Disk promises; the real one passes too
+rpc_conformance.py   what every Rpc promises; gRPC passes too
+transport_conformance.py  what every server and way to it promise; sockets pass too
 """

@@ -77,7 +77,9 @@ def _trust_whoever_comes_back() -> Any:
     return patched(brokers, brokers_leave=leave)
 
 
-def _mutant(name: str, sentence: str, plant: Plant, seed_count: int) -> Mutant:
+def _mutant(
+    name: str, sentence: str, plant: Plant, seed_count: int, *, is_quick: bool = False
+) -> Mutant:
     return Mutant(
         name=name,
         sentence=sentence,
@@ -85,6 +87,7 @@ def _mutant(name: str, sentence: str, plant: Plant, seed_count: int) -> Mutant:
         subject=SUBJECT,
         plant=plant,
         seed_count=seed_count,
+        is_quick=is_quick,
     )
 
 
@@ -94,6 +97,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "acks=all is answered when the leader alone has the records",
         _acknowledge_at_append,
         60,
+        is_quick=True,
     ),
     _mutant(
         "watermark-at-leader-end",
@@ -106,6 +110,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a batch that is sent again is appended again",
         _duplicates_unseen,
         60,
+        is_quick=True,
     ),
     _mutant(
         "follower-never-cut-back",
@@ -130,6 +135,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a replica out of sync may lead, whatever the topic's settings say",
         _elect_anybody,
         60,
+        is_quick=True,
     ),
     _mutant(
         "unclean-stop-forgiven",
