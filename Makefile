@@ -1,8 +1,11 @@
-# Four words: make check, make test, make fix, make bench.
+# Five words: make check, make test, make fix, make sim (ENGINE=B SEED=7), make bench.
 PYTHON ?= .venv/bin/python
 FOLDERS = proto model wire storage raft metadata rpc node controller client broker jepsen bench cli tests
 
-.PHONY: check test fix bench
+ENGINE ?= A
+SEED ?= 0
+
+.PHONY: check test fix sim bench
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -14,6 +17,9 @@ test:
 fix:
 	$(PYTHON) -m ruff check --fix $(FOLDERS)
 	$(PYTHON) -m ruff format $(FOLDERS)
+
+sim:
+	$(PYTHON) -m ottla.cli world run --engine $(ENGINE) --seed $(SEED)
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help
