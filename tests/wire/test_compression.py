@@ -4,6 +4,7 @@ import gzip
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import cramjam
 import lz4.frame
@@ -16,6 +17,7 @@ from kafka import codec as kafka_codec
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import MIB
+from ottla.wire import compression
 from ottla.wire.compression import Codec, codec_of, compress, decompress
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -79,6 +81,46 @@ def test_a_bomb_is_refused_before_its_memory_is_taken(codec: Codec) -> None:
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < len(bomb) + 6 * MIB
+
+
+@pytest.mark.parametrize(
+    ("codec", "module", "name"),
+    [
+        (Codec.GZIP, compression.zlib, "decompressobj"),
+        (Codec.LZ4, lz4.frame, "LZ4FrameDecompressor"),
+    ],
+)
+def test_many_short_members_are_not_given_out_again_for_each(
+    codec: Codec, module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library copies what lies behind a member's end: 1 MB of empty ones took most of a second."""
+    given_bytes = 0
+    make = getattr(module, name)
+
+    class Counting:
+        def __init__(self, **arguments: Any) -> None:
+            self.unpacker = make(**arguments)
+
+        def decompress(self, data: bytes, *more: Any, **named: Any) -> Any:
+            nonlocal given_bytes
+            given_bytes += len(data)
+            return self.unpacker.decompress(data, *more, **named)
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(self.unpacker, attribute)
+
+    packed = compress(codec, b"") * 10_000
+    monkeypatch.setattr(module, name, Counting)
+    assert decompress(codec, packed) == b""
+    assert given_bytes < 30 * len(packed)
+
+
+def test_snappy_that_claims_more_than_its_bytes_can_repeat_gets_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cramjam.snappy, "decompress_raw", None)
+    with pytest.raises(CorruptDataError, match="3 bytes claim to be 16383"):
+        decompress(Codec.SNAPPY, b"\xff\x7f\0")
 
 
 def test_many_xerial_blocks_share_one_limit() -> None:

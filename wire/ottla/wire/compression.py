@@ -19,10 +19,15 @@ Buffer = bytes | bytearray | memoryview
 
 CHUNK_BYTES = 64 * KIB
 """Output taken at a time: smaller makes more calls, larger overshoots the limit by more."""
+PIECE_BYTES_MIN = 256
+"""Input given at first to a member of gzip or a frame of lz4, doubled from then on: the libraries
+copy what lies behind its end, so given all at once, many short ones would cost the square of it."""
 XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_MAGIC = XERIAL_HEADER[:8]
 XERIAL_BLOCK_BYTES = 32 * KIB
 """Uncompressed size of a xerial block, as in snappy-java."""
+SNAPPY_RATIO_MAX = 22
+"""Three bytes of snappy repeat at most 64: who claims more lies, and gets no memory for it."""
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 ZSTD_WINDOW_BYTES_MAX = 1 << 27
 """Largest zstd window accepted: the memory a frame's header alone can claim."""
@@ -92,19 +97,24 @@ def _damaged(codec: Codec, why: object) -> CorruptDataError:
 
 
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    view = memoryview(data)
     unpacked = bytearray()
-    rest = bytes(data)
-    while rest:
+    at = 0
+    while at < len(view):  # gzip allows several members
         unpacker = zlib.decompressobj(wbits=GZIP_WBITS)
-        try:
-            unpacked += unpacker.decompress(rest, limit_bytes + 1 - len(unpacked))
-        except zlib.error as error:
-            raise _damaged(Codec.GZIP, error) from None
-        if len(unpacked) > limit_bytes:
-            raise _too_large(Codec.GZIP, limit_bytes)
-        if not unpacker.eof:
-            raise _damaged(Codec.GZIP, "it is cut off")
-        rest = unpacker.unused_data  # gzip allows several members; each costs input, so this ends
+        piece_bytes = PIECE_BYTES_MIN
+        while not unpacker.eof:
+            piece = view[at : at + piece_bytes]
+            if not piece:
+                raise _damaged(Codec.GZIP, "it is cut off")
+            try:
+                unpacked += unpacker.decompress(piece, limit_bytes + 1 - len(unpacked))
+            except zlib.error as error:
+                raise _damaged(Codec.GZIP, error) from None
+            if len(unpacked) > limit_bytes:
+                raise _too_large(Codec.GZIP, limit_bytes)
+            at += len(piece) - len(unpacker.unused_data)
+            piece_bytes = min(2 * piece_bytes, CHUNK_BYTES)
     return bytes(unpacked)
 
 
@@ -145,6 +155,8 @@ def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
         claimed_bytes = cramjam.snappy.decompress_raw_len(block)
         if claimed_bytes > limit_bytes:
             raise _too_large(Codec.SNAPPY, limit_bytes)
+        if claimed_bytes > len(block) * SNAPPY_RATIO_MAX:
+            raise _damaged(Codec.SNAPPY, f"{len(block)} bytes claim to be {claimed_bytes}")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise _damaged(Codec.SNAPPY, error) from None
@@ -158,26 +170,29 @@ def _lz4_frame() -> Any:
 
 def _decompress_lz4(data: Buffer, limit_bytes: int) -> bytes:
     new_unpacker = _lz4_frame().LZ4FrameDecompressor
+    view = memoryview(data)
     unpacked = bytearray()
-    rest: bytes | None = bytes(data)
-    while rest:
+    at = 0
+    while at < len(view):
         unpacker = new_unpacker()
-        piece = rest
+        piece_bytes = PIECE_BYTES_MIN
         try:
             while not unpacker.eof:
                 room_bytes = limit_bytes + 1 - len(unpacked)
                 if room_bytes <= 0:
                     raise _too_large(Codec.LZ4, limit_bytes)
+                piece = view[at : at + piece_bytes] if unpacker.needs_input else b""
+                at += len(piece)
                 taken = unpacker.decompress(piece, max_length=min(room_bytes, CHUNK_BYTES))
                 unpacked += taken
-                piece = b""
-                if not taken and not unpacker.eof and unpacker.needs_input:
+                if not taken and not unpacker.eof and unpacker.needs_input and at == len(view):
                     raise _damaged(Codec.LZ4, "it is cut off")
+                piece_bytes = min(2 * piece_bytes, CHUNK_BYTES)
         except (RuntimeError, EOFError, ValueError, MemoryError) as error:
             raise _damaged(Codec.LZ4, error) from None
         if len(unpacked) > limit_bytes:
             raise _too_large(Codec.LZ4, limit_bytes)
-        rest = unpacker.unused_data
+        at -= len(unpacker.unused_data or b"")
     return bytes(unpacked)
 
 
