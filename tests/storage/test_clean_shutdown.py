@@ -15,7 +15,17 @@ def test_the_epoch_survives() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"{}", b'{"brokerEpoch":"1"}', b'{"brokerEpoch":true}', b"\xff", b"7"],
+    [
+        b"",
+        b"{",
+        b"[" * 100_000,
+        b"[]",
+        b"{}",
+        b'{"brokerEpoch":"1"}',
+        b'{"brokerEpoch":true}',
+        b"\xff",
+        b"7",
+    ],
 )
 def test_a_marker_without_an_epoch_tells_none(content: bytes) -> None:
     assert parse_clean_shutdown(content) == -1

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
 from ottla.model.limits import INT64_MAX
 from ottla.storage.append_info import AppendOrigin
@@ -152,6 +152,40 @@ async def test_a_damaged_index_below_the_recovery_point_is_built_anew(
 
     assert index.read_bytes() == before
     assert read_values(log) == expected(12)
+
+
+async def test_an_index_that_leads_to_what_is_no_batch_is_built_anew(bench: Workbench) -> None:
+    log = await three_segments(bench)
+    await log.close()
+    index = path_of(bench, 0, OFFSET_INDEX)
+    before = index.read_bytes()
+    # Entries before the last one are believed until they are followed.
+    index.write_bytes(bytes(4) + b"\xff\xff\xff\xf0" + before[8:])
+    times = path_of(bench, 0, TIME_INDEX)
+    times.write_bytes(times.read_bytes()[:12])
+
+    log = await bench.open(SMALL, recovery_point=8)
+
+    assert index.read_bytes() == before
+    assert read_values(log) == expected(12)
+
+
+@pytest.mark.parametrize("length", [-(1 << 31), -12, 0, 48, 1 << 20])
+async def test_a_length_that_lies_in_a_trusted_segment_neither_loops_nor_leads_astray(
+    bench: Workbench, length: int
+) -> None:
+    log = await three_segments(bench, LogConfig())
+    await log.close()
+    path = path_of(bench, 0, LOG)
+    first = bytearray(path.read_bytes())
+    first[8:12] = length.to_bytes(4, "big", signed=True)
+    path.write_bytes(first)
+
+    log = await bench.open(LogConfig(), is_clean=True, recovery_point=12)
+
+    if log.end_offset:  # else the damage was seen when it was opened
+        with pytest.raises(CorruptDataError, match="no batch begins at 0"):
+            log.read(Offset(2), bytes_max=1000, end_offset=log.end_offset, at_least_one=True)
 
 
 async def test_after_a_clean_close_nothing_is_checked(bench: Workbench) -> None:

@@ -55,6 +55,7 @@ def test_a_uuid_survives_its_text(uuid: UUID) -> None:
         b"version=1\ncluster.id=\nnode.id=1\n",
         b"version=1\ncluster.id=c\n",
         b"version=1\ncluster.id=c\nnode.id=-1\n",
+        b"version=1\ncluster.id=c\nnode.id=" + b"1" * 5_000 + b"\n",
         b"version=1\ncluster.id=c\nnode.id=1\ndirectory.id=short\n",
         b"\xff\xfe",
     ],

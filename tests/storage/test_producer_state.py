@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.model.limits import INT32_MAX
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.producer_state import Producer, ProducerStates
 from ottla.storage.workbench import NOW_MS, Workbench, append
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 
@@ -200,3 +203,20 @@ async def test_truncation_takes_sequences_back(bench: Workbench) -> None:
         produce(log, 5)
     assert produce(log, 3).is_duplicate
     assert produce(log, 4).base_offset == 4
+
+
+@pytest.mark.parametrize("twice", ["producer", "transaction"])
+def test_a_snapshot_that_names_something_twice_is_corrupt(twice: str) -> None:
+    """Two producers with one open transaction: ending it for the second would find nothing."""
+    states = ProducerStates(Offset(10))
+    for producer_id in (1, 2):
+        producer = Producer()
+        producer.txn_first_offset = Offset(4 if twice == "transaction" else 4 + producer_id)
+        states.restore(producer_id, producer)
+    data = bytearray(encode_snapshot(states))
+    if twice == "producer":
+        data[10:18] = (2).to_bytes(8)
+        data[2:6] = crc32c(bytes(data[6:])).to_bytes(4)
+
+    with pytest.raises(CorruptDataError, match="comes twice"):
+        decode_snapshot(bytes(data), Offset(10))

@@ -22,7 +22,7 @@ def parse_clean_shutdown(data: bytes) -> int:
     """Return the broker epoch, -1 when the content tells none: the file's being there counts."""
     try:
         content = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return NO_BROKER_EPOCH
     epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
     if type(epoch) is not int or not 0 <= epoch < 1 << 63:

@@ -14,6 +14,9 @@ from ottla.model.ids import NodeId
 
 META_PROPERTIES_FILE = "meta.properties"
 VERSION = 1
+NODE_ID_DIGITS_MAX = 10
+"""Digits of an int32; of thousands of them Python would refuse to make a number."""
+
 UUID_TEXT_LENGTH = 22
 """A uuid in base64 without its padding, as Kafka prints it."""
 
@@ -55,7 +58,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     if not cluster_id:
         raise CorruptDataError(f"{META_PROPERTIES_FILE}: cluster.id is missing")
     node_id = values.get("node.id", "")
-    if not (node_id.isascii() and node_id.isdigit()):
+    if not (node_id.isascii() and node_id.isdigit() and len(node_id) <= NODE_ID_DIGITS_MAX):
         raise CorruptDataError(f"{META_PROPERTIES_FILE}: node.id is {node_id!r}")
     directory_id = values.get("directory.id")
     return MetaProperties(

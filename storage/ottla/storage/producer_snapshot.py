@@ -55,10 +55,15 @@ def decode_snapshot(data: bytes, end_offset: Offset) -> ProducerStates:
     if len(body) != _COUNT.size + count * _ENTRY.size:
         raise CorruptDataError("producer snapshot: its size does not fit its count")
     states = ProducerStates(end_offset)
+    open_offsets: set[int] = set()
     for entry in _ENTRY.iter_unpack(body[_COUNT.size :]):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator, txn = (
             entry
         )
+        if producer_id in states.producers or txn in open_offsets or txn < NO_OFFSET:
+            raise CorruptDataError("producer snapshot: a producer or a transaction comes twice")
+        if txn != NO_OFFSET:
+            open_offsets.add(txn)
         producer = Producer()
         producer.epoch = epoch
         producer.last_timestamp_ms = timestamp_ms

@@ -156,9 +156,8 @@ class LogLoader:
         A trusted segment that is damaged ends the trust: all from it on is recovered.
         """
         for index, segment in enumerate(segments[:first_checked]):
-            if _open_indexes(self._disk, segment):
+            if _open_indexes(self._disk, segment) and _knows_its_times(segment):
                 segment.is_sealed = True
-                segment.load_max_timestamp()
                 continue
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
             if not await self._rebuild_indexes(segment) or following is None:
@@ -186,6 +185,8 @@ class LogLoader:
         segment.activate(self._config)
         file_size = segment.size_bytes
         last_offset, position = segment.offset_index.last_entry
+        if position < 0:
+            return None
         end_offset = segment.base_offset
         found = self._scan(segment, position=position, end=file_size)
         while (block := await found.next_block()) is not None:
@@ -193,8 +194,7 @@ class LogLoader:
         if found.problem is not None or (segment.offset_index.count and end_offset <= last_offset):
             return None
         segment.load_first_timestamp()
-        segment.load_max_timestamp()
-        return end_offset
+        return end_offset if _knows_its_times(segment) else None
 
     async def _clean_producers(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
         """Return the producers of a cleanly closed log: no snapshot at all means there are none."""
@@ -465,6 +465,15 @@ def _floor(segments: list[Segment], offset: Offset) -> int:
     while index + 1 < len(segments) and segments[index + 1].base_offset <= offset:
         index += 1
     return index
+
+
+def _knows_its_times(segment: Segment) -> bool:
+    """Load the largest timestamp; False when the indexes lead to what is no batch."""
+    try:
+        segment.load_max_timestamp()
+    except CorruptDataError:
+        return False
+    return True
 
 
 def _open_indexes(disk: Disk, segment: Segment) -> bool:

@@ -8,8 +8,9 @@ the first batch that follows more than `index.interval.bytes` since the last one
 
 from struct import Struct
 
+from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
-from ottla.model.limits import INT32_MAX
+from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX
 from ottla.storage.disk_seam import Chunk, Disk, DiskFile
 from ottla.storage.files import (
     LOG,
@@ -23,7 +24,14 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.offset_index import OffsetIndex
 from ottla.storage.time_index import TimeIndex
 from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
-from ottla.wire.batch import LENGTH_END, MAX_TIMESTAMP_AT, NO_TIMESTAMP
+from ottla.wire.batch import (
+    BATCH_LENGTH_MIN,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    NO_TIMESTAMP,
+)
 
 _BATCH_START = Struct(">qi")
 _DELTA = Struct(">i")
@@ -178,10 +186,16 @@ class Segment:
         return self.find_from(offset, self.offset_index.lookup(offset)[1])
 
     def find_from(self, offset: int, position: int) -> tuple[int, int, int] | None:
-        """Do what `find` does, walking from a batch that starts at `position`."""
+        """Do what `find` does, walking from a batch that starts at `position`.
+
+        CorruptDataError at what is no batch: a trusted file is walked as it is, and a length that
+        lies must neither lead back nor astray.
+        """
         end = self.size_bytes
         block = b""
         block_at = position
+        if not 0 <= position <= end:
+            raise CorruptDataError(f"{self.offset_index.path}: position {position} of {end} bytes")
         while position < end:
             at = position - block_at
             if at + WALK_HEADER_BYTES > len(block):
@@ -192,10 +206,15 @@ class Segment:
                     return None  # cut while we read
             base_offset, length = _BATCH_START.unpack_from(block, at)
             size = length + LENGTH_END
+            if not BATCH_HEADER_BYTES <= size <= end - position or block[at + MAGIC_AT] != MAGIC:
+                raise self._no_batch_at(position)
             if base_offset + _DELTA.unpack_from(block, at + LAST_OFFSET_DELTA_AT)[0] >= offset:
                 return position, base_offset, size
             position += size
         return None
+
+    def _no_batch_at(self, position: int) -> CorruptDataError:
+        return CorruptDataError(f"{self.file.path}: no batch begins at {position}")
 
     def cut(self, *, position: int, end_offset: Offset) -> None:
         """Forget all from a batch at `position` on, in memory and in the active indexes.
@@ -216,14 +235,20 @@ class Segment:
         self.load_max_timestamp()
 
     def load_max_timestamp(self) -> None:
-        """Find the largest timestamp: the time index knows it but for the batches after its end."""
+        """Find the largest timestamp: the time index knows it but for the batches after its end.
+
+        CorruptDataError where an index leads to what is no batch.
+        """
         timestamp_ms, offset = self.time_index.last_entry
-        start = self.offset_index.lookup(offset)[1]
+        position = self.offset_index.lookup(offset)[1]
+        if position < 0:
+            raise CorruptDataError(f"{self.offset_index.path}: position {position}")
         self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, Offset(offset)
-        position = start
         while position + WALK_HEADER_BYTES <= self.size_bytes:
             header = self.file.pread(position, WALK_HEADER_BYTES)
             base_offset, length = _BATCH_START.unpack_from(header)
+            if length < BATCH_LENGTH_MIN or header[MAGIC_AT] != MAGIC:
+                raise self._no_batch_at(position)
             (max_timestamp,) = _TIMESTAMP.unpack_from(header, MAX_TIMESTAMP_AT)
             if max_timestamp > self.max_timestamp_ms:
                 self.max_timestamp_ms = max_timestamp
