@@ -68,8 +68,10 @@ class TestQuorumState:
         [
             b"",
             b"[]",
+            b"[" * 100_000,
             b"\xff",
             b'{"data_version":2}',
+            b'{"data_version":1,"leaderEpoch":2147483648}',
             b'{"data_version":1,"leaderEpoch":"1"}',
             b'{"data_version":1,"leaderEpoch":1,"leaderId":true}',
             b'{"data_version":1,"leaderEpoch":1,"votedId":1,"votedDirectoryId":"AA"}',

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId
+from ottla.model.limits import INT32_MAX
 from ottla.raft.voters import ReplicaKey
 
 QUORUM_STATE_FILE = "quorum-state"
@@ -50,7 +51,7 @@ def decode(data: bytes) -> ElectionState:
     """Return the state in a `quorum-state` file of data version 0 or 1; CorruptDataError else."""
     try:
         fields: Any = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptDataError(f"{QUORUM_STATE_FILE}: not JSON") from error
     if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):
         raise CorruptDataError(f"{QUORUM_STATE_FILE}: data_version is neither 0 nor 1")
@@ -66,7 +67,7 @@ def decode(data: bytes) -> ElectionState:
 
 def _integer(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name, _NONE)
-    if not isinstance(value, int) or isinstance(value, bool) or value < _NONE:
+    if type(value) is not int or not _NONE <= value <= INT32_MAX:
         raise CorruptDataError(f"{QUORUM_STATE_FILE}: {name} is {value!r}")
     return value
 

@@ -23,10 +23,9 @@ CODE_OF_STATUS = {
 
 def refusal_of(status: str, details: str | None, error_code: str | None) -> RefusedError:
     """Return the refusal that a failed call means."""
-    if error_code is not None and error_code.lstrip("-").isdigit():
-        number = int(error_code)
-        if number in KNOWN_CODES:
-            return RefusedError(ErrorCode(number), details)
+    known = None if error_code is None else KNOWN_CODES.get(error_code)
+    if known is not None:
+        return RefusedError(known, details)
     code = CODE_OF_STATUS.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)
     text = f"{status}: {details}"
     if details and NEVER_CONNECTED in details and any(sign in details for sign in NOT_GRPC):
@@ -39,4 +38,5 @@ NOT_GRPC = ("Socket closed", "HTTP/2", "SETTINGS frame")
 """How gRPC's library says that a connection was made and something else spoke on it."""
 
 
-KNOWN_CODES = frozenset(int(code) for code in ErrorCode)
+KNOWN_CODES = {str(int(code)): code for code in ErrorCode}
+"""Each code by its text in the trailing metadata, which a peer writes as it likes."""
