@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.client.group_member import GroupMember, Step
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.settings.client import ConsumerConfig
 from ottla.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
@@ -130,3 +130,15 @@ def test_no_assignment_at_all_is_an_empty_one() -> None:
     member.on_synced(SyncGroupResponse(assignment=b""))
 
     assert member.assignment == ()
+
+
+def test_a_protocol_that_was_not_offered_is_not_joined() -> None:
+    member = GroupMember("g", CONFIG)
+    answer = JoinGroupResponse(member_id="m", leader="m", protocol_name="nobody's")
+    with pytest.raises(ProtocolError, match="nobody's"):
+        member.on_joined(answer)
+
+
+def test_a_code_of_a_later_release_is_a_refusal() -> None:
+    with pytest.raises(RefusedError, match="UNKNOWN_SERVER_ERROR"):
+        GroupMember("g", CONFIG).on_code(9999)

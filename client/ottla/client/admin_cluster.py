@@ -6,6 +6,7 @@ from uuid import UUID
 
 from ottla.client.admin_calls import AdminCalls
 from ottla.client.cluster import raise_for
+from ottla.client.told import only
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, Epoch, NodeId, Offset
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
@@ -97,7 +98,7 @@ class ClusterCalls(AdminCalls):
         async def attempt() -> QuorumDescription:
             answer = await self._cluster.request(request, DescribeQuorumResponse)
             raise_for(answer.error_code, answer.error_message)
-            (partition,) = answer.topics[0].partitions
+            partition = only(only(answer.topics, "topic").partitions, "partition")
             raise_for(partition.error_code, partition.error_message)
             return QuorumDescription(
                 leader=NodeId(partition.leader_id),

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.client.admin_calls import AdminCalls
 from ottla.client.cluster import raise_for
+from ottla.client.told import known, only
 from ottla.model.ids import NodeId
 from ottla.wire.messages import alter_configs_request
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
@@ -130,7 +131,7 @@ class ConfigCalls(AdminCalls):
         answer = await self._cluster.request(
             request, DescribeConfigsResponse, node=_node_of(resource)
         )
-        (result,) = answer.results
+        result = only(answer.results, "resource")
         raise_for(result.error_code, result.error_message)
         return {one.name: _entry(one) for one in result.configs}
 
@@ -163,7 +164,8 @@ class ConfigCalls(AdminCalls):
             answer = await self._cluster.request(
                 request, IncrementalAlterConfigsResponse, node=node
             )
-            raise_for(answer.responses[0].error_code, answer.responses[0].error_message)
+            told = only(answer.responses, "resource")
+            raise_for(told.error_code, told.error_message)
 
         await self._sit_out(attempt)
 
@@ -188,7 +190,8 @@ class ConfigCalls(AdminCalls):
 
         async def attempt() -> None:
             answer = await self._cluster.request(request, AlterConfigsResponse)
-            raise_for(answer.responses[0].error_code, answer.responses[0].error_message)
+            told = only(answer.responses, "resource")
+            raise_for(told.error_code, told.error_message)
 
         await self._sit_out(attempt)
 
@@ -231,11 +234,18 @@ def _alteration(key: str, change: ConfigChange) -> AlterableConfig:
 def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
         told.value,
-        ConfigSource(told.config_source),
+        _source(told.config_source),
         told.read_only,
         told.is_sensitive,
         tuple(
-            ConfigSynonym(one.name, one.value, ConfigSource(one.source)) for one in told.synonyms
+            ConfigSynonym(
+                one.name, one.value, known(ConfigSource, one.source, ConfigSource.UNKNOWN)
+            )
+            for one in told.synonyms
         ),
         told.documentation,
     )
+
+
+def _source(number: int) -> ConfigSource:
+    return known(ConfigSource, number, ConfigSource.UNKNOWN)

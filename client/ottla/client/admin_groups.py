@@ -11,7 +11,8 @@ from ottla.client.cluster import raise_for
 from ottla.client.coordinator import Coordinator, open_coordinator
 from ottla.client.group_member import assignment_of
 from ottla.client.group_offsets import Committed, commit_offsets, fetch_offsets
-from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.client.told import known, only
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, code_of
 from ottla.model.ids import NodeId, Offset, TopicPartition
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -50,7 +51,7 @@ class GroupType(Enum):
     CONSUMER = "consumer"
     """KIP-848: the coordinator assigns."""
     UNKNOWN = ""
-    """The broker is too old to say."""
+    """The broker is too old to say, or the group of a kind that we do not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class GroupCalls(AdminCalls):
                     told.group_id,
                     told.protocol_type,
                     told.group_state,
-                    GroupType(told.group_type.lower()),
+                    known(GroupType, told.group_type.lower(), GroupType.UNKNOWN),
                 )
         return [found[group_id] for group_id in sorted(found)]
 
@@ -167,7 +168,7 @@ class GroupCalls(AdminCalls):
                     DeleteGroupsResponse,
                     timeout_s=self._timeout_s,
                 )
-                raise_for(answer.results[0].error_code)
+                raise_for(only(answer.results, "group").error_code)
 
             await coordinator.until_it_answers(attempt, self._timeout_s)
 
@@ -194,7 +195,7 @@ class GroupCalls(AdminCalls):
                 answer = await self._ask(coordinator, request, OffsetDeleteResponse)
                 raise_for(answer.error_code)
                 return {
-                    TopicPartition(topic.name, one.partition_index): ErrorCode(one.error_code)
+                    TopicPartition(topic.name, one.partition_index): code_of(one.error_code)
                     for topic in answer.topics
                     for one in topic.partitions
                 }
@@ -213,7 +214,8 @@ class GroupCalls(AdminCalls):
 
     async def _describe_consumer_group(self, coordinator: Coordinator) -> GroupDescription:
         request = ConsumerGroupDescribeRequest(group_ids=[coordinator.group_id])
-        (told,) = (await self._ask(coordinator, request, ConsumerGroupDescribeResponse)).groups
+        answer = await self._ask(coordinator, request, ConsumerGroupDescribeResponse)
+        told = only(answer.groups, "group")
         raise_for(told.error_code, told.error_message)
         return GroupDescription(
             group_id=told.group_id,
@@ -238,7 +240,8 @@ class GroupCalls(AdminCalls):
 
     async def _describe_classic_group(self, coordinator: Coordinator) -> GroupDescription:
         request = DescribeGroupsRequest(groups=[coordinator.group_id])
-        (told,) = (await self._ask(coordinator, request, DescribeGroupsResponse)).groups
+        answer = await self._ask(coordinator, request, DescribeGroupsResponse)
+        told = only(answer.groups, "group")
         raise_for(told.error_code, told.error_message)
         if told.group_state == DEAD:
             # Older versions say so of a group that is not there.

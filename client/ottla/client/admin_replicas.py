@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ottla.client.admin_calls import AdminCalls, by_topic
 from ottla.client.cluster import raise_for
-from ottla.model.errors import ErrorCode
+from ottla.client.told import only
+from ottla.model.errors import ErrorCode, code_of
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -107,7 +108,7 @@ class ReplicaCalls(AdminCalls):
         answer = await self._cluster.request(request, ElectLeadersResponse)
         raise_for(answer.error_code)
         return {
-            TopicPartition(topic.topic, one.partition_id): ErrorCode(one.error_code)
+            TopicPartition(topic.topic, one.partition_id): code_of(one.error_code)
             for topic in answer.replica_election_results
             for one in topic.partition_result
         }
@@ -139,7 +140,7 @@ class ReplicaCalls(AdminCalls):
         answer = await self._cluster.request(request, AlterPartitionReassignmentsResponse)
         raise_for(answer.error_code, answer.error_message)
         return {
-            TopicPartition(topic.name, one.partition_index): ErrorCode(one.error_code)
+            TopicPartition(topic.name, one.partition_index): code_of(one.error_code)
             for topic in answer.responses
             for one in topic.partitions
         }
@@ -184,7 +185,7 @@ class ReplicaCalls(AdminCalls):
         return [
             LogDirDescription(
                 path=told.log_dir,
-                error=ErrorCode(told.error_code),
+                error=code_of(told.error_code),
                 total_bytes=told.total_bytes if told.total_bytes >= 0 else None,
                 usable_bytes=told.usable_bytes if told.usable_bytes >= 0 else None,
                 replicas={
@@ -212,7 +213,7 @@ class ReplicaCalls(AdminCalls):
         answer = await self._cluster.request(
             DescribeProducersRequest(topics=[topic]), DescribeProducersResponse, node=leader
         )
-        (told,) = answer.topics[0].partitions
+        told = only(only(answer.topics, "topic").partitions, "partition")
         if told.error_code != ErrorCode.NONE:
             self._cluster.forget_leaders()
         raise_for(told.error_code, told.error_message)

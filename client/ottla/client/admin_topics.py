@@ -9,6 +9,7 @@ from uuid import UUID
 from ottla.client.admin_calls import AdminCalls
 from ottla.client.cluster import raise_for
 from ottla.client.offset_lookup import FoundOffset, find_offsets
+from ottla.client.told import only
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, TopicPartition
 from ottla.wire.messages.create_partitions_request import (
@@ -88,7 +89,8 @@ class TopicCalls(AdminCalls):
 
         async def attempt() -> None:
             answer = await self._cluster.request(request, CreateTopicsResponse)
-            raise_for(answer.topics[0].error_code, answer.topics[0].error_message)
+            told = only(answer.topics, "topic")
+            raise_for(told.error_code, told.error_message)
 
         await self._sit_out(attempt)
 
@@ -98,7 +100,8 @@ class TopicCalls(AdminCalls):
         answer = await self._cluster.request(
             request, DeleteTopicsResponse, version=DELETE_BY_NAME_VERSION
         )
-        raise_for(answer.responses[0].error_code, answer.responses[0].error_message)
+        told = only(answer.responses, "topic")
+        raise_for(told.error_code, told.error_message)
 
     async def create_partitions(self, topic: str, total_count: int) -> None:
         """Give a topic more partitions, up to this many; keys may move to others."""
@@ -109,7 +112,8 @@ class TopicCalls(AdminCalls):
 
         async def attempt() -> None:
             answer = await self._cluster.request(request, CreatePartitionsResponse)
-            raise_for(answer.results[0].error_code, answer.results[0].error_message)
+            told = only(answer.results, "topic")
+            raise_for(told.error_code, told.error_message)
 
         await self._sit_out(attempt)
 
@@ -120,7 +124,7 @@ class TopicCalls(AdminCalls):
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Return a topic's partitions and who has them."""
-        (topic,) = (await self._cluster.metadata([name])).topics
+        topic = only((await self._cluster.metadata([name])).topics, "topic")
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise_for(topic.error_code, f"there is no topic {name!r}")
         raise_for(topic.error_code)
@@ -167,7 +171,7 @@ class TopicCalls(AdminCalls):
         )
         leader = await self._cluster.leader_of(at)
         answer = await self._cluster.request(request, DeleteRecordsResponse, node=leader)
-        told = answer.topics[0].partitions[0]
+        told = only(only(answer.topics, "topic").partitions, "partition")
         if told.error_code != ErrorCode.NONE:
             self._cluster.forget_leaders()
         raise_for(told.error_code)

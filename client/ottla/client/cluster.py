@@ -14,6 +14,7 @@ import trio
 
 from ottla.client.connection import ConnectionLostError
 from ottla.client.pipeline import Pipeline, open_pipeline
+from ottla.client.told import only
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.wire.codec_types import Message
@@ -168,7 +169,8 @@ class Cluster:
         code: int = ErrorCode.NONE
         with trio.move_on_after(deadline_s):
             while True:
-                found = (await self.metadata([topic], may_create=may_create)).topics[0]
+                answer = await self.metadata([topic], may_create=may_create)
+                found = only(answer.topics, "topic")
                 code = found.error_code
                 waits = {p.error_code for p in found.partitions} - {ErrorCode.NONE}
                 if code == ErrorCode.NONE and found.partitions and not waits:

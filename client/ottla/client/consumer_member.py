@@ -19,7 +19,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from ottla.client.group_member import Step
-from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.errors import ErrorCode, RefusedError, code_of, row_of
 from ottla.model.settings.client import ConsumerConfig
 from ottla.wire.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
@@ -211,12 +211,12 @@ class ConsumerMember:
 
     def _on_error(self, code: int, message: str | None) -> Step:
         self._said = {}
-        step = AFTER.get(ErrorCode(code))
+        step = AFTER.get(code_of(code))
         if code == ErrorCode.GROUP_ID_NOT_FOUND and self.is_in_group:
             # The group has gone with all who were in it; who joins makes it anew.
             step = Step.JOIN_AGAIN
         if step is None:
-            raise RefusedError(ErrorCode(code), message or row_of(code).meaning)
+            raise RefusedError(code_of(code), message or row_of(code).meaning)
         if step is Step.JOIN_AGAIN:
             self.on_fenced()
         return step

@@ -9,6 +9,7 @@ import trio
 from ottla.client.cluster import Cluster, raise_for
 from ottla.client.connection import ConnectionLostError
 from ottla.client.pipeline import Pipeline, open_pipeline
+from ottla.client.told import only
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -103,7 +104,7 @@ class Coordinator:
     async def _find(self) -> tuple[str, int]:
         request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[self.group_id])
         answer = await self._cluster.request(request, FindCoordinatorResponse, version=KEYS_FROM)
-        found = answer.coordinators[0]
+        found = only(answer.coordinators, "coordinator")
         raise_for(found.error_code, found.error_message or None)
         return found.host, found.port
 

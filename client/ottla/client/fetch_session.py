@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import RefusedError, code_of
 from ottla.model.ids import TopicIdPartition, TopicPartition
 from ottla.model.limits import INT32_MAX
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -68,7 +68,7 @@ class FetchSession:
         """Follow the session as the answer to the last request says; raise its refusal."""
         if response.error_code:
             self.reset()
-            raise RefusedError(ErrorCode(response.error_code))
+            raise RefusedError(code_of(response.error_code))
         if response.session_id == NO_SESSION:
             # The broker has no room for a session: everything is asked anew each time.
             self.reset()

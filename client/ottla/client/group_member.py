@@ -18,7 +18,7 @@ from ottla.client.sticky_user_data import (
     read_sticky_user_data,
     sticky_user_data,
 )
-from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, code_of
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
 from ottla.wire import codec
@@ -148,6 +148,8 @@ class GroupMember:
             self.member_id = answer.member_id
             self.generation_id = answer.generation_id
             self._protocol_name = answer.protocol_name or ""
+            if self._protocol_name not in self._config.partition_assignment_strategy:
+                raise ProtocolError(f"the group agreed on {answer.protocol_name!r}, not offered")
             self.is_leader = answer.leader == answer.member_id
             self._members = {
                 member.member_id: _subscription_of(
@@ -226,9 +228,9 @@ class GroupMember:
             self._owned, self._owned_generation_id = (), NO_GENERATION
 
     def _after(self, code: int) -> Step:
-        step = AFTER.get(ErrorCode(code))
+        step = AFTER.get(code_of(code))
         if step is None:
-            raise RefusedError(ErrorCode(code))
+            raise RefusedError(code_of(code))
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self.forget(is_expelled=True)
         elif code == ErrorCode.ILLEGAL_GENERATION:

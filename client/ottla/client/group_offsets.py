@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ottla.client.cluster import raise_for
 from ottla.client.coordinator import Coordinator
 from ottla.client.group_member import NO_MEMBER, Membership
+from ottla.client.told import only
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, TopicPartition
 from ottla.wire.messages.offset_commit_request import (
@@ -65,7 +66,7 @@ async def fetch_offsets(
     answer = await coordinator.request(
         request, OffsetFetchResponse, timeout_s=timeout_s, version=FETCH_BY_NAME_VERSION
     )
-    (group,) = answer.groups
+    group = only(answer.groups, "group")
     raise_for(group.error_code)
     found: dict[TopicPartition, Committed] = {}
     for told in group.topics:

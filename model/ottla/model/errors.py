@@ -510,6 +510,11 @@ def row_of(code: int) -> Row:
     return ERRORS.get(code, ERRORS[ErrorCode.UNKNOWN_SERVER_ERROR])
 
 
+def code_of(number: int) -> ErrorCode:
+    """Return the code of a number in an answer; one we do not know is UNKNOWN_SERVER_ERROR."""
+    return ErrorCode(row_of(number).code)
+
+
 class OttlaError(Exception):
     """The parent of the four families below; never raised itself."""
 
