@@ -1,4 +1,4 @@
-"""`ottla world run|replay|bugs|list`: the deterministic world, searched from a seed.
+"""`ottla world run|replay|bugs|fuzz|list`: the deterministic world, searched from a seed.
 
 Exit code 0 when nothing was found, 2 when an invariant broke (or a planted bug was missed); each
 failure is shrunk and kept as a file, and the one command that shows it again is printed.
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli import world_fuzz
 from ottla.cli.common import add_format_argument, is_watched, note, print_json, print_table
 from ottla.cli.times import parse_duration
 
@@ -51,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     bugs_ = verbs.add_parser("bugs", help="plant each bug of the bank and measure how soon it dies")
     bugs_.add_argument("names", nargs="*", metavar="NAME")
     bugs_.add_argument("--for", dest="duration", default=BUG_SECONDS_DEFAULT, metavar="TIME")
+    world_fuzz.configure(verbs.add_parser("fuzz", help="fuzz every reader of others' bytes"))
     list_ = verbs.add_parser("list", help="list engines and what they run on")
     for verb in (run_, bugs_):
         verb.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
@@ -66,6 +68,8 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the verb."""
     verbs = {"run": _run, "replay": _replay, "bugs": _bugs, "list": _list}
+    if arguments.verb == "fuzz":
+        return world_fuzz.run(arguments)
     return verbs[arguments.verb](arguments)
 
 

@@ -1,0 +1,115 @@
+"""`ottla world fuzz`: every reader of other people's bytes under fire.
+
+Exit code 0 when all is clean, 2 when something escaped, took too long or took too much memory; each
+such input is kept in a file, which the next hunt reads first.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.cli.common import add_format_argument, is_watched, note, print_json, print_table
+from ottla.cli.times import parse_duration
+from ottla.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.jepsen.fuzz.hunt import Report
+    from ottla.jepsen.fuzz.target import Target
+
+FOUND = 2
+DURATION_DEFAULT = "10s"
+KEEP_DEFAULT = "fuzz-findings"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--target", action="append", dest="targets", metavar="NAME", help="only this (again: more)"
+    )
+    parser.add_argument("--list", action="store_true", help="list the targets, and fuzz nothing")
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        default=DURATION_DEFAULT,
+        metavar="TIME",
+        help=f"how long each target takes (default: {DURATION_DEFAULT})",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="another course (default: 0)")
+    parser.add_argument(
+        "--driver",
+        choices=("atheris", "plain"),
+        help="by coverage, or by mutation alone (default: atheris where it is installed)",
+    )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=Path(KEEP_DEFAULT),
+        metavar="DIR",
+        help="folder of inputs to read first, where what is found is added",
+    )
+    add_format_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fuzz, or list."""
+    from ottla.jepsen.fuzz.hunt import ATHERIS, PLAIN, has_atheris, hunt
+    from ottla.jepsen.fuzz.kept import read_kept
+    from ottla.jepsen.fuzz.table import TARGETS, target_of
+
+    unknown = [name for name in arguments.targets or () if name not in TARGETS]
+    if unknown:
+        raise ConfigError("--target", f"is {unknown[0]!r}; it must be one of {', '.join(TARGETS)}")
+    targets = [target_of(name) for name in arguments.targets or TARGETS]
+    if arguments.list:
+        return _list(targets, arguments.format)
+    driver = arguments.driver or (ATHERIS if has_atheris() else PLAIN)
+    if driver == ATHERIS and not has_atheris():
+        raise ConfigError("--driver", "atheris is not installed: pip install 'ottla[dev]'")
+    seconds = parse_duration("--for", arguments.duration)
+    reports = []
+    for target in targets:
+        if is_watched():
+            print(
+                f"\r\033[K{target.name}: {target.sentence} …", end="", file=sys.stderr, flush=True
+            )
+        kept = read_kept(arguments.keep, target.name)
+        reports.append(hunt(target, driver=driver, seconds=seconds, seed=arguments.seed, kept=kept))
+    if is_watched():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    return _tell(reports, arguments)
+
+
+def _list(targets: "list[Target]", form: str) -> int:
+    rows = [{"target": target.name, "what": target.sentence} for target in targets]
+    if form == "json":
+        print_json(rows)
+    else:
+        print_table(("TARGET", "WHAT"), [list(row.values()) for row in rows])
+    return 0
+
+
+def _tell(reports: "list[Report]", arguments: argparse.Namespace) -> int:
+    from ottla.jepsen.fuzz.kept import add_kept
+
+    findings = [finding for report in reports for finding in report.findings]
+    rows = [report.row() for report in reports]
+    if arguments.format == "json":
+        told = [
+            {"target": one.target, "kind": one.kind, "what": one.what, "data": one.data.hex()}
+            for one in findings
+        ]
+        print_json({"targets": rows, "findings": told})
+    else:
+        print_table(
+            [name.upper().replace("_", " ") for name in rows[0]],
+            [list(row.values()) for row in rows],
+        )
+    for finding in findings:
+        path = add_kept(arguments.keep, finding.target, finding.data, finding.what)
+        note(f"{finding.target}: {finding.kind}: {finding.what}")
+        note(
+            f"  to see it again: ottla world fuzz --target {finding.target} --driver plain "
+            f"--for 1s --keep {path.parent}"
+        )
+    return FOUND if findings else 0

@@ -1,0 +1,16 @@
+"""Fuzzing: readers of bytes under fire, and what they may cost.
+
+target.py          what a target is: a reader, its good inputs, its bounds
+targets/           the targets, one domain a file
+table.py           all targets by name
+judge.py           judges an input: what escaped, what took too long or too much memory
+mutate.py          makes new inputs of old ones
+plain_driver.py    fuzzes by mutation alone: every test run
+atheris_driver.py  fuzzes by coverage, in a process of its own
+hunt.py            one target's hunt, by either driver, as figures
+kept.py            inputs worth keeping, as text files
+mini_broker.py     a broker's core behind one connection
+hostile_broker.py  a broker that answers what it likes, behind our client
+sync.py            runs coroutines that never wait
+chance.py          the seam of chance over a generator
+"""

@@ -1,0 +1,121 @@
+"""One target's hunt as figures: by coverage where atheris is installed, else by mutation alone."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ottla.jepsen.fuzz import plain_driver
+from ottla.jepsen.fuzz.judge import Finding
+from ottla.jepsen.fuzz.target import Target
+
+ATHERIS, PLAIN = "atheris", "plain"
+GRACE_SECONDS = 90
+"""What a process may take beyond its time: imports, instrumentation and one last input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a hunt came to."""
+
+    target: str
+    driver: str
+    inputs: int
+    refused: int
+    """Inputs that were refused as they should be; all others meant something."""
+    measured: int
+    """Inputs whose allocations were measured."""
+    seconds: float
+    slowest_ms: float
+    findings: tuple[Finding, ...]
+
+    def row(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return {
+            "target": self.target,
+            "driver": self.driver,
+            "inputs": self.inputs,
+            "inputs_per_s": round(self.inputs / max(0.001, self.seconds)),
+            "refused": self.refused,
+            "measured": self.measured,
+            "seconds": round(self.seconds, 1),
+            "slowest_ms": round(self.slowest_ms, 1),
+            "findings": len(self.findings),
+        }
+
+
+def has_atheris() -> bool:
+    """Say whether inputs can be chosen by coverage here."""
+    return find_spec("atheris") is not None
+
+
+def hunt(
+    target: Target, *, driver: str, seconds: float, seed: int = 0, kept: Iterable[bytes] = ()
+) -> Report:
+    """Fuzz one target for so long."""
+    if driver == PLAIN:
+        return _by_mutation(target, seconds, seed, kept)
+    return _by_coverage(target, seconds, seed, kept)
+
+
+def _by_mutation(target: Target, seconds: float, seed: int, kept: Iterable[bytes]) -> Report:
+    judge = plain_driver.fuzz(target, seed=seed, seconds=seconds, kept=kept)
+    return Report(
+        target=target.name,
+        driver=PLAIN,
+        inputs=judge.input_count,
+        refused=judge.refused_count,
+        measured=judge.measured_count,
+        seconds=seconds,
+        slowest_ms=judge.slowest_ms,
+        findings=tuple(judge.findings.values()),
+    )
+
+
+def _by_coverage(target: Target, seconds: float, seed: int, kept: Iterable[bytes]) -> Report:
+    with tempfile.TemporaryDirectory(prefix="ottla-fuzz-") as folder:
+        inputs, report = Path(folder, "inputs"), Path(folder, "report.json")
+        inputs.mkdir()
+        for data in (*target.seeds(Random(f"{target.name} {seed}")), *kept):
+            (inputs / blake2b(data, digest_size=8).hexdigest()).write_bytes(data)
+        # A seed of 0 means to libFuzzer that it may choose one.
+        words = (target.name, str(seconds), str(seed + 1), str(inputs), str(report))
+        ended = subprocess.run(
+            [sys.executable, "-m", "ottla.jepsen.fuzz.atheris_driver", *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=seconds + GRACE_SECONDS,
+            check=False,
+        )
+        found = json.loads(report.read_text()) if report.exists() else {}
+        findings = [
+            Finding(target.name, one["kind"], one["where"], one["what"], bytes.fromhex(one["data"]))
+            for one in found.get("findings", ())
+        ]
+        if ended.returncode:
+            findings.append(_end_of(target, ended, Path(folder)))
+        return Report(
+            target=target.name,
+            driver=ATHERIS,
+            inputs=found.get("inputs", 0),
+            refused=found.get("refused", 0),
+            measured=found.get("measured", 0),
+            seconds=found.get("seconds", seconds),
+            slowest_ms=found.get("slowest_ms", 0.0),
+            findings=tuple(findings),
+        )
+
+
+def _end_of(target: Target, ended: "subprocess.CompletedProcess[bytes]", folder: Path) -> Finding:
+    """Return what ended the process before its time: an input that hangs, or kills it."""
+    last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    data = next((path.read_bytes() for path in folder.glob("report.json.*")), b"")
+    what = f"the process ended with {ended.returncode}: {''.join(last)}"
+    return Finding(target.name, "end", target.name_of(data), what, data)

@@ -1,0 +1,326 @@
+"""A broker's core without drivers: real handlers, partitions, logs, groups behind one connection.
+
+Its logs lie on the world's disk, its controller decides at once, its clock stands.  One is made for
+every input, so that an input means the same whenever it is read.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator
+from copy import copy
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from ottla.broker.cluster_apis import register_cluster_apis, register_early_apis
+from ottla.broker.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.data_apis import register_data_apis
+from ottla.broker.describe_node import DescribeNodeApi
+from ottla.broker.dispatch import Dispatcher, Peer
+from ottla.broker.fetch_session import FetchSessionCache
+from ottla.broker.groups.effects import Asker, Instant
+from ottla.broker.groups.group_apis import register_group_apis
+from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.topic_view import TopicView
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.partition import Partition
+from ottla.broker.partition_table import PartitionTable
+from ottla.broker.producer_ids import Block
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.request_memory import RequestMemory
+from ottla.broker.response_queue import ResponseSlot
+from ottla.controller.rehearsal import CountingRng, Rehearsal
+from ottla.jepsen.fuzz.sync import run_now
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.rng import SeededRng
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId, Offset, ProducerId
+from ottla.model.limits import KIB
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.group_overrides import GroupSettings
+from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.topic import TopicConfig
+from ottla.proto import controller_pb2 as pb
+from ottla.storage.log import open_log
+from ottla.storage.log_config import LogConfig
+from ottla.storage.slice import FileSlice
+from ottla.wire.apis import API, request_class
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+
+NOW_MS = 50_000
+WALL_MS = 1_700_000_000_000
+LOCAL = NodeId(1)
+TOPIC = "t"
+PARTITION_COUNT = 2
+CONFIG = BrokerConfig(node_id=LOCAL, groups=GroupConfig(initial_rebalance_delay_ms=0))
+FRAME_BYTES_MAX = 64 * KIB
+PEER = Peer(
+    connection_id=1,
+    listener_name="PLAINTEXT",
+    peer_host="127.0.0.1",
+    peer_port=40_000,
+    local_host="127.0.0.1",
+    local_port=9092,
+)
+
+
+class StandingClock:
+    """Time that stands."""
+
+    def monotonic_ms(self) -> int:
+        """Return the one instant there is."""
+        return NOW_MS
+
+    def wall_ms(self) -> int:
+        """Return the one instant there is."""
+        return WALL_MS
+
+
+@cache
+def cluster() -> Rehearsal:
+    """Return the metadata of one broker's cluster, with the topics that are there."""
+    made = Rehearsal()
+    made.start(LOCAL)
+    for name in (TOPIC, "__consumer_offsets"):
+        assignments = [
+            CreatableReplicaAssignment(partition_index=at, broker_ids=[LOCAL])
+            for at in range(PARTITION_COUNT)
+        ]
+        topic = CreatableTopic(
+            name=name, num_partitions=-1, replication_factor=-1, assignments=assignments
+        )
+        made.forward(CreateTopicsRequest(topics=[topic]))
+    return made
+
+
+class OneShard:
+    """The coordinator of all groups: one shard, whose records are committed at once."""
+
+    is_loading = False
+
+    def __init__(self) -> None:
+        topics = TopicView()
+        topics.follow(MetadataDelta(EMPTY), EMPTY)
+        image = cluster().image
+        topics.follow(MetadataDelta.between(EMPTY, image), image)
+        rng = CountingRng()
+        self._shard = GroupShard(
+            CONFIG.groups,
+            topics=topics,
+            settings=lambda _: GroupSettings(),
+            new_id=lambda: str(rng.uuid()),
+        )
+
+    def perform(
+        self,
+        group_id: str,
+        asker: Asker,
+        action: Callable[[GroupShard, Instant], None],
+        *,
+        is_write: bool = False,
+    ) -> None:
+        """Do it, and give the answers it brought."""
+        action(self._shard, Instant(NOW_MS, WALL_MS))
+        while effects := self._shard.take_effects():
+            answers = effects.answers + effects.committed_answers
+            if not answers and not effects.records:
+                break
+            for each, answer in answers:
+                each(answer)
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        """Return the one there is."""
+        return self._shard
+
+    def shards(self) -> Iterator[GroupShard]:
+        """Yield the one there is."""
+        yield self._shard
+
+
+class AtOnce:
+    """The active controller, who decides on a cluster that nobody else changes."""
+
+    async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
+        """Decide a forwarded request; nothing of it stays."""
+        before = cluster()
+        version = request.api_version
+        api = API.get(request.api_key)
+        if api is None or not api.lowest <= version <= api.highest:
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
+        message = decode(request_class(request.api_key), version, request.body)
+        again = copy(before)
+        again.rng = CountingRng(drawn=before.rng.drawn)
+        answer = again.forward(message, version)
+        return pb.ForwardResponse(body=encode(answer, version), metadata_offset=0)
+
+
+class MiniBroker:
+    """All of it, and the one connection; it is the connection's host."""
+
+    def __init__(self) -> None:
+        self.purgatory = Purgatory()
+        self.faults: list[Exception] = []
+        self._work: list[Connection] = []
+        image = cluster().image
+        clock, rng = StandingClock(), SeededRng(1)
+        self.table = PartitionTable(image)
+        self._disk = SimulatedDisk(rng)
+        for index in range(PARTITION_COUNT):
+            self._add(index)
+        metadata = MetadataCache()
+        metadata.image = image
+        dispatcher = Dispatcher()
+        coordinator = OneShard()
+        register_early_apis(
+            dispatcher,
+            config=CONFIG,
+            cluster_id="fuzz",
+            metadata=metadata,
+            describe_node=DescribeNodeApi(
+                node_id=LOCAL,
+                state=lambda: "RUNNING",
+                recovery=lambda: (),
+                problems=lambda: (),
+                metric_sources=(),
+            ),
+            coming=(),
+        )
+        register_cluster_apis(
+            dispatcher,
+            config=CONFIG,
+            cluster_id="fuzz",
+            metadata=metadata,
+            purgatory=self.purgatory,
+            controller=AtOnce(),
+            followed=lambda: image,
+        )
+        register_data_apis(
+            dispatcher,
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=clock,
+            sessions=FetchSessionCache(10, rng),
+            fetch_bytes_max=CONFIG.fetch_bytes_max,
+            on_flush_due=lambda partition: None,
+            on_isr_due=lambda partition: None,
+            allocate_producer_ids=_block,
+        )
+        register_group_apis(
+            dispatcher, config=CONFIG.groups, coordinator=coordinator, metadata=metadata
+        )
+        self.dispatcher = dispatcher
+        self.memory = RequestMemory(None)
+        self.connection = Connection(
+            PEER,
+            dispatcher,
+            self,
+            memory=self.memory,
+            limits=ConnectionLimits(frame_bytes_max=FRAME_BYTES_MAX),
+            now_ms=NOW_MS,
+        )
+
+    def _add(self, index: int) -> None:
+        topic = cluster().image.topic(TOPIC)
+        assert topic is not None
+        partition = Partition(
+            TOPIC,
+            topic.id,
+            index,
+            local_id=LOCAL,
+            is_eligible=lambda replica, epoch: True,
+            lag_ms_max=30_000,
+        )
+        self.table.add(partition)
+        settings = TopicConfig()
+        partition.apply(topic.partitions[index], settings, NOW_MS)
+        opened = open_log(
+            self._disk,
+            f"/data/{TOPIC}-{index}",
+            config=LogConfig(segment_index_bytes=4 * KIB),
+            topic_id=topic.id,
+            is_clean=True,
+            recovery_point=Offset(0),
+            log_start_offset=Offset(0),
+            now_ms=WALL_MS,
+        )
+        partition.attach(run_now(opened), NOW_MS)
+
+    # --- what a connection needs of its host ---
+
+    def on_work(self, connection: Connection) -> None:
+        """Note that it may go on."""
+        self._work.append(connection)
+
+    def run(self, connection: Connection, slot: ResponseSlot, pending: Pending) -> None:
+        """Run a handler's coroutine; one that waits is given up, with its request."""
+        result = _begun(pending)
+        if result is not _WAITS:
+            connection.on_coroutine_ended(slot, result)
+
+    def on_fault(self, connection: Connection, fault: Exception) -> None:
+        """Keep it: no client may bring one about."""
+        self.faults.append(fault)
+
+    def wake_at(self, connection: Connection, deadline_ms: int) -> None:
+        """Do nothing: time stands."""
+
+    # --- what is done with it ---
+
+    def take(self, data: bytes, piece_bytes: int) -> bytes:
+        """Bring bytes as they may arrive, in pieces, and return what is sent back."""
+        view = memoryview(data)
+        connection = self.connection
+        sent = bytearray()
+        for at in range(0, len(view), piece_bytes):
+            connection.on_bytes(view[at : at + piece_bytes], NOW_MS)
+            self._go_on(sent)
+        self.purgatory.expire(NOW_MS + 3_600_000)
+        self._go_on(sent)
+        return bytes(sent)
+
+    def _go_on(self, sent: bytearray) -> None:
+        connection = self.connection
+        self._send(sent)
+        while self._work or connection.has_more_to_take_up:
+            self._work.clear()
+            connection.resume(NOW_MS)
+            self._send(sent)
+
+    def _send(self, sent: bytearray) -> None:
+        output = self.connection.output
+        for chunk in list(output.chunks):
+            if isinstance(chunk, FileSlice):
+                sent += chunk.read()
+            else:
+                assert isinstance(chunk, bytes | bytearray | memoryview)
+                sent += chunk
+        if output.byte_count:
+            self.connection.on_sent(output.byte_count, NOW_MS)
+
+
+_WAITS = object()
+
+
+def _begun(pending: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        pending.send(None)
+    except StopIteration as end:
+        return end.value
+    pending.close()
+    return _WAITS
+
+
+async def _block() -> Block:
+    return ProducerId(1_000), 1_000
+
+
+def id_of(name: str) -> UUID:
+    """Return the id of a topic that is there."""
+    topic = cluster().image.topic(name)
+    assert topic is not None
+    return topic.id

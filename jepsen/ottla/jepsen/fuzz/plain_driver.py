@@ -1,0 +1,37 @@
+"""Fuzzes by mutation alone, with nothing but Python: what every test run does for a short while.
+
+The course depends on the seed and the count; a time limit only ends it earlier.
+"""
+
+import time
+from collections.abc import Iterable
+from random import Random
+
+from ottla.jepsen.fuzz.judge import Judge
+from ottla.jepsen.fuzz.mutate import mutated
+from ottla.jepsen.fuzz.target import Target
+
+SECONDS_UNBOUNDED = float("inf")
+
+
+def fuzz(
+    target: Target,
+    *,
+    seed: int = 0,
+    count: int | None = None,
+    seconds: float = SECONDS_UNBOUNDED,
+    kept: Iterable[bytes] = (),
+) -> Judge:
+    """Read all good and kept inputs as they are, then changed ones; return what was seen."""
+    random = Random(f"{target.name} {seed}")
+    judge = Judge(target)
+    ends_at = time.monotonic() + seconds
+    inputs = [*target.seeds(random), *kept]
+    for data in inputs:
+        if judge.input_count == count or time.monotonic() >= ends_at:
+            return judge
+        judge.take(data, is_measured=False)
+    while judge.input_count != count and time.monotonic() < ends_at:
+        data = random.choice(inputs)
+        judge.take(mutated(random, data, inputs, target.input_bytes_max))
+    return judge

@@ -1,0 +1,35 @@
+"""All targets, by name; what a target reads is imported when it is asked for."""
+
+from collections.abc import Iterator
+from importlib import import_module
+
+from ottla.jepsen.fuzz.target import Target
+
+TARGETS = {
+    "frames": "frames",
+    "messages": "messages",
+    "answers": "answers",
+    "batches": "batches",
+    "codecs": "batches",
+    "recovery": "recovery",
+    "files": "files",
+    "metadata": "metadata",
+    "groups": "groups",
+    "peers": "peers",
+    "decisions": "decisions",
+}
+"""The module of each target; its constant there has the target's name."""
+
+
+def target_of(name: str) -> Target:
+    """Return one target; KeyError when there is none of that name."""
+    module = import_module(f"ottla.jepsen.fuzz.targets.{TARGETS[name]}")
+    target: Target = getattr(module, name.upper())
+    assert target.name == name
+    return target
+
+
+def all_targets() -> Iterator[Target]:
+    """Yield every target."""
+    for name in TARGETS:
+        yield target_of(name)

@@ -1,0 +1,186 @@
+"""A client's bytes from the frame's length to the answer, through a broker's real core.
+
+An input is the size of the pieces its bytes arrive in, and those bytes.  What is sent back must be
+whole answers with the correlation ids of the requests, in their order.
+"""
+
+import struct
+from collections.abc import Iterator
+from random import Random
+
+from ottla.jepsen.fuzz.chance import FuzzRng
+from ottla.jepsen.fuzz.mini_broker import TOPIC, MiniBroker, id_of
+from ottla.jepsen.fuzz.target import Target
+from ottla.jepsen.fuzz.targets.batches import example_batches
+from ottla.model.errors import ProtocolError
+from ottla.model.limits import MIB
+from ottla.wire.apis import API, request_class, response_class
+from ottla.wire.codec import decode, encode
+from ottla.wire.codec_examples import example
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import decode_request_header, decode_response_header, encode_request_header
+from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+LENGTH = struct.Struct(">i")
+PIECES = (1 << 20, 1, 7, 100)
+"""Sizes of the pieces that bytes arrive in."""
+
+
+def _check(data: bytes) -> None:
+    broker = MiniBroker()
+    body = data[1:]
+    sent = broker.take(body, PIECES[data[0] % len(PIECES)] if data else 1)
+    assert not broker.faults, broker.faults[0]
+    asked = list(_requests_of(body))
+    for at, frame in enumerate(_frames_of(sent)):
+        # A Produce with acks=0 has no answer; those of all others are in order.
+        while asked and not _is_answered_by(asked[0], frame):
+            asked.pop(0)
+        assert asked, f"answer {at} is to no request, or cannot be read"
+        asked.pop(0)
+
+
+def _frames_of(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        (length,) = LENGTH.unpack_from(data, at)
+        frame = data[at + 4 : at + 4 + length]
+        assert len(frame) == length, "an answer is not as long as it says"
+        yield frame
+        at += 4 + length
+
+
+def _requests_of(data: bytes) -> Iterator[tuple[int, int, int]]:
+    at = 0
+    while at + 4 <= len(data):
+        (length,) = LENGTH.unpack_from(data, at)
+        if not 0 <= length <= len(data) - at - 4:
+            return
+        header = decode_request_header(data[at + 4 : at + 4 + length])
+        again = encode_request_header(*header[:4])
+        assert decode_request_header(again)[:4] == header[:4]
+        yield header.api_key, header.api_version, header.correlation_id
+        at += 4 + length
+
+
+def _is_answered_by(asked: tuple[int, int, int], frame: bytes) -> bool:
+    api_key, version, correlation_id = asked
+    if int.from_bytes(frame[:4], signed=True) != correlation_id:
+        return False
+    api = API[api_key]
+    if not api.lowest <= version <= api.highest:
+        return True  # ApiVersions of a version nobody knows
+    try:
+        _, at = decode_response_header(api_key, version, frame)
+        decode(response_class(api_key), version, frame, at)
+    except ProtocolError:
+        return False
+    return True
+
+
+def framed(message: Message, version: int, correlation_id: int = 7) -> bytes:
+    """Return a request as it goes over the wire."""
+    header = encode_request_header(message.API_KEY, version, correlation_id, "fuzz")
+    body = header + encode(message, version)
+    return LENGTH.pack(len(body)) + body
+
+
+def _seeds(random: Random) -> Iterator[bytes]:
+    first, *others = example_batches(random)
+    for version in (3, 9, 13):
+        for acks in (-1, 0, 1):
+            yield b"\0" + _produce(first, version, acks) * 2
+            yield b"\2" + _produce(first, version, acks) + _fetch(min(version, 12))
+    for batch in others:
+        yield b"\0" + _produce(batch, 13, -1) + _fetch(18)
+    for message in _of_groups():
+        for version in message.VERSIONS:
+            # What an old version has no word for is left out.
+            try:
+                yield b"\3" + framed(message, version)
+            except ProtocolError:
+                continue
+    yield from _of_every_api(random)
+
+
+def _of_every_api(random: Random) -> Iterator[bytes]:
+    rng = FuzzRng(random)
+    for api_key in sorted(MiniBroker().dispatcher.api_keys):
+        api = API[api_key]
+        kind = request_class(api_key)
+        for version in range(api.lowest, api.latest_stable + 1):
+            for message in (kind(), example(kind, version, rng)):
+                data = framed(message, version, random.getrandbits(31))
+                if len(data) < 2_000:
+                    yield b"\0" + data
+
+
+def _produce(records: bytes, version: int, acks: int) -> bytes:
+    data = PartitionProduceData(index=0, records=records)
+    topic = TopicProduceData(name=TOPIC, topic_id=id_of(TOPIC), partition_data=[data])
+    return framed(ProduceRequest(acks=acks, timeout_ms=10, topic_data=[topic]), version)
+
+
+def _fetch(version: int) -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MIB)
+    topic = FetchTopic(topic=TOPIC, topic_id=id_of(TOPIC), partitions=[partition])
+    return framed(FetchRequest(max_wait_ms=5, min_bytes=1, topics=[topic]), max(4, version))
+
+
+def _of_groups() -> Iterator[Message]:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff")
+    yield JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    yield ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=5_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    commit = OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    yield OffsetCommitRequest(
+        group_id="g",
+        topics=[OffsetCommitRequestTopic(name=TOPIC, topic_id=id_of(TOPIC), partitions=[commit])],
+    )
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    yield ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+    )
+    yield MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+    yield FindCoordinatorRequest(key="g", coordinator_keys=[])
+
+
+FRAMES = Target(
+    name="frames",
+    sentence="a client's bytes through the connection and all handlers of a small real broker",
+    check=_check,
+    seeds=_seeds,
+    refusals=(ProtocolError,),
+    allocation_free_bytes=4 * MIB,  # the broker itself
+)

@@ -1,0 +1,180 @@
+"""What group coordinators read: the records of `__consumer_offsets`, members' own words, regexes.
+
+The records of a log, any log, must leave groups that can be served, timed out and written again.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from random import Random
+
+from ottla.broker.groups.effects import Instant
+from ottla.broker.groups.embedded_protocol import (
+    assignment_bytes,
+    read_assignment,
+    read_subscription,
+)
+from ottla.broker.groups.group_records import KINDS
+from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.subscription_regex import compile_topic_regex, matches
+from ottla.broker.groups.topic_view import TopicView
+from ottla.jepsen.fuzz.chance import FuzzRng
+from ottla.jepsen.fuzz.target import Target, number_of, numbered
+from ottla.jepsen.fuzz.targets.batches import NOW_MS
+from ottla.jepsen.fuzz.targets.metadata import BASE
+from ottla.metadata.delta import MetadataDelta
+from ottla.model.errors import CorruptDataError, RefusedError
+from ottla.model.settings.group_overrides import GroupSettings
+from ottla.model.settings.groups import GroupConfig
+from ottla.wire.codec import encode
+from ottla.wire.codec_examples import example
+from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+RECORDS_MAX = 40
+"""Records that one input may hold: more say nothing new."""
+
+DAY_MS = 24 * 3_600_000
+NAMES = ("t", "topic-1", "a" * 200, "orders.eu", "x-" * 100)
+NULL_LENGTH = 0xFFFF
+
+
+def _topics() -> TopicView:
+    topics = TopicView()
+    topics.follow(MetadataDelta(BASE), BASE)
+    return topics
+
+
+def _shard() -> GroupShard:
+    numbers = count()
+    return GroupShard(
+        GroupConfig(initial_rebalance_delay_ms=0),
+        topics=_topics(),
+        settings=lambda _: GroupSettings(),
+        new_id=lambda: str(next(numbers)),
+    )
+
+
+def _log(data: bytes) -> None:
+    shard = _shard()
+    for key, value in _records_of(data):
+        shard.replay(key, value)
+    shard.resume(Instant(1_000, NOW_MS))
+    written = []
+    for later_ms in (1_000, 400_000, DAY_MS):
+        now = Instant(1_000 + later_ms, NOW_MS + later_ms)
+        for _ in range(2 * RECORDS_MAX):
+            due_ms = shard.next_deadline_ms
+            if due_ms is None or due_ms > now.mono_ms:
+                break
+            shard.on_time(now)
+        shard.on_topics(frozenset({"t"}), now)
+        written += shard.take_effects().records
+    shard.expire_offsets(NOW_MS + 30 * DAY_MS)
+    written += shard.take_effects().records
+    shard.list_groups(frozenset(), frozenset())
+    again = _shard()
+    for key, value in written:
+        again.replay(key, value)
+
+
+def _records_of(data: bytes) -> Iterator[tuple[bytes | None, bytes | None]]:
+    at = 0
+    for _ in range(RECORDS_MAX):
+        if at >= len(data):
+            return
+        key, at = _part(data, at)
+        value, at = _part(data, at)
+        yield key, value
+
+
+def _part(data: bytes, at: int) -> tuple[bytes | None, int]:
+    length = int.from_bytes(data[at : at + 2])
+    at += 2
+    return (None, at) if length == NULL_LENGTH else (data[at : at + length], at + length)
+
+
+def _as_parts(*records: tuple[bytes, bytes | None]) -> bytes:
+    return b"".join(
+        (NULL_LENGTH.to_bytes(2) if one is None else len(one).to_bytes(2) + one)
+        for record in records
+        for one in record
+    )
+
+
+def _words(data: bytes) -> None:
+    topics = _topics()
+    read_subscription(data)
+    assigned = read_assignment(data, topics)
+    again = assignment_bytes(assigned, data, topics)
+    assert read_assignment(again, topics) == assigned
+
+
+def _regex(data: bytes) -> None:
+    try:
+        text = data.decode()
+        regex = compile_topic_regex(text)
+    except (UnicodeDecodeError, RefusedError):
+        return
+    assert matches(regex, NAMES) <= set(NAMES)
+
+
+def _good_logs(random: Random) -> Iterator[bytes]:
+    rng = FuzzRng(random)
+    pairs: list[tuple[bytes, bytes | None]] = []
+    for kind, (key_type, value_type) in KINDS.items():
+        for version in value_type.VERSIONS:
+            key = kind.to_bytes(2) + encode(key_type(), 0)
+            value = version.to_bytes(2) + encode(value_type(), version)
+            pairs.append((key, value))
+            yield _as_parts((key, value))
+            yield _as_parts((key, value), (key, None))
+            other = version.to_bytes(2) + encode(example(value_type, version, rng), version)
+            if len(other) < 1_000:
+                pairs.append((key, other))
+                yield _as_parts((key, other))
+    for _ in range(20):
+        yield _as_parts(*random.sample(pairs, 6))
+
+
+def _good_words(random: Random) -> Iterator[bytes]:
+    rng = FuzzRng(random)
+    for message in (ConsumerProtocolSubscription, ConsumerProtocolAssignment):
+        for version in message.VERSIONS:
+            for value in (message(), example(message, version, rng)):
+                yield version.to_bytes(2) + encode(value, version)
+
+
+GOOD_REGEXES = (
+    b"t.*",
+    b"(a|b)+c?[^x-z]{2,5}\\d\\pL$",
+    b"^(?i:orders)\\.(eu|us)(?P<name>.)$",
+    b".{200}",
+    b"((a{10}){10}){10}",
+    b"(.*)(.*)(.*)(.*)x",
+    b"(x-)*(x-)*$",
+    b"[[:alpha:]]|\\x{10FFFF}|\\Qa.b\\E",
+)
+
+READERS: tuple[Callable[[bytes], None], ...] = (_log, _words, _regex)
+
+
+def _check(data: bytes) -> None:
+    READERS[number_of(data, len(READERS))](data[2:])
+
+
+def _seeds(random: Random) -> Iterator[bytes]:
+    return numbered((_good_logs(random), _good_words(random), GOOD_REGEXES))
+
+
+def _name_of(data: bytes) -> str:
+    return READERS[number_of(data, len(READERS))].__name__.strip("_")
+
+
+GROUPS = Target(
+    name="groups",
+    sentence="records of __consumer_offsets, members' subscriptions and assignments, regexes",
+    check=_check,
+    seeds=_seeds,
+    refusals=(CorruptDataError,),
+    name_of=_name_of,
+)
