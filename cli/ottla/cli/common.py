@@ -13,6 +13,11 @@ from ottla.model.settings.endpoints import parse_bootstrap
 DIRECTORY_DEFAULT = "ottla-data"
 BOOTSTRAP_DEFAULT = "localhost:9092"
 CLUSTER_FILE = "cluster.json"
+NODE_FIELDS = {"id": int, "address": str, "dir": str, "pid": int, "directory_id": str}
+"""What a node of a cluster's file may have."""
+
+NODE_FIELDS_NEEDED = {"id", "address", "dir", "pid"}
+PORT_DIGITS = 5
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,11 +60,30 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
     """Read what 'ottla up' wrote about its cluster."""
     try:
         found = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(str(path), f"is not JSON ({error}); remove it") from None
-    if not isinstance(found, dict) or "bootstrap" not in found:
+    if not isinstance(found, dict) or not isinstance(found.get("bootstrap"), str):
         raise ConfigError(str(path), "was not written by 'ottla up'; remove it")
+    for role in ("controllers", "brokers"):
+        rows = found.setdefault(role, [])
+        if not isinstance(rows, list) or not all(map(_is_node, rows)):
+            raise ConfigError(str(path), f"has {role} that 'ottla up' never wrote; remove it")
     return found
+
+
+def _is_node(row: object) -> bool:
+    """Say whether a row of a cluster's file has what makes a node, and of the right kinds."""
+    if (
+        not isinstance(row, dict)
+        or not NODE_FIELDS.items() >= {name: type(value) for name, value in row.items()}.items()
+    ):
+        return False
+    port = str(row.get("address")).rpartition(":")[2]
+    return (
+        {"id", "address", "dir", "pid"} <= row.keys()
+        and port.isdecimal()
+        and len(port) <= PORT_DIGITS
+    )
 
 
 def run_async(body: Callable[[], Awaitable[int]]) -> int:
