@@ -13,7 +13,7 @@ from ottla.raft.events import Event
 from ottla.raft.follower import Follower
 from ottla.raft.leader import Leader
 from ottla.raft.messages import FetchRequest, FetchResponse, VoteRequest
-from ottla.raft.progress import majority_value
+from ottla.raft.progress import Progress, majority_value
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.replica import Replica
 from ottla.raft.requests import Requests
@@ -99,7 +99,13 @@ def _majority_too_small() -> Any:
 
 
 def _count_answers_of_earlier_roles() -> Any:
-    return patched(Requests, reset=lambda self: None)
+    def reset(self: Requests) -> None:
+        for node_id, connection in list(self._connections.items()):
+            asked = connection.in_flight
+            if asked is None or not isinstance(asked.request, VoteRequest):
+                del self._connections[node_id]
+
+    return patched(Requests, reset=reset)
 
 
 @contextmanager
@@ -199,7 +205,7 @@ def _believe_every_watermark() -> Iterator[None]:
 
 def _observers_count() -> Any:
     def progress_of(self: Leader, replica: Replica, key: ReplicaKey, now_ms: int) -> Any:
-        return self._voters.get(key.id) or next(iter(self._voters.values()))
+        return self._voters.get(key.id) or next(iter(self._voters.values()), Progress(key, now_ms))
 
     return patched(Leader, _progress_of=progress_of)
 
@@ -243,7 +249,15 @@ def _believe_old_answers() -> Iterator[None]:
         found = original_take(self, request_id)
         if found is not None:
             return found
-        return sent.get(self, {}).get(request_id)
+        old = sent.get(self, {}).get(request_id)
+        connection = None if old is None else self._connections.get(old.to)
+        if old is None or connection is None or connection.in_flight is None:
+            return None
+        if type(connection.in_flight.request) is not type(old.request):
+            return None
+        connection.in_flight = None
+        connection.busy_until_ms = 0
+        return old
 
     with patched(Requests, start=start, take=take):
         yield

@@ -27,7 +27,7 @@ from ottla.raft.events import (
     ShutdownRequested,
     Tick,
 )
-from ottla.raft.messages import Response
+from ottla.raft.messages import FetchRequest, Response
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.member import Member
 from ottla.raft.testing.world import identity
@@ -158,6 +158,8 @@ class Walk:
         self._wiped_count = 0
         self._order = chance.below(3)
         """0: messages in turn; 1: any may be next; 2: the newest first."""
+        self._is_quiet = chance.below(4) > 0
+        """Whether those who look for a leader are not heard: most of the time they only chatter."""
         self._survivors_max = 1 + chance.below(3)
         for member in self.members:
             member.flushes_at_once = False
@@ -461,6 +463,9 @@ class Walk:
                 _Answer(at, asked.sender, asked.life, asked.outgoing.request_id, response)
             )
         for outgoing in effects.messages:
+            request = outgoing.request
+            if self._is_quiet and isinstance(request, FetchRequest) and not request.wait_ms_max:
+                continue
             packets.append(_Request(at, outgoing.to - 1, member.incarnation, outgoing))
         while len(packets) > PACKETS_MAX:
             packets.pop(0)
