@@ -8,7 +8,13 @@ import sys
 import pytest
 
 SEEDS = range(20)
-GATED = (("A", "raft"), ("A", "replication"), ("B", "raft"), ("C", "cluster"))
+GATED = (
+    ("A", "raft"),
+    ("A", "replication"),
+    ("A", "controller"),
+    ("B", "raft"),
+    ("C", "cluster"),
+)
 """Engines and subjects whose every run must be the same everywhere."""
 
 PROGRAM = """

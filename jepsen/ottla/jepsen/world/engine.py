@@ -50,6 +50,7 @@ ENGINES: dict[str, dict[str, str]] = {
     "A": {
         "raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk",
         "replication": "ottla.jepsen.world.walk.replication_walk:ReplicationWalk",
+        "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",
     },
     "B": {"raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft"},
     "C": {"cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster"},

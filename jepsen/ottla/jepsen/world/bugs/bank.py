@@ -5,7 +5,13 @@ from importlib import import_module
 from ottla.jepsen.world.bugs.mutant import Mutant
 from ottla.model.errors import ErrorCode, RefusedError
 
-DOMAINS: tuple[str, ...] = ("raft_bugs", "metadata_log_bugs", "whole_bugs")
+DOMAINS: tuple[str, ...] = (
+    "raft_bugs",
+    "metadata_log_bugs",
+    "whole_bugs",
+    "replication_bugs",
+    "controller_bugs",
+)
 """Modules of this package that hold a `MUTANTS` row of tuples."""
 
 

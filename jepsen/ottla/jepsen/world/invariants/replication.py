@@ -1,7 +1,8 @@
 """What must hold of replicated partitions, by the names of KIP-966's model and a few of our own.
 
 Of the controller's state: NoFencedBrokerInIsr, IsrAndElrAreDisjointReplicas, ElrOnlyBelowMinIsr
-(a full ISR has no use for it), RecoveringLeaderIsAlone, EpochsOnlyRise.
+(a full ISR has no use for it), ElrKeptBelowMinIsr (whoever held all still counts),
+WhoeverCanLeadDoes, RecoveringLeaderIsAlone, EpochsOnlyRise, ReassignmentEndsInSync.
 Of logs: LogMatching (an epoch writes an offset once, after one and the same record),
 LeaderCompleteness (whoever is elected holds all that was committed), LeaderCandidateCompleteness
 (so does everybody who could be), NoCommittedRecordLostGlobally, CommittedIsFlushed (where that is
@@ -99,9 +100,14 @@ class ReplicationJudge:
     # --- the controller -----------------------------------------------------------------------
 
     def check_state(
-        self, index: int, before: PartitionState, state: PartitionState, image: MetadataImage
+        self,
+        index: int,
+        before: PartitionState,
+        state: PartitionState,
+        image: MetadataImage,
+        unclean: NodeId | None,
     ) -> None:
-        """Judge a partition after the controller changed something."""
+        """Judge a partition after a decision; `unclean` has just come back from a crash."""
         isr, elr = set(state.isr), set(state.elr)
         fenced = [one for one in state.isr if not image.is_active(one)]
         require(not fenced, "NoFencedBrokerInIsr", f"{fenced} in {state}")
@@ -112,6 +118,12 @@ class ReplicationJudge:
         )
         enough = min(self._min_isr, len(state.replicas))
         require(not elr or len(isr) < enough, "ElrOnlyBelowMinIsr", f"{state}")
+        if len(isr) < enough and state.recovery_state is RecoveryState.RECOVERED:
+            kept = {*before.isr, *before.elr}.intersection(state.replicas) - {unclean}
+            require(kept <= isr | elr, "ElrKeptBelowMinIsr", f"{before} -> {state}")
+        if not (state.adding or state.removing):
+            came = set(before.adding).difference(before.removing).intersection(state.replicas)
+            require(came <= isr, "ReassignmentEndsInSync", f"{before} -> {state}")
         require(
             state.recovery_state is RecoveryState.RECOVERED or len(isr) <= 1,
             "RecoveringLeaderIsAlone",
@@ -130,6 +142,12 @@ class ReplicationJudge:
                 "OneLeaderPerEpoch",
                 f"{leader} and {state.leader} lead {index} in {state.leader_epoch}",
             )
+
+    def check_led(self, state: PartitionState, image: MetadataImage) -> None:
+        """Judge a partition once a decision is whole."""
+        if state.leader == NO_NODE:
+            able = [one for one in (*state.isr, *state.elr) if image.is_active(one)]
+            require(not able, "WhoeverCanLeadDoes", f"{able} could lead {state}")
 
     def check_candidates(
         self, index: int, state: PartitionState, holders: Mapping[NodeId, Held | None]

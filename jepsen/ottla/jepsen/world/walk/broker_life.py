@@ -303,6 +303,8 @@ class Life:
     def flush_replica(self, fetcher: LeaderFetcher) -> None:
         """End the flushes of what a follower has appended, or wrote as a leader before."""
         for followed in fetcher.flushing:
+            if fetcher.core.find(followed.key) is not followed:
+                continue
             run_now(followed.log.flush())
             fetcher.core.done(followed)
         fetcher.flushing.clear()

@@ -35,7 +35,7 @@ class ControllerHistory(Rehearsal):
 
     def fork(self) -> "ControllerHistory":
         """Return the same controller, to go another way."""
-        other = ControllerHistory.__new__(ControllerHistory)
+        other = type(self).__new__(type(self))
         other.config = self.config
         other.min_insync_replicas = self.min_insync_replicas
         other.now_ms = self.now_ms

@@ -101,10 +101,10 @@ class ReplicationCluster:
         )
         self._stated_image: MetadataImage | None = None
         self._states: list[PartitionState] = []
-        self._judged_image: MetadataImage = self.controller.image
+        self._judged_count = len(self.controller.images)
         for index in self.indexes:
             state = self.state(index)
-            self.judge.check_state(index, state, state, self.controller.image)
+            self.judge.check_state(index, state, state, self.controller.image, None)
         self.machines = [
             Machine(
                 NodeId(at + 1),
@@ -186,7 +186,9 @@ class ReplicationCluster:
         except RefusedError:
             # Whether it is registered or not: it comes as somebody else next time.
             machine.life_count += 1
+            self._judge_states(None if is_clean else machine.id)
             return
+        self._judge_states(None if is_clean else machine.id)
         if is_clean:
             self.rare.sometimes("a broker starts cleanly")
         # It leads or follows nothing before it has seen its own registration.
@@ -279,7 +281,7 @@ class ReplicationCluster:
     def judge_all(self) -> None:
         """Judge everything there is."""
         judge = self.judge
-        if self.controller.image is not self._judged_image:
+        if self._judged_count < len(self.controller.images):
             self._judge_states()
         for index in self.indexes:
             state = self.state(index)
@@ -319,28 +321,33 @@ class ReplicationCluster:
                 return False
         return True
 
-    def _judge_states(self) -> None:
-        before, now = self._judged_image, self.controller.image
-        self._judged_image = now
+    def _judge_states(self, unclean: NodeId | None = None) -> None:
+        """Judge every image since the last look; `unclean`: who may have lost what it had."""
+        images = self.controller.images
+        while self._judged_count < len(images):
+            before, now = images[self._judged_count - 1], images[self._judged_count]
+            self._judged_count += 1
+            for index in self.indexes:
+                old, state = before.partition(self.keys[index]), now.partition(self.keys[index])
+                assert old is not None
+                assert state is not None
+                if old is not state:
+                    self.judge.check_state(index, old, state, now, unclean)
+                    self._note_state(index, old, state)
         for index in self.indexes:
-            old, state = before.partition(self.keys[index]), self.state(index)
-            assert old is not None
-            if old is state:
-                continue
-            self.judge.check_state(index, old, state, now)
-            self._note_state(index, old, state)
-            self.trace.add(
-                "state",
-                index,
-                state.leader,
-                state.leader_epoch,
-                state.partition_epoch,
-                *state.isr,
-                "elr",
-                *state.elr,
-            )
+            self.judge.check_led(self.state(index), self.controller.image)
 
     def _note_state(self, index: int, old: PartitionState, state: PartitionState) -> None:
+        self.trace.add(
+            "state",
+            index,
+            state.leader,
+            state.leader_epoch,
+            state.partition_epoch,
+            *state.isr,
+            "elr",
+            *state.elr,
+        )
         rare = self.rare
         if state.leader == NO_NODE:
             rare.sometimes("nobody leads")

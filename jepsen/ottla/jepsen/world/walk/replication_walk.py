@@ -14,12 +14,13 @@ from ottla.controller.decision import Decision
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome
 from ottla.jepsen.world.violation import Violation, violation_of
-from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Store
+from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Machine, Store
 from ottla.jepsen.world.walk.model_log import ModelStore
 from ottla.jepsen.world.walk.replication_clients import Clients
 from ottla.jepsen.world.walk.replication_cluster import TOPIC, Shape
 from ottla.jepsen.world.walk.replication_talk import CONVERSATION_MAX, TalkingCluster
 from ottla.model.errors import RefusedError
+from ottla.model.ids import NO_NODE
 from ottla.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -30,6 +31,9 @@ BROKER_COUNTS = (3, 3, 3, 4)
 """Three show most; a fourth lets replicas move."""
 
 MIN_ISRS = (2, 2, 2, 1, 3)
+
+STEPS_MS = (0, 0, 10, LAG_MS // 4)
+"""Time that each action takes: in some runs everybody is late all the time."""
 
 HEALED = 8
 """One run in so many ends with everything repaired: liveness is judged too."""
@@ -108,6 +112,7 @@ class Walk(TalkingCluster):
         self.clients = Clients(self)
         self._order = draw(3)
         """0: messages in turn; 1: any may be next; 2: the newest first."""
+        self._step_ms = STEPS_MS[draw(len(STEPS_MS))]
         self._is_healed = draw(HEALED) == HEALED - 1
         self._actions = self._draw_actions()
 
@@ -117,10 +122,11 @@ class Walk(TalkingCluster):
         count = len(actions)
         for _ in range(budget):
             actions[chance.below(count)]()
+            self.now_ms += self._step_ms
             self.judge_all()
             if chance.is_spent:
                 break
-        if self._is_healed and not chance.is_spent:
+        if self._is_healed:
             self.heal()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
@@ -146,6 +152,8 @@ class Walk(TalkingCluster):
             (self._look_for_lag, 3, False),
             (self._fence, 2, False),
             (self._kill, 3, False),
+            (self._bounce, 3, False),
+            (self._depose, 3, False),
             (self._cut_power, 2, False),
             (self._black_out, 1, False),
             (self._pause, 2, False),
@@ -255,10 +263,39 @@ class Walk(TalkingCluster):
         if life is not None and not self.is_one_behind:
             self.end_life(life.machine, is_power_cut=False)
 
+    def _bounce(self) -> None:
+        """End a broker and have it back at once; what it had said is still on its way."""
+        life = self._any_life()
+        if life is None:
+            return
+        machine = life.machine
+        if self.chance.below(2):
+            self._cut_power_of(machine)
+        elif not self.is_one_behind:
+            self.end_life(machine, is_power_cut=False)
+        if machine.life is None:
+            self.start_anew(machine)
+            if machine.life is not None:
+                self.hear_all(machine.life)
+                self.beat(machine.life)
+
+    def _depose(self) -> None:
+        """Let a leader's session end, and whoever follows hear of that before it does."""
+        index = self.chance.below(len(self.indexes))
+        leader = self.state(index).leader
+        if leader == NO_NODE or self.is_one_behind:
+            return
+        self.fence_these(leader)
+        for machine in self.running():
+            if machine.id != leader and machine.life is not None:
+                self.hear_all(machine.life)
+
     def _cut_power(self) -> None:
         machine = self.machines[self.chance.below(len(self.machines))]
-        if machine.life is None:
-            return
+        if machine.life is not None:
+            self._cut_power_of(machine)
+
+    def _cut_power_of(self, machine: Machine) -> None:
         if self.shape.is_flush_demanded:
             self.end_life(machine, is_power_cut=True)
         elif self.may_lose(machine):

@@ -1,0 +1,498 @@
+"""Mutants of brokers' replication: watermarks, in-sync sets, fetching, cutting, sequences."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ottla.broker import fetch, fetch_read, follower_fetch, isr_driver
+from ottla.broker.fetch_read import FetchLimits
+from ottla.broker.fetch_session import FetchTarget
+from ottla.broker.follower_fetch import Followed, FollowerFetch
+from ottla.broker.isr_changes import IsrChange, Outcome, outcome_of
+from ottla.broker.isr_driver import IsrKeeper
+from ottla.broker.partition import Partition
+from ottla.broker.replica_manager import ReplicaManager
+from ottla.client.fetch_session import FetchSession
+from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.jepsen.world.walk.now import run_now
+from ottla.metadata.image import PartitionState
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.settings.topic import TopicConfig
+from ottla.storage import producer_state
+from ottla.storage.log import Log
+from ottla.wire.messages.fetch_response import EpochEndOffset
+
+# --- what is committed ----------------------------------------------------------------------------
+
+
+def _commit_alone() -> Any:
+    def advance(self: Partition, now_ms: int) -> bool:
+        assert self.log is not None
+        return self.log.update_high_watermark(self.durable_end)
+
+    return patched(Partition, advance_high_watermark=advance)
+
+
+@contextmanager
+def _commit_below_min_isr() -> Iterator[None]:
+    original = Partition.advance_high_watermark
+
+    def advance(self: Partition, now_ms: int) -> bool:
+        wanted, self.min_isr_count = self.min_isr_count, 1
+        try:
+            return original(self, now_ms)
+        finally:
+            self.min_isr_count = wanted
+
+    with patched(Partition, advance_high_watermark=advance):
+        yield
+
+
+def _count_written_as_flushed() -> Any:
+    def durable_end(self: Partition) -> Offset:
+        assert self.log is not None
+        return self.log.end_offset
+
+    return patched(Partition, durable_end=property(durable_end))
+
+
+def _acknowledge_at_once() -> Any:
+    def acknowledgement(self: Partition, end_offset: Offset, acks: int) -> ErrorCode | None:
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    return patched(Partition, acknowledgement=acknowledgement)
+
+
+def _serve_consumers_beyond_the_watermark() -> Any:
+    original = fetch_read.read_partition
+
+    def read(partition: Partition, target: FetchTarget, limits: FetchLimits, **rest: Any) -> Any:
+        before, limits.is_from_follower = limits.is_from_follower, True
+        try:
+            return original(partition, target, limits, **rest)
+        finally:
+            limits.is_from_follower = before
+
+    return patched(fetch, read_partition=read)
+
+
+# --- who is in sync -------------------------------------------------------------------------------
+
+
+def _forget_pending_members() -> Any:
+    return patched(Partition, maximal_isr=property(lambda self: self.isr))
+
+
+def _put_change_in_force_at_once() -> Any:
+    """The change under way replaces the set before the controller has agreed."""
+
+    def maximal_isr(self: Partition) -> frozenset[NodeId]:
+        return self.isr if self.pending_change is None else self.pending_change.isr
+
+    return patched(Partition, maximal_isr=property(maximal_isr))
+
+
+@contextmanager
+def _drop_change_at_any_metadata() -> Iterator[None]:
+    original = Partition.apply
+
+    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+        self.pending_change = None
+        return original(self, state, config, now_ms)
+
+    with patched(Partition, apply=apply):
+        yield
+
+
+@contextmanager
+def _drop_unanswered_changes() -> Iterator[None]:
+    original = IsrKeeper._changes
+
+    def changes(self: IsrKeeper) -> dict[Partition, IsrChange]:
+        for partition, change in self._unanswered.items():
+            partition.abandon_isr_change(change, self._clock.monotonic_ms())
+        return original(self)
+
+    with patched(IsrKeeper, _changes=changes):
+        yield
+
+
+def _take_overtaken_for_rejected() -> Any:
+    def outcome(code: int) -> Outcome:
+        found = outcome_of(code)
+        return Outcome.REJECTED if found is Outcome.OVERTAKEN else found
+
+    return patched(isr_driver, outcome_of=outcome)
+
+
+def _join_before_the_epochs_start() -> Any:
+    def may_join(self: Partition, replica: NodeId) -> bool:
+        log, follower = self.log, self.followers.get(replica)
+        if replica in self.isr or self.pending_change is not None or log is None:
+            return False
+        return (
+            self.is_leader
+            and follower is not None
+            and follower.end_offset >= log.high_watermark
+            and self.is_eligible(replica, follower.broker_epoch)
+        )
+
+    return patched(Partition, may_join=may_join)
+
+
+def _join_whatever_it_has() -> Any:
+    def may_join(self: Partition, replica: NodeId) -> bool:
+        follower = self.followers.get(replica)
+        is_due = replica not in self.isr and self.pending_change is None and self.is_leader
+        return is_due and follower is not None and follower.end_offset >= 0
+
+    return patched(Partition, may_join=may_join)
+
+
+@contextmanager
+def _keep_what_followers_said_in_earlier_epochs() -> Iterator[None]:
+    original = Partition._begin_leading
+
+    def begin(self: Partition, now_ms: int) -> bool:
+        kept = _SAID.get(id(self), {})
+        has_moved = original(self, now_ms)
+        for replica, follower in self.followers.items():
+            if replica in kept:
+                follower.end_offset = max(follower.end_offset, kept[replica])
+        return self.advance_high_watermark(now_ms) or has_moved
+
+    original_apply = Partition.apply
+
+    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+        for replica, follower in self.followers.items():
+            _SAID.setdefault(id(self), {})[replica] = follower.end_offset
+        return original_apply(self, state, config, now_ms)
+
+    _SAID.clear()
+    with patched(Partition, _begin_leading=begin, apply=apply):
+        yield
+
+
+_SAID: dict[int, dict[NodeId, Offset]] = {}
+
+
+@contextmanager
+def _go_back_to_old_metadata() -> Iterator[None]:
+    original = Partition.apply
+
+    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+        if state.leader_epoch == self.leader_epoch:
+            self.partition_epoch = min(self.partition_epoch, state.partition_epoch)
+        return original(self, state, config, now_ms)
+
+    with patched(Partition, apply=apply):
+        yield
+
+
+@contextmanager
+def _believe_fetches_of_earlier_lives() -> Iterator[None]:
+    original = Partition.on_follower_fetch
+
+    def on_fetch(self: Partition, replica: NodeId, **said: Any) -> bool:
+        follower = self.followers.get(replica)
+        if follower is not None:
+            said["broker_epoch"] = max(said["broker_epoch"], follower.broker_epoch)
+        return original(self, replica, **said)
+
+    with patched(Partition, on_follower_fetch=on_fetch):
+        yield
+
+
+# --- leading --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _lead_on_when_deposed() -> Iterator[None]:
+    original = Partition.apply
+
+    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+        was_leader, followers = self.is_leader, dict(self.followers)
+        has_moved = original(self, state, config, now_ms)
+        if was_leader and self.log is not None and not self.is_leader and state.leader >= 0:
+            self.is_leader = True
+            self.followers = followers
+        return has_moved
+
+    with patched(Partition, apply=apply):
+        yield
+
+
+# --- following ------------------------------------------------------------------------------------
+
+
+def _never_part() -> Any:
+    def divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None:
+        return None
+
+    return patched(fetch_read, _divergence=divergence)
+
+
+def _cut_at_the_leaders_end_only() -> Any:
+    def truncation_of(log: Log, diverging: EpochEndOffset) -> Offset:
+        return min(Offset(diverging.end_offset), log.end_offset)
+
+    return patched(follower_fetch, truncation_of=truncation_of)
+
+
+@contextmanager
+def _cut_at_the_watermark() -> Iterator[None]:
+    """What Kafka did before KIP-101: a new follower drops all above its own high watermark."""
+    original = FollowerFetch.follow
+
+    def follow(self: FollowerFetch, partition: Partition) -> None:
+        log = partition.log
+        assert log is not None
+        if log.end_offset > log.high_watermark:
+            run_now(log.truncate_to(log.high_watermark))
+        original(self, partition)
+
+    with patched(FollowerFetch, follow=follow):
+        yield
+
+
+@contextmanager
+def _promise_what_is_not_flushed() -> Iterator[None]:
+    original = FollowerFetch._ask
+
+    def ask(self: FollowerFetch, followed: Followed) -> None:
+        partition = followed.partition
+        is_awaited, partition.is_flush_awaited = partition.is_flush_awaited, False
+        try:
+            original(self, followed)
+        finally:
+            partition.is_flush_awaited = is_awaited
+
+    with patched(FollowerFetch, _ask=ask):
+        yield
+
+
+def _leave_tails_unflushed() -> Any:
+    return patched(ReplicaManager, _flush_if_awaited=lambda self, partition: None)
+
+
+def _keep_a_broken_session() -> Any:
+    return patched(FetchSession, reset=lambda self: None)
+
+
+@contextmanager
+def _forget_who_to_fetch() -> Iterator[None]:
+    """A session that opens anew names only what changed since the last request."""
+    original = FetchSession.fill
+
+    def fill(self: FetchSession, request: Any) -> None:
+        wanted, self._wanted = self._wanted, dict(self._changed)
+        try:
+            original(self, request)
+        finally:
+            self._wanted = wanted
+
+    with patched(FetchSession, fill=fill):
+        yield
+
+
+# --- idempotent producers -------------------------------------------------------------------------
+
+
+def _find_no_duplicate() -> Any:
+    return patched(producer_state, find_duplicate=lambda producer, header: None)
+
+
+def _take_any_sequence() -> Any:
+    return patched(
+        producer_state,
+        find_duplicate=lambda producer, header: None,
+        _check_sequence=lambda producer, header: None,
+    )
+
+
+def _remember_one_batch() -> Any:
+    def find(producer: producer_state.Producer, header: Any) -> Any:
+        last = producer.batches[-1]
+        is_last = header.base_sequence == last.base_sequence
+        return last if is_last and header.producer_epoch == producer.epoch else None
+
+    return patched(producer_state, find_duplicate=find)
+
+
+def _row(
+    name: str, sentence: str, plant: Plant, seed_count: int, *, is_quick: bool = True
+) -> Mutant:
+    return Mutant(
+        name=name,
+        sentence=sentence,
+        engine="A",
+        subject="replication",
+        plant=plant,
+        seed_count=seed_count,
+        is_quick=is_quick,
+    )
+
+
+MUTANTS = (
+    _row(
+        "replication-watermark-ahead",
+        "a leader commits what it alone has: the high watermark is ahead of the ISR",
+        _commit_alone,
+        500,
+    ),
+    _row(
+        "replication-below-min-isr",
+        "the high watermark moves with fewer in sync than min.insync.replicas (KIP-966)",
+        _commit_below_min_isr,
+        500,
+    ),
+    _row(
+        "replication-written-is-flushed",
+        "a leader takes what it has written for flushed",
+        _count_written_as_flushed,
+        2_000,
+    ),
+    _row(
+        "replication-acks-at-once",
+        "acks=all is answered after the append",
+        _acknowledge_at_once,
+        500,
+    ),
+    _row(
+        "replication-read-uncommitted",
+        "consumers read up to the end of the log",
+        _serve_consumers_beyond_the_watermark,
+        500,
+    ),
+    _row(
+        "replication-pending-dropped",
+        "new members do not count before the controller's answer: a pending ISR change is dropped",
+        _forget_pending_members,
+        2_000,
+    ),
+    _row(
+        "replication-pending-in-force",
+        "a change of the ISR is in force before the controller has agreed",
+        _put_change_in_force_at_once,
+        2_000,
+        is_quick=False,
+    ),
+    _row(
+        "replication-change-forgotten",
+        "metadata of the same partition epoch ends a change under way",
+        _drop_change_at_any_metadata,
+        5_000,
+        is_quick=False,
+    ),
+    _row(
+        "replication-answer-lost",
+        "a change whose answer is lost is given up",
+        _drop_unanswered_changes,
+        5_000,
+        is_quick=False,
+    ),
+    _row(
+        "replication-overtaken",
+        "a change that was overtaken is taken for rejected",
+        _take_overtaken_for_rejected,
+        20_000,
+        is_quick=False,
+    ),
+    _row(
+        "replication-join-early",
+        "a replica joins the ISR at the high watermark, below the epoch's start",
+        _join_before_the_epochs_start,
+        5_000,
+        is_quick=False,
+    ),
+    _row(
+        "replication-join-any",
+        "a replica joins the ISR whatever it has",
+        _join_whatever_it_has,
+        500,
+    ),
+    _row(
+        "replication-old-promises",
+        "what followers said in an earlier epoch counts in the next one",
+        _keep_what_followers_said_in_earlier_epochs,
+        5_000,
+    ),
+    _row(
+        "replication-old-metadata",
+        "metadata older than the controller's last answer takes the ISR back",
+        _go_back_to_old_metadata,
+        20_000,
+        is_quick=False,
+    ),
+    _row(
+        "replication-earlier-life",
+        "a fetch that an earlier life of the follower sent counts (KIP-903)",
+        _believe_fetches_of_earlier_lives,
+        20_000,
+        is_quick=False,
+    ),
+    _row("replication-deposed", "a deposed leader leads on", _lead_on_when_deposed, 500),
+    _row(
+        "replication-never-part",
+        "a leader does not look whether the follower's log parts from its own",
+        _never_part,
+        2_000,
+    ),
+    _row(
+        "replication-cut-too-little",
+        "a follower cuts at the leader's end of an epoch, not at its own (KIP-279)",
+        _cut_at_the_leaders_end_only,
+        20_000,
+        is_quick=False,
+    ),
+    _row(
+        "replication-cut-too-much",
+        "a new follower cuts back to its own high watermark (KIP-101)",
+        _cut_at_the_watermark,
+        2_000,
+    ),
+    _row(
+        "replication-promise-unflushed",
+        "a follower asks from what it has written, also where a flush is demanded",
+        _promise_what_is_not_flushed,
+        5_000,
+    ),
+    _row(
+        "replication-tail-unflushed",
+        "a new leader flushes what it brought only when somebody appends",
+        _leave_tails_unflushed,
+        5_000,
+    ),
+    _row(
+        "replication-session-kept",
+        "a follower goes on with its fetch session after an answer was lost",
+        _keep_a_broken_session,
+        2_000,
+        is_quick=False,
+    ),
+    _row(
+        "replication-session-dropped",
+        "a fetch session that was dropped is opened anew without its idle partitions",
+        _forget_who_to_fetch,
+        5_000,
+    ),
+    _row(
+        "replication-duplicate",
+        "a batch that is sent again is not recognised",
+        _find_no_duplicate,
+        500,
+    ),
+    _row(
+        "replication-any-sequence",
+        "a batch that is sent again is appended again",
+        _take_any_sequence,
+        500,
+    ),
+    _row(
+        "replication-one-batch",
+        "only the last batch of a producer is remembered",
+        _remember_one_batch,
+        2_000,
+    ),
+)

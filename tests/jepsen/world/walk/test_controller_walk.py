@@ -1,0 +1,28 @@
+"""Engine A on the controller's decisions: lives of every kind, and what holds in all of them."""
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.runner import Job, run_batch
+from ottla.jepsen.world.walk.controller_walk import ControllerWalk
+
+SCHEDULE_COUNT = 200
+JOB = Job(engine="A", subject="controller", budget=ControllerWalk.budget)
+
+
+def test_no_life_breaks_an_invariant_and_every_rare_state_is_met() -> None:
+    tally = run_batch(JOB, 0, SCHEDULE_COUNT)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(ControllerWalk.required) == []
+    assert tally.figures["elections"] > SCHEDULE_COUNT
+    assert tally.figures["acknowledged"] > SCHEDULE_COUNT
+    assert tally.figures["controller failovers"] > SCHEDULE_COUNT // 2
+
+
+def test_a_run_is_its_decisions() -> None:
+    engine = ControllerWalk()
+    first = engine.run(Chance(17), budget=100)
+
+    again = engine.run(Chance(17, replay=first.decisions), budget=100)
+
+    assert again.trace_hash == first.trace_hash
+    assert again.figures == first.figures
