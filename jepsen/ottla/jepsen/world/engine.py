@@ -54,7 +54,10 @@ ENGINES: dict[str, dict[str, str]] = {
     },
     "B": {"raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft"},
     "C": {"cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster"},
-    "D": {"raft": "ottla.jepsen.world.exhaustive.raft_cases:RaftCases"},
+    "D": {
+        "raft": "ottla.jepsen.world.exhaustive.raft_cases:RaftCases",
+        "replication": "ottla.jepsen.world.exhaustive.partition_cases:PartitionCases",
+    },
 }
 """By engine and subject: where its class lies.  The first subject is the one meant by default."""
 

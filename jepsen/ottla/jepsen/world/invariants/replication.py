@@ -109,8 +109,6 @@ class ReplicationJudge:
     ) -> None:
         """Judge a partition after a decision; `unclean` has just come back from a crash."""
         isr, elr = set(state.isr), set(state.elr)
-        fenced = [one for one in state.isr if not image.is_active(one)]
-        require(not fenced, "NoFencedBrokerInIsr", f"{fenced} in {state}")
         require(
             isr.isdisjoint(elr) and (isr | elr) <= set(state.replicas),
             "IsrAndElrAreDisjointReplicas",
@@ -145,6 +143,8 @@ class ReplicationJudge:
 
     def check_led(self, state: PartitionState, image: MetadataImage) -> None:
         """Judge a partition once a decision is whole."""
+        fenced = [one for one in state.isr if not image.is_active(one)]
+        require(not fenced, "NoFencedBrokerInIsr", f"{fenced} in {state}")
         if state.leader == NO_NODE:
             able = [one for one in (*state.isr, *state.elr) if image.is_active(one)]
             require(not able, "WhoeverCanLeadDoes", f"{able} could lead {state}")
