@@ -24,7 +24,7 @@ def told() -> History:
 
 
 def lost(history: History) -> None:
-    history.on_final_read(AT, {0: b"producer.1/0", 1: b"producer.1/1"})
+    history.on_final_read(AT, {0: b"producer.1/0", 1: b"producer.1/1"}, end=3)
 
 
 def twice(history: History) -> None:
@@ -43,7 +43,7 @@ def changed(history: History) -> None:
 def vanished(history: History) -> None:
     history.on_send(AT, b"other.1/0")
     history.on_read(AT, b"other.1/0", 3)
-    history.on_final_read(AT, {n: b"producer.1/%d" % n for n in range(3)})
+    history.on_final_read(AT, {n: b"producer.1/%d" % n for n in range(3)}, end=4)
 
 
 def too_early(history: History) -> None:
@@ -55,8 +55,14 @@ def out_of_order(history: History) -> None:
     history.on_send(AT, b"other.1/1")
     history.on_send(AT, b"other.1/0")
     history.on_final_read(
-        AT, {n: b"producer.1/%d" % n for n in range(3)} | {3: b"other.1/1", 4: b"other.1/0"}
+        AT,
+        {n: b"producer.1/%d" % n for n in range(3)} | {3: b"other.1/1", 4: b"other.1/0"},
+        end=5,
     )
+
+
+def invisible(history: History) -> None:
+    history.on_end_offset(AT, 2, floor=2)
 
 
 def went_back(history: History) -> None:
@@ -81,6 +87,7 @@ def unread(history: History) -> None:
         (vanished, "ConsistentRead"),
         (too_early, "RealTimeOrder"),
         (out_of_order, "ProducerOrder"),
+        (invisible, "AcknowledgedIsVisible"),
         (went_back, "CommittedOffsetsNeverGoBack"),
         (unread, "NothingCommittedUnread"),
     ],
@@ -101,7 +108,7 @@ def test_what_was_kept_breaks_nothing() -> None:
     history.on_committed(GROUP, {AT: 3})
     history.on_committed_read(GROUP, AT, 3, floor=history.committed_floor(GROUP, AT))
     history.check_group(GROUP, AT)
-    history.on_final_read(AT, {n: b"producer.1/%d" % n for n in range(3)})
+    history.on_final_read(AT, {n: b"producer.1/%d" % n for n in range(3)}, end=4)
     assert history.broken is None
 
 
@@ -109,6 +116,6 @@ def test_a_record_that_was_given_up_may_be_there_or_not() -> None:
     history = told()
     history.on_send(AT, b"producer.1/3")
     kept = {n: b"producer.1/%d" % n for n in range(3)}
-    history.on_final_read(AT, kept)
-    history.on_final_read(AT, kept | {3: b"producer.1/3"})
+    history.on_final_read(AT, kept, end=3)
+    history.on_final_read(AT, kept | {3: b"producer.1/3"}, end=4)
     assert history.broken is None

@@ -2,8 +2,8 @@
 
 Pure.  Values are unique, so that every record seen names who sent it.  Invariants:
 NoAcknowledgedRecordLost, NoRecordTwice, NothingFromNowhere, ConsistentRead (what was once seen at
-an offset never changes), RealTimeOrder (what was sent after an acknowledgement lies behind it),
-ProducerOrder, CommittedOffsetsNeverGoBack, NothingCommittedUnread.
+an offset never changes), AcknowledgedIsVisible, RealTimeOrder (what was sent after an
+acknowledgement lies behind it), ProducerOrder, CommittedOffsetsNeverGoBack, NothingCommittedUnread.
 """
 
 from collections.abc import Mapping
@@ -78,18 +78,25 @@ class History:
         self.read_count += 1
         self._learn(at, self.of(at), value, offset)
 
-    def on_final_read(self, at: TopicPartition, found: Mapping[int, bytes]) -> None:
-        """Take in all that a partition holds at the end."""
+    def on_end_offset(self, at: TopicPartition, end: int, *, floor: int) -> None:
+        """Take in where a partition ends, asked when `floor` was acknowledged already."""
+        if end <= floor:
+            self.break_(
+                "AcknowledgedIsVisible", f"{at}: {floor} was acknowledged, it ends at {end}"
+            )
+
+    def on_final_read(self, at: TopicPartition, found: Mapping[int, bytes], *, end: int) -> None:
+        """Take in all that a partition holds below an offset at the end."""
         known = self.of(at)
         for offset, value in sorted(found.items()):
             self._learn(at, known, value, offset)
         for value, offset in known.acknowledged.items():
-            if offset not in found:
+            if offset < end and offset not in found:
                 self.break_(
                     "NoAcknowledgedRecordLost", f"{at}: {value!r} was acknowledged at {offset}"
                 )
         for offset, value in known.values.items():
-            if offset not in found:
+            if offset < end and offset not in found:
                 self.break_("ConsistentRead", f"{at}: {value!r} was read at {offset} and is gone")
         last: dict[bytes, int] = {}
         for _, value in sorted(found.items()):

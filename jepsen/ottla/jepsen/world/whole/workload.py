@@ -114,12 +114,16 @@ class Workload:
                 while await consumer.position(at) < ends[at]:
                     for record in await consumer.poll(5.0):
                         found[record.offset] = record.value or b""
-                self._history.on_final_read(at, found)
+                self._history.on_final_read(at, found, end=ends[at])
 
     async def end_offsets(self) -> dict[TopicPartition, int]:
         """Return where each partition ends."""
         async with open_consumer(self._cluster.bootstrap) as consumer:
-            return dict(await consumer.end_offsets(self.partitions))
+            floors = {at: self._history.of(at).acknowledged_offset_max for at in self.partitions}
+            found = dict(await consumer.end_offsets(self.partitions))
+        for at, end in found.items():
+            self._history.on_end_offset(at, end, floor=floors[at])
+        return {at: int(end) for at, end in found.items()}
 
     async def committed_offsets(self) -> dict[TopicPartition, int]:
         """Return what the group has committed, held to what was answered before."""
