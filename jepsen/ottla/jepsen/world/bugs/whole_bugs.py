@@ -4,9 +4,8 @@ from typing import Any
 
 from ottla.broker import follower_fetch
 from ottla.broker.follower_fetch import Followed, FollowerFetch
-from ottla.broker.groups.commit_wait import CommitWait
 from ottla.broker.partition import Partition
-from ottla.controller import brokers, elections
+from ottla.controller import elections
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH, Offset
@@ -56,25 +55,8 @@ def _cut_too_little() -> Any:
     return patched(follower_fetch, truncation_of=lambda log, diverging: log.end_offset)
 
 
-def _commit_answered_at_once() -> Any:
-    def try_complete(self: CommitWait) -> bool:
-        self._give(ErrorCode.NONE)
-        return True
-
-    return patched(CommitWait, try_complete=try_complete)
-
-
 def _elect_anybody() -> Any:
     return patched(elections, allows_unclean_election=lambda *_: True)
-
-
-def _trust_whoever_comes_back() -> Any:
-    original = elections.brokers_leave
-
-    def leave(image: Any, config: Any, leaving: Any, *, is_unclean: bool = False) -> Any:
-        return () if is_unclean else original(image, config, leaving)
-
-    return patched(brokers, brokers_leave=leave)
 
 
 def _mutant(
@@ -125,22 +107,10 @@ MUTANTS: tuple[Mutant, ...] = (
         60,
     ),
     _mutant(
-        "commit-answered-at-append",
-        "a group's commit is answered before the in-sync replicas have it",
-        _commit_answered_at_once,
-        60,
-    ),
-    _mutant(
         "anybody-elected",
         "a replica out of sync may lead, whatever the topic's settings say",
         _elect_anybody,
         60,
         is_quick=True,
-    ),
-    _mutant(
-        "unclean-stop-forgiven",
-        "a broker that may have lost records stays in sync for the controller",
-        _trust_whoever_comes_back,
-        60,
     ),
 )
