@@ -11,6 +11,7 @@ SEEDS = range(20)
 GATED = (
     ("A", "raft"),
     ("A", "replication"),
+    ("A", "replication-disk"),
     ("A", "controller"),
     ("B", "raft"),
     ("C", "cluster"),

@@ -50,6 +50,7 @@ ENGINES: dict[str, dict[str, str]] = {
     "A": {
         "raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk",
         "replication": "ottla.jepsen.world.walk.replication_walk:ReplicationWalk",
+        "replication-disk": "ottla.jepsen.world.walk.replication_walk:DiskReplicationWalk",
         "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",
     },
     "B": {"raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft"},

@@ -5,6 +5,7 @@ from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.replication_walk import ReplicationWalk
 
 SCHEDULE_COUNT = 600
+DISK_SCHEDULE_COUNT = 100
 JOB = Job(engine="A", subject="replication", budget=ReplicationWalk.budget)
 
 
@@ -27,3 +28,13 @@ def test_a_run_is_its_decisions() -> None:
 
     assert again.trace_hash == first.trace_hash
     assert again.figures == first.figures
+
+
+def test_no_schedule_breaks_an_invariant_with_real_logs_on_disks_that_forget() -> None:
+    job = Job(engine="A", subject="replication-disk", budget=ReplicationWalk.budget)
+
+    tally = run_batch(job, 0, DISK_SCHEDULE_COUNT)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.figures["power cuts"] > DISK_SCHEDULE_COUNT
+    assert tally.rare["a broker loses the tail of its log"] > 0

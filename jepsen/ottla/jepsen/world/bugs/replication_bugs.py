@@ -20,6 +20,8 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage import producer_state
+from ottla.storage.append_info import AppendInfo
+from ottla.storage.local_log import LocalLog
 from ottla.storage.log import Log
 from ottla.wire.messages.fetch_response import EpochEndOffset
 
@@ -320,14 +322,42 @@ def _remember_one_batch() -> Any:
     return patched(producer_state, find_duplicate=find)
 
 
+@contextmanager
+def _follow_without_sequences() -> Iterator[None]:
+    original = Log.append_as_follower
+
+    def append(self: Log, records: memoryview, *, now_ms: int) -> AppendInfo:
+        kept, self._producers = self._producers, producer_state.ProducerStates()
+        try:
+            return original(self, records, now_ms=now_ms)
+        finally:
+            self._producers = kept
+
+    with patched(Log, append_as_follower=append):
+        yield
+
+
+def _flush_nothing() -> Any:
+    async def fsync(self: LocalLog, segment: Any) -> None:
+        return
+
+    return patched(LocalLog, _fsync=fsync)
+
+
 def _row(
-    name: str, sentence: str, plant: Plant, seed_count: int, *, is_quick: bool = True
+    name: str,
+    sentence: str,
+    plant: Plant,
+    seed_count: int,
+    *,
+    subject: str = "replication",
+    is_quick: bool = True,
 ) -> Mutant:
     return Mutant(
         name=name,
         sentence=sentence,
         engine="A",
-        subject="replication",
+        subject=subject,
         plant=plant,
         seed_count=seed_count,
         is_quick=is_quick,
@@ -494,5 +524,19 @@ MUTANTS = (
         "only the last batch of a producer is remembered",
         _remember_one_batch,
         2_000,
+    ),
+    _row(
+        "replication-sequences-unseen",
+        "followers forget sequences: a duplicate is not seen after a failover",
+        _follow_without_sequences,
+        2_000,
+        subject="replication-disk",
+    ),
+    _row(
+        "replication-flush-nothing",
+        "a log calls flushed what it has only written",
+        _flush_nothing,
+        2_000,
+        subject="replication-disk",
     ),
 )

@@ -15,6 +15,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Machine, Store
+from ottla.jepsen.world.walk.disk_store import DiskStore
 from ottla.jepsen.world.walk.model_log import ModelStore
 from ottla.jepsen.world.walk.replication_clients import Clients
 from ottla.jepsen.world.walk.replication_cluster import TOPIC, Shape
@@ -95,6 +96,25 @@ class ReplicationWalk:
             violation,
             tuple(chance.decisions),
         )
+
+
+class DiskReplicationWalk(ReplicationWalk):
+    """The engine, with real logs over the world's disk."""
+
+    subject = "replication-disk"
+
+    def __init__(self) -> None:
+        self._made_count = 0
+
+    def make_store(self, chance: Chance) -> Store:
+        """Return what a machine keeps its logs in, on a disk with a chance of its own."""
+        self._made_count += 1
+        return DiskStore(chance.stream(f"disk {self._made_count}"))
+
+    def run(self, chance: Chance, *, budget: int) -> Outcome:
+        """Walk one schedule of at most `budget` actions."""
+        self._made_count = 0
+        return super().run(chance, budget=budget)
 
 
 class Walk(TalkingCluster):

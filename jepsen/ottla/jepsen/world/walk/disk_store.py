@@ -1,0 +1,173 @@
+"""A machine's logs as they really are: `storage` over the world's disk, which forgets and tears.
+
+After the end of a process the logs are recovered at once, so that a judge sees what is left of
+them; the next process takes them over.  Invariant FlushedIsKept.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.invariants.replication import Held, Record, require
+from ottla.jepsen.world.walk.model_log import records_in
+from ottla.jepsen.world.walk.now import run_now
+from ottla.model.ids import Offset
+from ottla.model.seams import Rng
+from ottla.storage.log import Log, open_log
+from ottla.storage.log_config import LogConfig
+
+ROOT = "/data"
+READ_BYTES_MAX = 1 << 20
+NOW_MS = 1
+
+
+class DiskHeld:
+    """One replica's log, and what a judge sees of it."""
+
+    __slots__ = ("_generation", "_opened_count", "_records", "directory", "log", "topic_id")
+
+    def __init__(self, directory: str, topic_id: UUID, log: Log) -> None:
+        self.directory = directory
+        self.topic_id = topic_id
+        self.log = log
+        self._generation = 0
+        self._opened_count = 0
+        self._records: list[Record] = []
+
+    def take(self, log: Log) -> None:
+        """Go on with the log as it was recovered."""
+        self.log = log
+        self._opened_count += 1
+        self._records = []
+        self._generation = 0
+
+    @property
+    def records(self) -> list[Record]:
+        """All that it holds, from offset 0."""
+        log = self.log
+        if log._generation != self._generation:
+            self._generation = log._generation
+            self._records = []
+        if len(self._records) < log.end_offset:
+            found = log.read(
+                Offset(len(self._records)),
+                bytes_max=READ_BYTES_MAX,
+                end_offset=log.end_offset,
+                at_least_one=True,
+            )
+            assert found.slice is not None
+            self._records += [record for _, record in records_in(found.slice.read())]
+        return self._records
+
+    @property
+    def cut_count(self) -> int:
+        """How often its end went back, or its process ended."""
+        return (self._opened_count << 32) + self.log._generation
+
+    @property
+    def recovery_point(self) -> Offset:
+        """The end of what survives a power cut."""
+        return self.log.recovery_point
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The end of what its broker knows to be committed."""
+        return self.log.high_watermark
+
+
+class DiskStore:
+    """The logs on one machine's disk."""
+
+    def __init__(self, rng: Rng) -> None:
+        self._disk = SimulatedDisk(rng)
+        run_now(self._disk.makedirs(ROOT))
+        run_now(self._disk.fsync_directory("/"))
+        self._held: dict[int, DiskHeld] = {}
+        self._made_count = 0
+
+    def held(self, index: int) -> Held | None:
+        """Return what a judge may see of a replica; None where there is none."""
+        return self._held.get(index)
+
+    def open(self, index: int, topic_id: UUID, config: LogConfig) -> Any:
+        """Return a replica's log, made when it is not there."""
+        held = self._held.get(index)
+        if held is None:
+            self._made_count += 1
+            directory = f"{ROOT}/t-{index}.{self._made_count}"
+            log = self._opened(directory, topic_id, config, Offset(0), is_clean=False)
+            run_now(self._disk.fsync_directory(ROOT))
+            held = self._held[index] = DiskHeld(directory, topic_id, log)
+        held.log.config = config
+        return held.log
+
+    def delete(self, index: int) -> None:
+        """Remove a replica."""
+        held = self._held.pop(index, None)
+        if held is not None:
+            held.log.abandon()
+
+    def indexes(self) -> list[int]:
+        """Return the partitions it has logs of."""
+        return sorted(self._held)
+
+    def end_process(self, rng: Rng, *, is_power_cut: bool) -> bool:
+        """Let the process end, perhaps the power too; say whether a log is shorter now."""
+        for held in self._held.values():
+            held.log.abandon()
+        if is_power_cut:
+            self._disk.crash()
+        else:
+            self._disk.kill()
+        is_shorter = False
+        for index in self.indexes():
+            held = self._held[index]
+            old = held.log
+            high_watermark = rng.below(old.high_watermark + 1)
+            log = self._reopened(held, is_clean=False)
+            require(
+                log.end_offset >= (old.recovery_point if is_power_cut else old.end_offset),
+                "FlushedIsKept",
+                f"a log ends at {log.end_offset}, not {old.recovery_point}..{old.end_offset}",
+            )
+            log.update_high_watermark(Offset(high_watermark))
+            is_shorter |= log.end_offset < old.end_offset
+            held.take(log)
+        return is_shorter
+
+    def stop_cleanly(self) -> None:
+        """Flush and close everything, as a shutdown does."""
+        for held in self._held.values():
+            high_watermark = held.log.high_watermark
+            run_now(held.log.close())
+            log = self._reopened(held, is_clean=True)
+            log.update_high_watermark(high_watermark)
+            held.take(log)
+
+    def _reopened(self, held: DiskHeld, *, is_clean: bool) -> Log:
+        old = held.log
+        return self._opened(
+            held.directory, held.topic_id, old.config, old.recovery_point, is_clean=is_clean
+        )
+
+    def _opened(
+        self,
+        directory: str,
+        topic_id: UUID,
+        config: LogConfig,
+        recovery_point: Offset,
+        *,
+        is_clean: bool,
+    ) -> Log:
+        return run_now(
+            open_log(
+                self._disk,
+                directory,
+                config=config,
+                topic_id=topic_id,
+                is_clean=is_clean,
+                recovery_point=recovery_point,
+                log_start_offset=Offset(0),
+                now_ms=NOW_MS,
+            )
+        )
