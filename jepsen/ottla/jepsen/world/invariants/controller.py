@@ -88,9 +88,7 @@ class ControllerJudge:
         """Judge that no epoch goes back."""
         for broker in image.brokers.values():
             last = self._epochs.get(broker.id, -1)
-            require(
-                broker.epoch >= last, "BrokerEpochsRise", f"{broker.id}: {last} -> {broker.epoch}"
-            )
+            require(broker.epoch >= last, "BrokerEpochsRise", broker.id, last, "->", broker.epoch)
 
     # --- partitions -----------------------------------------------------------------------------
 
@@ -102,12 +100,14 @@ class ControllerJudge:
             state.leader_epoch >= before.leader_epoch
             and state.partition_epoch > before.partition_epoch,
             "EpochsOnlyRise",
-            f"{before} -> {state}",
+            before,
+            "->",
+            state,
         )
         if state.leader == NO_NODE:
             return
         leader = self._leaders.setdefault((index, state.leader_epoch), state.leader)
-        require(leader == state.leader, "OneLeaderPerEpoch", f"{leader} and {state.leader}")
+        require(leader == state.leader, "OneLeaderPerEpoch", leader, "and", state.leader)
 
     def take_loss(
         self,
@@ -142,13 +142,13 @@ class ControllerJudge:
             if holder in holders:
                 missing = acknowledged.difference(holders[holder])
                 require(
-                    not missing, "NoAcknowledgedRecordLost", f"{holder} lacks {missing} of {index}"
+                    not missing, "NoAcknowledgedRecordLost", holder, "lacks", missing, "of", index
                 )
-        require(not state.elr or len(state.isr) < min_isr, "ElrOnlyBelowMinIsr", f"{state}")
+        require(not state.elr or len(state.isr) < min_isr, "ElrOnlyBelowMinIsr", state)
         if state.leader == NO_NODE:
             able = [one for one in (*state.isr, *state.elr) if image.is_active(one)]
-            require(not able, "WhoeverCanLeadDoes", f"{able} could lead {state}")
+            require(not able, "WhoeverCanLeadDoes", able, "could lead", state)
             return
         away = [one for one in (state.leader, *state.isr) if not image.is_active(one)]
-        require(state.leader not in away, "LeadersAreActive", f"{state}")
-        require(not away, "NoFencedBrokerInIsr", f"{away} in {state}")
+        require(state.leader not in away, "LeadersAreActive", state)
+        require(not away, "NoFencedBrokerInIsr", away, "in", state)

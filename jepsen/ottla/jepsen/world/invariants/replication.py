@@ -56,10 +56,10 @@ class Held(Protocol):
         ...
 
 
-def require(is_sound: bool, invariant: str, detail: str) -> None:
-    """Raise the violation unless all is well."""
+def require(is_sound: bool, invariant: str, *details: object) -> None:
+    """Raise the violation unless all is well; only then are the details made text."""
     if not is_sound:
-        raise Violation(invariant, detail)
+        raise Violation(invariant, " ".join(map(str, details)))
 
 
 class _Seen:
@@ -112,26 +112,28 @@ class ReplicationJudge:
         require(
             isr.isdisjoint(elr) and (isr | elr) <= set(state.replicas),
             "IsrAndElrAreDisjointReplicas",
-            f"{state}",
+            state,
         )
         enough = min(self._min_isr, len(state.replicas))
-        require(not elr or len(isr) < enough, "ElrOnlyBelowMinIsr", f"{state}")
+        require(not elr or len(isr) < enough, "ElrOnlyBelowMinIsr", state)
         if len(isr) < enough and state.recovery_state is RecoveryState.RECOVERED:
             kept = {*before.isr, *before.elr}.intersection(state.replicas) - {unclean}
-            require(kept <= isr | elr, "ElrKeptBelowMinIsr", f"{before} -> {state}")
+            require(kept <= isr | elr, "ElrKeptBelowMinIsr", before, "->", state)
         if not (state.adding or state.removing):
             came = set(before.adding).difference(before.removing).intersection(state.replicas)
-            require(came <= isr, "ReassignmentEndsInSync", f"{before} -> {state}")
+            require(came <= isr, "ReassignmentEndsInSync", before, "->", state)
         require(
             state.recovery_state is RecoveryState.RECOVERED or len(isr) <= 1,
             "RecoveringLeaderIsAlone",
-            f"{state}",
+            state,
         )
         require(
             state.leader_epoch >= before.leader_epoch
             and state.partition_epoch >= before.partition_epoch,
             "EpochsOnlyRise",
-            f"{before} -> {state}",
+            before,
+            "->",
+            state,
         )
         if state.leader != NO_NODE:
             leader = self.leaders.setdefault((index, state.leader_epoch), state.leader)
@@ -144,10 +146,10 @@ class ReplicationJudge:
     def check_led(self, state: PartitionState, image: MetadataImage) -> None:
         """Judge a partition once a decision is whole."""
         fenced = [one for one in state.isr if not image.is_active(one)]
-        require(not fenced, "NoFencedBrokerInIsr", f"{fenced} in {state}")
+        require(not fenced, "NoFencedBrokerInIsr", fenced, "in", state)
         if state.leader == NO_NODE:
             able = [one for one in (*state.isr, *state.elr) if image.is_active(one)]
-            require(not able, "WhoeverCanLeadDoes", f"{able} could lead {state}")
+            require(not able, "WhoeverCanLeadDoes", able, "could lead", state)
 
     def check_candidates(
         self, index: int, state: PartitionState, holders: Mapping[NodeId, Held | None]

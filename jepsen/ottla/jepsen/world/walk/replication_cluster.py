@@ -270,7 +270,9 @@ class ReplicationCluster:
             image.brokers == theirs.brokers
             and all(image.partition(key) == theirs.partition(key) for key in self.keys),
             "MetadataLogMatching",
-            f"{life.machine.id} at {until}",
+            life.machine.id,
+            "at",
+            until,
         )
         life.seen = life.machine.seen = until
         life.publish(delta, image)
