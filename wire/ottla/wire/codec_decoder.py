@@ -7,14 +7,16 @@ raise IndexError, `struct.error` and UnicodeDecodeError for bytes that end too e
 smallest encoding of one element, before anything is made for it.
 """
 
-from ottla.wire.codec_source import Source, default_text, smallest_bytes
+from ottla.model.limits import KIB
+from ottla.wire.codec_source import Source, default_text, element_cost, smallest_bytes
 from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
-ELEMENTS_FREE = 50_000
-BYTES_PER_ELEMENT = 16
-"""A message may have so many elements of arrays, and one more for each of so many bytes.  As Python
-objects the smallest structs are fifty times their bytes: without this bound a frame of 100 MiB
-could take 5 GB.  No honest message comes near: a partition is rarely below sixteen bytes."""
+COST_FREE_BYTES = 512 * KIB
+COST_PER_BYTE = 12
+"""The elements of all arrays of a message may cost so much memory, and so much more for each of its
+bytes.  As Python objects the smallest structs are fifty times their bytes: without this bound a
+frame of 100 MiB could take 5 GB.  No honest message comes near: a partition costs eight times its
+bytes or less.  Up to 64 KiB a message stays below four times its size and 1 MiB."""
 
 WORD_BYTES = 4
 """Numbers of at least this size need no such bound: a list of them is twice their bytes."""
@@ -29,7 +31,7 @@ def decoder_source(schema: MessageSchema, version: int) -> Source:
     writer.flush()
     writer.line(f"return {root}, p")
     if writer.has_arrays:
-        writer.lines.insert(1, f"    left = {ELEMENTS_FREE} + end // {BYTES_PER_ELEMENT}")
+        writer.lines.insert(1, f"    left = {COST_FREE_BYTES} + end * {COST_PER_BYTE}")
     return writer
 
 
@@ -37,7 +39,7 @@ class _Decoder(Source):
     """Owns the source text, and the fixed-size reads that are not written yet."""
 
     has_arrays = False
-    """Say whether the function counts elements: `left` is how many the message may still have."""
+    """Say whether the function counts elements: `left` is what those still to come may cost."""
 
     def read(self, code: str, target: str) -> None:
         """Put a read of a fixed size behind the others; `flush` makes them one."""
@@ -182,11 +184,12 @@ class _Decoder(Source):
         smallest = smallest_bytes(field, self.schema, self.version)
         code = None if field.type == "uuid" else SCALARS.get(field.type)
         is_counted = code is None or smallest < WORD_BYTES
-        bound = f" or {count} > left" if is_counted else ""
+        cost = element_cost(field, self.version)
+        bound = f" or {count} * {cost} > left" if is_counted else ""
         self.line(f'if {count} * {smallest} > end - p{bound}: raise too_long("{where}")')
         self.has_arrays |= is_counted
         if is_counted:
-            self.line(f"left -= {count}")
+            self.line(f"left -= {count} * {cost}")
         if code is not None:
             self.line(f'{target} = list(unpack_from(f">{{{count}}}{code}", data, p))')
             self.line(f"p += {count} * {smallest}")

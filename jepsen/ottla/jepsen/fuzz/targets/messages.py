@@ -11,6 +11,7 @@ from random import Random
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.target import Target, number_of, numbered
 from ottla.model.errors import ProtocolError
+from ottla.model.limits import KIB
 from ottla.wire import codec
 from ottla.wire.codec_examples import all_messages, example
 from ottla.wire.codec_types import Message
@@ -68,4 +69,5 @@ MESSAGES = Target(
     check=_check,
     seeds=_seeds,
     name_of=_name_of,
+    input_bytes_max=64 * KIB,
 )
