@@ -246,7 +246,7 @@ async def test_a_flush_that_a_truncation_overtakes_promises_nothing_of_later_byt
 ) -> None:
     disk = SlowDisk()
     bench = Workbench(disk, str(tmp_path / "orders-2"))
-    log = await bench.open(LogConfig())
+    log = await bench.open(LogConfig(), is_clean=True)
     for i in range(4):
         append(log, batch(b"%d" % i))
     async with trio.open_nursery() as nursery:

@@ -98,16 +98,21 @@ class EntryFile:
             self.write()
 
     def keep_first(self, count: int) -> None:
-        """Drop all entries but the first `count`; the file must be active."""
+        """Drop all entries but the first `count`, in memory; the file must be active."""
         assert self._memory is not None
         assert 0 <= count <= self.count
         self.count = count
         size = count * self.entry_bytes
         del self._memory[size:]
         self._written_bytes = min(self._written_bytes, size)
+
+    def cut_file(self) -> None:
+        """Cut an active file to the entries there are."""
+        if self._memory is None:
+            return
         file = self._open()
-        file.set_size(size)  # first cut, so that what is beyond reads as a hole again
-        file.set_size(max(size, self._capacity_bytes))
+        file.set_size(len(self._memory))  # first cut, so that what is beyond reads as a hole again
+        file.set_size(max(len(self._memory), self._capacity_bytes))
 
     async def trim(self) -> None:
         """Make the file exactly its entries, durably; it stays in memory until `seal`.

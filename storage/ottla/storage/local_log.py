@@ -8,7 +8,7 @@ write nor take back what it wrote is offline, with its reason.
 
 import errno
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NoReturn
 from uuid import UUID
 
@@ -16,7 +16,13 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.seams import Rng
 from ottla.storage.disk_seam import Disk
-from ottla.storage.files import LEADER_EPOCH_CHECKPOINT, SNAPSHOT, file_name, offsets_of
+from ottla.storage.files import (
+    LEADER_EPOCH_CHECKPOINT,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT,
+    file_name,
+    offsets_of,
+)
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_snapshot import encode_snapshot
 from ottla.storage.producer_state import ProducerStates
@@ -29,6 +35,10 @@ from ottla.storage.segment import Segment
 
 FULL_DISK_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """A write may succeed again after these, once there is room; after any other the log is offline."""
+
+
+async def _told_nobody(log: "LocalLog") -> None:
+    """Do nothing: whoever opened the log keeps no checkpoint of it."""
 
 
 class LocalLog:
@@ -46,6 +56,9 @@ class LocalLog:
         self.config = config
         self.on_roll: Callable[[LocalLog], None] = lambda log: None
         """Called after each roll; the manager then flushes up to `unflushed_roll_offset`."""
+        self.on_recede: Callable[[LocalLog], Awaitable[None]] = _told_nobody
+        """Awaited when a truncation took the recovery point back, before anything is appended: the
+        manager writes its checkpoint, lest a start trusts what comes where flushed bytes were."""
         self.directory = directory
         self.topic_id = topic_id
         self.failure: str | None = None
@@ -63,7 +76,14 @@ class LocalLog:
         self._written_epoch_change = 0
         self._producers = loaded.producers
         self._unsealed = [segment for segment in loaded.segments[:-1] if not segment.is_sealed]
+        self._is_cutting = False
+        """A truncation is under way: what it forgets may still come back with a crash."""
         self._unsynced_snapshots: list[str] = []
+        self._leaving: list[Segment] = []
+        """The oldest segments, which are not the log's any more but still lie there."""
+        self._is_removing = False
+        self._unfinished_rolls: set[Offset] = set()
+        """Where a roll failed on a full disk: files may lie there that are no segment's."""
         self._is_directory_synced = False
         self._generation = 0
         """Counts truncations and removals, so that a flush under way notices them."""
@@ -109,10 +129,13 @@ class LocalLog:
                 old.begin(self.config)
                 return old
             self._write_snapshot(base_offset)
+            old.end_preallocation()
             new = Segment(self._disk, self.directory, base_offset, self.config, now_ms=now_ms)
             new.begin(self.config)
         except OSError as error:
+            self._unfinished_rolls.add(base_offset)
             self._refuse(error)
+        self._unfinished_rolls.discard(base_offset)
         new.jitter_ms = self._next_jitter_ms()
         old.add_last_time_entry()
         old.write_indexes()
@@ -175,14 +198,19 @@ class LocalLog:
             while self.recovery_point < end or self._unsealed:
                 generation = self._generation
                 await self._flush_segments(end, generation)
-                if generation == self._generation:
+                if generation != self._generation:
+                    end = min(end, self.end_offset)
+                elif not self._is_sealing_due(end):
                     self.recovery_point = max(self.recovery_point, end)
                     break
-                end = min(end, self.end_offset)
         except OSError as error:
             self.unflushed_since_ms = since_ms
             self._refuse(error)
         return self.recovery_point
+
+    def _is_sealing_due(self, end: Offset) -> bool:
+        """Say whether a segment below `end` was closed meanwhile, and is not sealed yet."""
+        return any(each.base_offset < end and each is not self._active for each in self._unsealed)
 
     async def _flush_segments(self, end: Offset, generation: int) -> None:
         """Flush what lies in `[recovery point, end)`, and what recovery would need to know of it.
@@ -202,6 +230,8 @@ class LocalLog:
             if segment.base_offset >= end or segment is self._active:
                 continue
             await self._fsync(segment)
+            if generation != self._generation:
+                return
             await segment.trim()
             if generation != self._generation:
                 return
@@ -228,7 +258,8 @@ class LocalLog:
                     await self._disk.fsync(file)
                 finally:
                     file.close()
-        await self._write_epochs()
+        if not self._is_cutting:
+            await self._write_epochs()
         if not self._is_directory_synced:
             self._is_directory_synced = True
             try:
@@ -266,12 +297,19 @@ class LocalLog:
         if offset < self._segments[0].base_offset:
             await self.truncate_fully_and_start_at(offset)
             return True
+        try:
+            await self._write_epochs()  # none is written while it cuts
+        except OSError as error:
+            self._fail(f"{self.directory}: {error}")
+            self._refuse(error)
         self._generation += 1
+        flushed_before = self.recovery_point
         kept = self._segment_index(offset) + 1
         removed = self._segments[kept:]
         del self._segments[kept:]
         active = self._active
         self._unsealed = [s for s in self._unsealed if s not in removed and s is not active]
+        self._is_cutting = True
         try:
             active.activate(self.config)
             place = active.find(offset)
@@ -287,11 +325,16 @@ class LocalLog:
                 await self._remove_segment(segment)
             await self._disk.truncate(active.file, position)
             await self._disk.fsync(active.file)  # lest old bytes come back behind new ones
+            active.cut_index_files()  # not before: until then a start may trust this segment
             await self._write_epochs()
             await self._reload_producers()
+            if self.recovery_point < flushed_before:
+                await self.on_recede(self)
         except OSError as error:
             self._fail(f"{self.directory}: {error}")  # half cut: nothing may be written after it
             self._refuse(error)
+        finally:
+            self._is_cutting = False
         return True
 
     async def _reload_producers(self) -> None:
@@ -311,6 +354,7 @@ class LocalLog:
         """Remove everything; the log is empty and begins and ends at `offset`."""
         self._check_online()
         self._generation += 1
+        flushed_before = self.recovery_point
         self.log_start_offset = self.end_offset = self.high_watermark = offset
         self.recovery_point = offset
         self._epochs.clear()
@@ -325,6 +369,8 @@ class LocalLog:
             self._producers = ProducerStates(offset)
             self._is_directory_synced = False
             await self._write_epochs()
+            if self.recovery_point < flushed_before:
+                await self.on_recede(self)
         except OSError as error:
             self._fail(f"{self.directory}: {error}")
             self._refuse(error)
@@ -349,7 +395,6 @@ class LocalLog:
 
     def _raise_log_start(self, offset: Offset) -> None:
         self.log_start_offset = max(self.log_start_offset, offset)
-        self.recovery_point = max(self.recovery_point, self.log_start_offset)
         self._epochs.truncate_from_start(self.log_start_offset)
         self._producers.on_log_start(self.log_start_offset)
 
@@ -377,20 +422,28 @@ class LocalLog:
         await self._disk.fsync_directory(self.directory)
 
     async def _remove_oldest(self, count: int) -> None:
-        if not count:
-            return
-        self._generation += 1
+        """Remove the oldest segments; of two callers one does it all, so that no gap is left."""
+        if count:
+            self._generation += 1
         removed = self._segments[:count]
         del self._segments[:count]
         self._unsealed = [segment for segment in self._unsealed if segment not in removed]
+        self._leaving += removed
+        if self._is_removing:
+            return
+        self._is_removing = True
         try:
-            for segment in removed:
+            while self._leaving:
+                segment = self._leaving[0]
                 await self._remove_segment(segment)
                 snapshot = f"{self.directory}/{file_name(segment.base_offset, SNAPSHOT)}"
                 if self._disk.exists(snapshot):
                     await self._disk.unlink(snapshot)
+                del self._leaving[0]
         except OSError as error:
             self._refuse(error)
+        finally:
+            self._is_removing = False
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that have not written for producer.id.expiration.ms."""
@@ -402,14 +455,26 @@ class LocalLog:
         """Flush, trim the indexes, write the producer snapshot: what a clean marker promises."""
         await self.flush()
         try:
+            if self._active.end_preallocation():
+                await self._fsync(self._active)
             self._active.add_last_time_entry()
             await self._active.trim()
+            await self._sweep_unfinished_rolls()
             path = f"{self.directory}/{file_name(self.end_offset, SNAPSHOT)}"
             await self._disk.write_atomically(path, encode_snapshot(self._producers))
             await self._write_epochs()
         except OSError as error:
             self._refuse(error)
         self.abandon()
+
+    async def _sweep_unfinished_rolls(self) -> None:
+        """Remove what failed rolls left: after a clean end nobody asks whether a file belongs."""
+        live = {segment.base_offset for segment in self._segments}
+        for base_offset in sorted(self._unfinished_rolls - live):
+            for suffix in SEGMENT_SUFFIXES:
+                path = f"{self.directory}/{file_name(base_offset, suffix)}"
+                if self._disk.exists(path):
+                    await self._disk.unlink(path)
 
     def abandon(self) -> None:
         """Let go of the files as they are, before the directory is removed or after a failure."""

@@ -216,6 +216,8 @@ class LogManager:
             for path in held.to_delete:
                 self._start_removal(directory, path, delay_ms=0)
             directory.is_recovered = True
+            if held.receded:  # what comes where flushed bytes were is not flushed
+                await self._checkpoint_in(directory, RECOVERY_POINT_FILE)
 
     async def _recover_directory(
         self, directory: LogDirectory, plan: RecoveryPlan, found: dict[LogDirectory, Found]
@@ -233,6 +235,7 @@ class LogManager:
         assert partition not in self._placed
         self._placed[partition] = Placed(log, directory)
         log.on_roll = lambda rolled: self.request_flush(partition)
+        log.on_recede = lambda cut: self._write_checkpoint(directory, RECOVERY_POINT_FILE)
 
     # ---- making and deleting
 
@@ -405,16 +408,19 @@ class LogManager:
                 await self._checkpoint_in(directory, name)
 
     async def _checkpoint_in(self, directory: LogDirectory, name: str) -> None:
+        try:
+            await self._write_checkpoint(directory, name)
+        except OSError as error:
+            self._judge(directory, error)
+
+    async def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
         offset_of = CHECKPOINTS[name]
         offsets = {
             partition: offset_of(placed.log)
             for partition, placed in self._placed.items()
             if placed.directory is directory
         }
-        try:
-            await directory.write_checkpoint(name, offsets)
-        except OSError as error:
-            self._judge(directory, error)
+        await directory.write_checkpoint(name, offsets)
 
     def apply_retention_soon(self) -> None:
         """Look at all logs now: how long something is kept was changed."""

@@ -47,6 +47,8 @@ class Found:
     corrupt: dict[TopicPartition, str]
     to_delete: list[str]
     """Paths of directories whose deletion was under way."""
+    receded: list[TopicPartition]
+    """Logs that end before their recovery point was said to be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ async def recover_directory(
     disk: Disk, clock: Clock, rng: Rng, directory: LogDirectory, plan: RecoveryPlan
 ) -> Found:
     """Open all logs of a directory; OSError and KAFKA_STORAGE_ERROR are the caller's to judge."""
-    found = Found(logs={}, corrupt={}, to_delete=[])
+    found = Found(logs={}, corrupt={}, to_delete=[], receded=[])
     partitions = await _sort_names(disk, directory, found)
     checkpoints = _Checkpoints(
         recovery_points=await directory.read_checkpoint(RECOVERY_POINT_FILE),
@@ -175,6 +177,8 @@ async def _recover_log(
         return
     high_watermark = checkpoints.high_watermarks.get(partition, log.log_start_offset)
     log.update_high_watermark(min(high_watermark, log.end_offset))
+    if log.recovery_point < checkpoints.recovery_points.get(partition, ZERO):
+        found.receded.append(partition)
     found.logs[partition] = log
 
 

@@ -33,11 +33,11 @@ from ottla.storage.files import (
 )
 from ottla.storage.log_config import LogConfig
 from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
-from ottla.storage.producer_snapshot import decode_snapshot
+from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import EndMarker, ProducerStates, read_end_marker
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
-from ottla.wire.batch import BatchHeader, Buffer
+from ottla.wire.batch import PREFIX_BYTES, BatchHeader, Buffer
 from ottla.wire.records import scan
 
 Progress = Callable[[int, int], None]
@@ -100,7 +100,12 @@ class LogLoader:
         names = await self._disk.listdir(self._directory)
         segments = [self._open_segment(Offset(base)) for base in offsets_of(names, LOG)]
         epochs = await self._load_epochs()
-        first_checked = len(segments) if is_clean else _floor(segments, recovery_point)
+        first_checked = len(segments)
+        if not is_clean:
+            await self._remove_hollow(segments)
+            first_checked = _floor(segments, recovery_point)
+            if 0 < first_checked == len(segments) - 1 and _is_hollow(segments[-1]):
+                first_checked -= 1  # a roll may have failed there, and the log gone on before it
         first_checked = await self._repair_sealed(segments, first_checked)
         producers, end_offset = ProducerStates(log_start_offset), log_start_offset
         if segments and first_checked == len(segments):
@@ -116,12 +121,15 @@ class LogLoader:
             # Nothing is left of what the checkpoint promises: start empty there (Kafka does too).
             await self._remove(segments, 0)
             epochs.clear()
+            await self._remove_derived()
             producers, end_offset = ProducerStates(log_start_offset), log_start_offset
             segments.append(self._new_segment(log_start_offset))
         log_start_offset = max(log_start_offset, segments[0].base_offset)
         epochs.truncate_from_end(end_offset)
         epochs.truncate_from_start(log_start_offset)
         await remove_stray_snapshots(self._disk, self._directory, segments, end_offset)
+        if not is_clean:
+            await self._settle(segments[-1])
         return LoadedLog(
             segments=segments,
             epochs=epochs,
@@ -130,6 +138,21 @@ class LogLoader:
             end_offset=end_offset,
             recovery_point=end_offset if is_clean else min(recovery_point, end_offset),
         )
+
+    async def _remove_derived(self) -> None:
+        """Remove what was derived from batches that are gone, lest the next start takes it in."""
+        for name in await self._disk.listdir(self._directory):
+            if name == LEADER_EPOCH_CHECKPOINT or offset_of(name, SNAPSHOT) is not None:
+                await self._disk.unlink(f"{self._directory}/{name}")
+
+    async def _settle(self, active: Segment) -> None:
+        """Make durable what the process before us removed and cut, if it died before it could.
+
+        The page cache outlives a process: what looks removed may come back with the next power
+        loss, behind what was appended since.
+        """
+        await self._disk.fsync(active.file)
+        await self._disk.fsync_directory(self._directory)
 
     def _new_segment(self, base_offset: Offset) -> Segment:
         segment = self._open_segment(base_offset)
@@ -160,18 +183,22 @@ class LogLoader:
                 segment.is_sealed = True
                 continue
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
-            if not await self._rebuild_indexes(segment) or following is None:
+            if not await self._rebuild_indexes(segments, index) or following is None:
                 return index
         return first_checked
 
-    async def _rebuild_indexes(self, segment: Segment) -> bool:
-        """Build a closed segment's offset and time index anew; False when its bytes lie."""
+    async def _rebuild_indexes(self, segments: list[Segment], index: int) -> bool:
+        """Build a closed segment's indexes anew; False when its bytes lie."""
+        segment = segments[index]
+        producers = await self._producers_at(segments[:index], segment.base_offset)
         file_size = segment.size_bytes
         segment.restart(self._config)
         found = self._scan(segment, position=0, end=file_size)
         while (block := await found.next_block()) is not None:
-            for _, header in block.batches:
+            for at, header in block.batches:
                 note(segment, header, self._config)
+                if header.producer_id >= 0:
+                    replay(producers, segment, block.data, at, header)
         if found.problem is not None:
             segment.size_bytes = file_size
             return False
@@ -201,9 +228,18 @@ class LogLoader:
         names = await self._disk.listdir(self._directory)
         if not offsets_of(names, SNAPSHOT):
             return ProducerStates(end_offset)
+        return await self._producers_at(segments, end_offset)
+
+    async def _producers_at(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
         return await load_producers(
             self._disk, self._directory, segments, end_offset, self._config, now_ms=self._now_ms
         )
+
+    async def _remove_hollow(self, segments: list[Segment]) -> None:
+        """Remove files without a batch between others: a roll failed there on a full disk."""
+        for segment in [each for each in segments[1:-1] if _is_hollow(each)]:
+            segments.remove(segment)
+            await segment.remove()
 
     async def _recover(
         self, segments: list[Segment], first: int, epochs: EpochCache
@@ -211,14 +247,8 @@ class LogLoader:
         """Check the segments from `first` on and build anew what is derived from them."""
         base_offset = segments[first].base_offset
         epochs.truncate_from_end(base_offset)
-        producers = await load_producers(
-            self._disk,
-            self._directory,
-            segments[:first],
-            base_offset,
-            self._config,
-            now_ms=self._now_ms,
-        )
+        producers = await self._producers_at(segments[:first], base_offset)
+        await self._remove_snapshots(above=base_offset)  # they may be of what was there before
         index = first
         while index < len(segments):
             segment = segments[index]
@@ -232,7 +262,15 @@ class LogLoader:
                 await segment.trim()
                 segment.seal()
                 producers.end_offset = segments[index].base_offset
+                if producers.producers:
+                    path = f"{self._directory}/{file_name(producers.end_offset, SNAPSHOT)}"
+                    await self._disk.write_atomically(path, encode_snapshot(producers))
         return producers, producers.end_offset
+
+    async def _remove_snapshots(self, *, above: Offset) -> None:
+        for offset in offsets_of(await self._disk.listdir(self._directory), SNAPSHOT):
+            if offset > above:
+                await self._disk.unlink(f"{self._directory}/{file_name(offset, SNAPSHOT)}")
 
     def _is_followed(self, segments: list[Segment], index: int, end_offset: Offset) -> bool:
         """Say whether the next segment may stay: it begins where this one ends.
@@ -281,9 +319,10 @@ class LogLoader:
         )
 
     async def _remove(self, segments: list[Segment], first: int) -> None:
-        """Remove segments, the newest first, so that no gap is left by a crash."""
+        """Remove segments durably, the newest first: a crash leaves no gap and brings none back."""
         while len(segments) > first:
             await segments.pop().remove()
+            await self._disk.fsync_directory(self._directory)
 
 
 def note(segment: Segment, header: BatchHeader, config: LogConfig) -> None:
@@ -332,12 +371,14 @@ async def load_producers(
 ) -> ProducerStates:
     """Return the producers at `end_offset`: the newest snapshot before it, and a replay from there.
 
-    A snapshot that lies is removed and the one before it is tried.
+    A snapshot that lies is removed and the one before it is tried; not one from before the first
+    segment, for what was written between is gone.
     """
     names = await disk.listdir(directory)
-    producers = ProducerStates(segments[0].base_offset if segments else end_offset)
+    start_offset = segments[0].base_offset if segments else end_offset
+    producers = ProducerStates(start_offset)
     for offset in reversed(offsets_of(names, SNAPSHOT)):
-        if offset > end_offset:
+        if not start_offset <= offset <= end_offset:
             continue
         path = f"{directory}/{file_name(offset, SNAPSHOT)}"
         try:
@@ -474,6 +515,11 @@ def _knows_its_times(segment: Segment) -> bool:
     except CorruptDataError:
         return False
     return True
+
+
+def _is_hollow(segment: Segment) -> bool:
+    """Say whether a log file holds no batch, but for the room it was given beforehand."""
+    return not any(segment.file.pread(0, PREFIX_BYTES))
 
 
 def _open_indexes(disk: Disk, segment: Segment) -> bool:

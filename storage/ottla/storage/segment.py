@@ -102,6 +102,16 @@ class Segment:
             self.file.set_size(config.segment_bytes)
         self.restart(config)
 
+    def end_preallocation(self) -> bool:
+        """Give back the room after the last batch, which recovery would take for a torn tail.
+
+        Say whether there was any: the file is to be flushed then.
+        """
+        has_room = self.file.size_bytes > self.size_bytes
+        if has_room:
+            self.file.set_size(self.size_bytes)
+        return has_room
+
     def restart(self, config: LogConfig) -> None:
         """Forget all that is derived from the log file, to derive it anew."""
         self.size_bytes = 0
@@ -217,9 +227,9 @@ class Segment:
         return CorruptDataError(f"{self.file.path}: no batch begins at {position}")
 
     def cut(self, *, position: int, end_offset: Offset) -> None:
-        """Forget all from a batch at `position` on, in memory and in the active indexes.
+        """Forget all from a batch at `position` on, in memory.
 
-        The file itself is cut by the caller; `end_offset` is where the log ends from now on.
+        The files are cut by the caller; `end_offset` is where the log ends from now on.
         """
         self.offset_index.truncate_to(end_offset)
         self.time_index.truncate_to(end_offset)
@@ -233,6 +243,12 @@ class Segment:
         elif self.first_timestamp_ms == NO_TIMESTAMP:
             self.load_first_timestamp()
         self.load_max_timestamp()
+
+    def cut_index_files(self) -> None:
+        """Cut the index files as `cut` did their entries."""
+        self.offset_index.cut_file()
+        self.time_index.cut_file()
+        self.transaction_index.cut_file()
 
     def load_max_timestamp(self) -> None:
         """Find the largest timestamp: the time index knows it but for the batches after its end.
@@ -280,8 +296,6 @@ class Segment:
         await self.offset_index.trim()
         await self.time_index.trim()
         await self.transaction_index.trim()
-        if self.file.size_bytes > self.size_bytes:  # preallocated
-            await self._disk.truncate(self.file, self.size_bytes)
 
     def seal(self) -> None:
         """Let go of the memory of trimmed indexes; only reads follow."""
@@ -299,9 +313,13 @@ class Segment:
         self.transaction_index.close()
 
     async def remove(self) -> None:
-        """Close and unlink the files, the log last: a crash between leaves a whole segment."""
+        """Close and unlink the files, the log first: a crash leaves a whole segment or none.
+
+        Indexes without a log are swept away by the next start; a transaction index that is missed
+        nobody could build anew.
+        """
         self.close()
-        for suffix in reversed(SEGMENT_SUFFIXES):
+        for suffix in SEGMENT_SUFFIXES:
             path = self.path_prefix + suffix
             if self._disk.exists(path):
                 await self._disk.unlink(path)

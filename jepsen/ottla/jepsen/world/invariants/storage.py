@@ -1,0 +1,235 @@
+"""What must hold of one partition's log, by name.
+
+`check_whole` holds a log against the list of batches that it should be: FlushedIsKept and
+NothingInvented (see `what_was_kept`), OffsetsMonotone, IndexPointsToItsOffset, TimeIndexMonotone,
+EpochCacheMatchesBatches, DuplicateIsSeen, AbortedAreListed, StartOffsetNeverGoesBack.
+"""
+
+from typing import Any
+
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.walk.log_model import Kept, LogModel
+from ottla.model.ids import Offset
+from ottla.storage.log import Log
+from ottla.storage.segment import Segment
+from ottla.wire.batch import BatchHeader, batches
+
+READ_BYTES = 1 << 20
+
+
+def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes]]:
+    """Read the whole log as a fetch does: every batch with its bytes.
+
+    What was deleted may come back in part when the power fails before that is durable: below
+    `holes_below` batches may be missing.
+    """
+    found: list[tuple[BatchHeader, bytes]] = []
+    offset = log.log_start_offset
+    while offset < log.end_offset:
+        read = log.read(offset, bytes_max=READ_BYTES, end_offset=log.end_offset, at_least_one=True)
+        if read.slice is None:
+            raise Violation("OffsetsMonotone", f"nothing is read at {offset} of {log.end_offset}")
+        data = read.slice.read()
+        for at, header in batches(data):
+            is_hole = header.base_offset > max(offset, holes_below)
+            if is_hole or header.end_offset <= offset:
+                detail = f"{header.base_offset} comes where {offset} is due"
+                raise Violation("OffsetsMonotone", detail)
+            found.append((header, data[at : at + header.size_bytes]))
+            offset = header.end_offset
+    return found
+
+
+def what_was_kept(
+    log: Log, model: LogModel, pending: list[Kept], *, flushed_end: int, at_least: int
+) -> list[Kept]:
+    """Return which batches of the list a recovered log holds.
+
+    They are a beginning of the list and of what was being written when it died, at least up to
+    `at_least`.  A batch that was refused because the disk failed may stand in the place of one
+    that was never flushed.
+    """
+    possible = [*model.batches, *pending]
+    found = found_in(log, holes_below=model.start_offset_max)
+    at = 0
+    if found:
+        first = found[0][0].base_offset
+        at = next((i for i, each in enumerate(possible) if each.base_offset == first), -1)
+        if at < 0:
+            raise Violation("NothingInvented", f"no batch was ever written at offset {first}")
+    else:
+        at = sum(1 for each in possible if each.end_offset <= log.end_offset)
+    kept = possible[:at]
+    for header, raw in found:
+        while at < len(possible) and possible[at].base_offset < header.base_offset:
+            at += 1
+        expected = possible[at] if at < len(possible) else None
+        at += 1
+        if expected is None or expected.raw != raw:
+            is_flushed = header.base_offset < flushed_end
+            ghost = None if is_flushed else _ghost_of(model, header.base_offset, raw)
+            if ghost is None:
+                name = "FlushedIsKept" if is_flushed else "NothingInvented"
+                raise Violation(name, f"the batch at {header.base_offset} is not what was written")
+            expected = ghost
+        kept.append(expected)
+    if log.end_offset < at_least:
+        name = "FlushedIsKept" if at_least <= flushed_end else "WrittenOutlivesTheProcess"
+        raise Violation(name, f"the log ends at {log.end_offset}, {at_least} was kept safe")
+    return kept
+
+
+def _ghost_of(model: LogModel, base_offset: int, raw: bytes) -> Kept | None:
+    for ghost in model.ghosts:
+        if ghost.base_offset == base_offset and ghost.raw == raw:
+            return ghost
+    return None
+
+
+def check_bounds(log: Log, model: LogModel) -> None:
+    """Hold the cheap facts; after every event."""
+    if log.end_offset != model.end_offset:
+        raise Violation("OffsetsMonotone", f"end {log.end_offset}, not {model.end_offset}")
+    if log.log_start_offset != model.start_offset:
+        detail = f"start {log.log_start_offset}, not {model.start_offset}"
+        raise Violation("StartOffsetNeverGoesBack", detail)
+    if not log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.end_offset:
+        raise Violation("OffsetsInOrder", _offsets_of(log))
+    if log.recovery_point > log.end_offset:
+        raise Violation("RecoveryPointIsFlushed", _offsets_of(log))
+    first_open = model.first_open_transaction()
+    if first_open is not None and log.last_stable_offset > max(first_open, log.log_start_offset):
+        raise Violation("StableIsDecided", f"{_offsets_of(log)}, open since {first_open}")
+
+
+def check_whole(log: Log, model: LogModel) -> None:
+    """Hold the log and all that is derived from it against the list."""
+    found = found_in(log, holes_below=model.start_offset_max)
+    expected = model.since(model.start_offset)
+    if [raw for _, raw in found] != [kept.raw for kept in expected]:
+        places = [header.base_offset for header, _ in found]
+        wanted = [kept.base_offset for kept in expected]
+        raise Violation("ReadsAsWritten", f"batches at {places}, written at {wanted}")
+    for segment in log._segments:
+        _check_segment(segment, model)
+    check_epochs(log, model)
+    check_producers(log, model)
+    check_aborted(log, model, log.log_start_offset, log.end_offset)
+
+
+def _check_segment(segment: Segment, model: LogModel) -> None:
+    """Hold both indexes of a segment against its batches."""
+    data = segment.file.pread(0, segment.size_bytes)
+    places = dict(batches(data))
+    index = segment.offset_index
+    before = (-1, -1)
+    for number in range(index.count):
+        offset, position = entry = index.entry_at(number)
+        header = places.get(position)
+        if offset <= before[0] or position <= before[1] or header is None:
+            detail = f"{entry} after {before} in segment {segment.base_offset}"
+            raise Violation("IndexPointsToItsOffset", detail)
+        if header.last_offset != offset:
+            detail = f"{entry}: that batch ends at {header.last_offset}"
+            raise Violation("IndexPointsToItsOffset", detail)
+        before = entry
+    newest_ms = {int(header.last_offset): header.max_timestamp for header in places.values()}
+    times = segment.time_index
+    before = (-1, -1)
+    for number in range(times.count):
+        timestamp_ms, offset = entry = times.entry_at(number)
+        if timestamp_ms <= before[0] or offset <= before[1] or newest_ms.get(offset) != entry[0]:
+            detail = f"{entry} after {before} in segment {segment.base_offset}"
+            raise Violation("TimeIndexMonotone", detail)
+        before = entry
+    largest_ms = max(newest_ms.values(), default=-1)
+    if segment.max_timestamp_ms != largest_ms:
+        detail = f"segment {segment.base_offset}: {segment.max_timestamp_ms}, not {largest_ms}"
+        raise Violation("LargestTimestampIsKnown", detail)
+
+
+def check_epochs(log: Log, model: LogModel) -> None:
+    """EpochCacheMatchesBatches: where the log has begun ever since, every epoch is known."""
+    from_offset = model.start_offset_max
+    entries = [entry for entry in log._epochs.entries if entry.start_offset < log.end_offset]
+    clipped = [(entry.epoch, max(entry.start_offset, from_offset)) for entry in entries]
+    held = [
+        entry
+        for at, entry in enumerate(clipped)
+        if at + 1 == len(clipped) or clipped[at + 1][1] > from_offset
+    ]
+    expected = model.epochs(from_offset)
+    if from_offset < log.end_offset and held != expected:
+        raise Violation("EpochCacheMatchesBatches", f"{entries}, not {expected}")
+
+
+def check_producers(log: Log, model: LogModel) -> None:
+    """DuplicateIsSeen: every producer that wrote to what is left of the log is known."""
+    known = log.active_producers
+    strange = set(known) - set(model.producers)
+    if strange:
+        raise Violation("NothingInvented", f"producers {sorted(strange)}")
+    for producer_id, producer in model.producers.items():
+        if producer.last_offset < log.log_start_offset:
+            continue
+        held: Any = known.get(producer_id)
+        if held is None or held.epoch != producer.epoch:
+            raise Violation("DuplicateIsSeen", f"producer {producer_id} is not known")
+        remembered = [(each.base_offset, each.base_sequence) for each in held.batches]
+        sent = [(kept.base_offset, kept.made.base_sequence) for kept in producer.batches]
+        due = [each for each in sent[-1:] if each[0] >= log.log_start_offset]
+        if remembered[-1:] != (due or remembered[-1:]) or not set(remembered) <= set(sent):
+            detail = f"producer {producer_id}: {remembered} of {sent}"
+            raise Violation("DuplicateIsSeen", detail)
+        first = producer.txn_first_offset
+        if (first < 0 or first >= log.log_start_offset) and held.txn_first_offset != first:
+            detail = f"producer {producer_id}: since {held.txn_first_offset}, not {first}"
+            raise Violation("OpenTransactionIsKnown", detail)
+
+
+def check_aborted(log: Log, model: LogModel, offset: int, end_offset: int) -> None:
+    """AbortedAreListed: a reader of a range is told of each transaction to leave out."""
+    expected = {
+        (each.producer_id, each.first_offset)
+        for each in model.aborted
+        if each.last_offset >= offset and log.log_start_offset <= each.first_offset < end_offset
+    }
+    listed = log.aborted_transactions(Offset(offset), Offset(end_offset))
+    cut_off = {
+        each.producer_id for each in model.aborted if each.first_offset < log.log_start_offset
+    }
+    """A transaction whose beginning was removed may be listed from where it is left."""
+    held = {
+        each
+        for each in listed
+        if each[1] >= log.log_start_offset and (each in expected or each[0] not in cut_off)
+    }
+    if held != expected:
+        raise Violation("AbortedAreListed", f"{sorted(held)}, not {sorted(expected)}")
+
+
+def state_of(log: Log) -> tuple[Any, ...]:
+    """Return all that a recovery makes of a directory, to compare two of them."""
+    return (
+        log.log_start_offset,
+        log.end_offset,
+        log.recovery_point,
+        log._epochs.entries,
+        [(segment.base_offset, segment.size_bytes) for segment in log._segments],
+        sorted(
+            (
+                producer_id,
+                each.epoch,
+                each.txn_first_offset,
+                [batch[:4] for batch in each.batches[-1:]],
+            )
+            for producer_id, each in log.active_producers.items()
+        ),
+    )
+
+
+def _offsets_of(log: Log) -> str:
+    return (
+        f"start {log.log_start_offset}, stable {log.last_stable_offset}, "
+        f"watermark {log.high_watermark}, end {log.end_offset}, flushed {log.recovery_point}"
+    )

@@ -1,0 +1,486 @@
+"""Engine A on a partition's log: the real `Log` on the world's disk, against a list of batches.
+
+What takes long is stepped from one disk operation to the next, so that appends, flushes, removals
+and truncations overtake each other as they may in a broker, and the power fails or the process
+ends between any two.  The disk fails, fills up, and forgets what was not flushed.  Checkpoints are
+as old as the walk likes.
+"""
+
+import errno
+from collections.abc import Callable
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.disk import Operation
+from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.invariants import storage
+from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.walk.log_batches import NOW_MS
+from ottla.jepsen.world.walk.log_life import Life
+from ottla.jepsen.world.walk.log_model import Kept, place
+from ottla.jepsen.world.walk.stepping import Doomed, run_through
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Epoch, Offset
+from ottla.storage.append_info import AppendOrigin
+from ottla.storage.log import Log
+
+FAULTS = (
+    (Operation.WRITE, errno.EIO),
+    (Operation.WRITE, errno.ENOSPC),
+    (Operation.FSYNC, errno.EIO),
+    (Operation.NAME, errno.EIO),
+    (Operation.READ, errno.EIO),
+    (Operation.OPEN, errno.ENOSPC),
+)
+FAULTY_PATHS = ("", ".log", "index", ".snapshot", "leader-epoch")
+TASKS_MAX = 3
+
+
+class LogWalk:
+    """The engine."""
+
+    name = "A"
+    subject = "log"
+    budget = 120
+    required = (
+        "a segment is rolled",
+        "unflushed batches are lost",
+        "all unflushed batches outlive the power",
+        "power goes inside an operation",
+        "the process ends inside an operation",
+        "recovery is cut off",
+        "a log goes offline",
+        "a full disk refuses an append",
+        "a flush is overtaken by a truncation",
+        "an append overtakes a flush",
+        "the log start is raised",
+        "retention removes a segment",
+        "a duplicate is answered",
+        "a duplicate is answered after a restart",
+        "a transaction is aborted",
+        "an epoch is truncated away",
+        "the log begins anew elsewhere",
+        "a truncation goes below the recovery point",
+    )
+
+    def run(self, chance: Chance, *, budget: int) -> Outcome:
+        """Walk one history of at most `budget` events."""
+        walk = Walk(chance)
+        violation: Violation | None = None
+        try:
+            walk.go(budget)
+        except Exception as error:
+            violation = violation_of(error)
+        return Outcome(
+            self.name,
+            self.subject,
+            chance.seed,
+            walk.trace.event_count,
+            0,
+            walk.figures,
+            walk.rare.counts,
+            walk.trace.hash,
+            violation,
+            tuple(chance.decisions),
+        )
+
+
+class Walk(Life):
+    """One log under one seed's adversary."""
+
+    def __init__(self, chance: Chance) -> None:
+        super().__init__(chance)
+        self._actions = self._draw_actions()
+
+    def go(self, budget: int) -> None:
+        """Take actions until the budget or the replay ends; then judge the end."""
+        chance, actions = self.chance, self._actions
+        self._open()
+        for _ in range(budget):
+            action = actions[chance.below(len(actions))]
+            try:
+                action()
+            except Doomed:
+                self.rare.sometimes("the process ends inside an operation")
+                self._die()
+            self._after(action.__name__)
+            if chance.is_spent:
+                break
+        self._end()
+
+    def _draw_actions(self) -> list[Callable[[], None]]:
+        """Return every action as often as its weight in this run says."""
+        rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
+            (self._append, 30, True),
+            (self._replicate, 4, False),
+            (self._step, 40, True),
+            (self._flush, 5, True),
+            (self._flush_part, 3, False),
+            (self._truncate, 3, False),
+            (self._begin_anew, 1, False),
+            (self._raise_start, 3, False),
+            (self._retain, 3, False),
+            (self._roll, 2, False),
+            (self._lead, 3, False),
+            (self._commit, 6, True),
+            (self._checkpoint, 3, True),
+            (self._resend, 3, True),
+            (self._look, 6, True),
+            (self._cut_power, 3, True),
+            (self._kill, 2, False),
+            (self._doom, 3, False),
+            (self._stop, 1, False),
+            (self._fail, 2, False),
+            (self._fill, 1, False),
+        )
+        draw = self.chance.below
+        actions: list[Callable[[], None]] = []
+        for action, weight, is_needed in rows:
+            strength = draw(6)
+            if strength > 2 and is_needed:
+                strength = 0
+            actions += [action] * (weight, (weight + 1) // 2, weight * 3, 0, 0, 0)[strength]
+        return actions
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def _append(self) -> None:
+        """Write one batch as a leader does."""
+        log = self._serving()
+        if log is None or self._cut is not None:
+            self._step()
+            return
+        made = self._maker.next(self.model)
+        origin = AppendOrigin.CLIENT if made.is_abort is None else AppendOrigin.COORDINATOR
+        kept = place(made, self.model.end_offset, self._epoch)
+        self._pending = [kept]
+        try:
+            info = log.append_as_leader(
+                memoryview(made.data), leader_epoch=Epoch(self._epoch), now_ms=NOW_MS, origin=origin
+            )
+        except RefusedError as error:
+            self._on_refused_append(log, kept, error)
+            return
+        if info.is_duplicate or info.base_offset != kept.base_offset:
+            raise Violation("OffsetsMonotone", f"{kept.base_offset} went to {info.base_offset}")
+        self._take_in(log, [kept])
+
+    def _replicate(self) -> None:
+        """Write several batches as a follower does, of later leaderships, too."""
+        log = self._serving()
+        if log is None or self._cut is not None:
+            return
+        made = [self._maker.plain() for _ in range(1 + self.chance.below(4))]
+        kept: list[Kept] = []
+        end_offset = self.model.end_offset
+        for each in made:
+            self._epoch += self.chance.below(3) == 2
+            kept.append(place(each, end_offset, self._epoch))
+            end_offset = kept[-1].end_offset
+        self._pending = kept
+        data = bytearray(b"".join(each.raw for each in kept))
+        try:
+            log.append_as_follower(memoryview(data), now_ms=NOW_MS)
+        except RefusedError as error:
+            self._check_may_fail(log, error)
+            count = sum(1 for each in kept if each.end_offset <= log.end_offset)
+            self._take_in(log, kept[:count])
+            self.model.ghosts += kept[count:]
+            return
+        self._take_in(log, kept)
+
+    def _take_in(self, log: Log, kept: list[Kept]) -> None:
+        self._pending = []
+        for each in kept:
+            self.model.append(each)
+        self.figures["appends"] += len(kept)
+        if any(task.name.startswith("flush") and task.step_count for task in self._tasks):
+            self.rare.sometimes("an append overtakes a flush")
+        if kept and kept[-1].made.is_abort:
+            self.rare.sometimes("a transaction is aborted")
+
+    def _on_refused_append(self, log: Log, kept: Kept, error: RefusedError) -> None:
+        self._pending = []
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            producer = self.model.producers[kept.made.producer_id]
+            sent = producer.batches
+            if sent and sent[-1].base_offset >= log.log_start_offset:
+                raise Violation("DuplicateIsSeen", f"what is due is refused: {error}")
+            self._maker.begin_epoch(kept.made.producer_id)
+            return
+        self._check_may_fail(log, error)
+        self._maker.forget(self.model)
+        self.model.ghosts.append(kept)
+        if log.failure is None:
+            self.rare.sometimes("a full disk refuses an append")
+
+    def _resend(self) -> None:
+        """Send a producer's last batch again, and one that leaves a gap: neither is written."""
+        log = self._serving()
+        if log is None or self._cut is not None or self.disk.is_faulty:
+            return
+        for producer in self.model.producers.values():
+            if not producer.batches or producer.batches[-1].base_offset < log.log_start_offset:
+                continue
+            last = producer.batches[-1]
+            info = log.append_as_leader(
+                memoryview(last.made.data), leader_epoch=Epoch(self._epoch), now_ms=NOW_MS
+            )
+            if not info.is_duplicate or info.base_offset != last.base_offset:
+                detail = f"the batch at {last.base_offset} was written again"
+                raise Violation("DuplicateIsSeen", detail)
+            self.rare.sometimes("a duplicate is answered")
+            if self._is_restarted:
+                self.rare.sometimes("a duplicate is answered after a restart")
+
+    def _lead(self) -> None:
+        """Begin a leadership, with or without noting it at once as a new leader does."""
+        log = self._serving()
+        self._epoch += 1
+        if log is not None and self._cut is None and self.chance.below(2):
+            log.assign_epoch(Epoch(self._epoch), log.end_offset)
+
+    def _commit(self) -> None:
+        log = self._serving()
+        if log is not None:
+            span = log.end_offset - log.high_watermark
+            log.update_high_watermark(
+                Offset(log.high_watermark + self.chance.below(span + 1) + span % 2)
+            )
+
+    # --- what takes long ----------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        log = self._serving()
+        if log is not None and len(self._tasks) < TASKS_MAX:
+            self._begin("flush", log.flush(), lambda reached: self._on_flushed(log, reached))
+
+    def _flush_part(self) -> None:
+        """Flush up to some offset, or the closed segments after a roll."""
+        log = self._serving()
+        if log is None or len(self._tasks) >= TASKS_MAX:
+            return
+        target = log.unflushed_roll_offset
+        if target is None or self.chance.below(2):
+            target = Offset(self.chance.below(log.end_offset + 1))
+        self._begin("flush part", log.flush(target), lambda reached: self._on_flushed(log, reached))
+
+    def _on_flushed(self, log: Log, reached: int) -> None:
+        if reached > log.end_offset:
+            raise Violation("RecoveryPointIsFlushed", f"{reached} is above the end")
+        self.figures["flushes"] += 1
+        if self._cut is None:
+            self._note_flushed(log)
+
+    def _truncate(self) -> None:
+        """Cut the tail off, as a follower does that diverged."""
+        log = self._serving()
+        if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
+            return
+        lowest = max(self._start_checkpoint, log.log_start_offset)
+        offset = lowest + self.chance.below(max(1, log.end_offset + 2 - lowest))
+        self._cut = self.model.cut_place(offset)[1]
+        self._flushed_end = min(self._flushed_end, self._cut)
+        if any(task.name.startswith("flush") for task in self._tasks):
+            self.rare.sometimes("a flush is overtaken by a truncation")
+        self._begin(
+            "truncate", log.truncate_to(Offset(offset)), lambda _: self._on_cut(log, offset)
+        )
+
+    def _on_cut(self, log: Log, offset: int) -> None:
+        before = self.model.epochs(0)
+        self.model.truncate(offset)
+        self._flushed_end = min(self._flushed_end, self.model.end_offset)
+        self._maker.forget(self.model)
+        if self.model.epochs(0) != before:
+            self.rare.sometimes("an epoch is truncated away")
+        self._cut = None
+        self.figures["truncations"] += 1
+        self._check_whole(log)
+
+    def _begin_anew(self) -> None:
+        """Drop everything and begin elsewhere, as a follower does whose leader begins later."""
+        log = self._serving()
+        if log is None or self._cut is not None or self._tasks:
+            return
+        offset = log.end_offset + self.chance.below(20)
+        self._cut = self._flushed_end = 0
+        self._begin(
+            "begin anew",
+            log.truncate_fully_and_start_at(Offset(offset)),
+            lambda _: self._on_begun_anew(offset),
+        )
+
+    def _on_begun_anew(self, offset: int) -> None:
+        self.model.begin_at(offset)
+        self._maker.forget(self.model)
+        self._cut = None
+        self.rare.sometimes("the log begins anew elsewhere")
+
+    def _raise_start(self) -> None:
+        """Delete records up to somewhere below the high watermark."""
+        log = self._serving()
+        if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
+            return
+        start = log.log_start_offset
+        offset = start + self.chance.below(log.high_watermark - start + 1)
+        self.model.raise_start(offset)
+        self.rare.sometimes("the log start is raised")
+        self._begin("raise start", log.delete_records_before(Offset(offset)), lambda _: None)
+
+    def _retain(self) -> None:
+        """Remove old segments by size or by the log start."""
+        log = self._serving()
+        if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
+            return
+        start = log.log_start_offset
+        self._begin("retain", log.delete_old_segments(NOW_MS), self._on_retained)
+        if log.log_start_offset > log.high_watermark:
+            raise Violation("UncommittedIsKept", f"the log begins at {log.log_start_offset}")
+        if log.log_start_offset < start:
+            raise Violation("StartOffsetNeverGoesBack", f"{start} to {log.log_start_offset}")
+        self.model.raise_start(log.log_start_offset)
+
+    def _on_retained(self, count: int) -> None:
+        if count:
+            self.rare.sometimes("retention removes a segment")
+
+    def _roll(self) -> None:
+        log = self._serving()
+        if log is not None and self._cut is None and len(self._tasks) < TASKS_MAX:
+            self._begin("roll", log.roll(now_ms=NOW_MS), lambda _: self._note_flushed(log))
+
+    def _step(self) -> None:
+        """Let something that is under way go on, for one disk operation or several."""
+        if not self._tasks:
+            return
+        task = self._tasks[self.chance.below(len(self._tasks))]
+        for _ in range(1 + self.chance.below(6)):
+            if not self._go_on(task):
+                return
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Read somewhere, and look up by time."""
+        log = self._serving()
+        if log is None or self._cut is not None:
+            return
+        with self.disk.quietly():
+            self._look_into(log)
+
+    def _look_into(self, log: Log) -> None:
+        draw, model = self.chance.below, self.model
+        span = log.end_offset - log.log_start_offset
+        offset = Offset(log.log_start_offset + draw(span + 1))
+        bound = Offset(offset + draw(log.end_offset - offset + 1))
+        read = log.read(offset, bytes_max=draw(300), end_offset=bound, at_least_one=True)
+        due = [each.raw for each in model.since(offset) if each.end_offset <= bound]
+        data = b"" if read.slice is None else read.slice.read()
+        if not b"".join(due).startswith(data) and not (due and data == due[0]):
+            raise Violation("ReadsAsWritten", f"from {offset} below {bound}: {len(data)} bytes")
+        if due and not data:
+            raise Violation("ReadsAsWritten", f"nothing from {offset} below {bound}")
+        timestamp_ms = NOW_MS - 30 + draw(self._maker.span_ms + 60)
+        found = run_through(log.offset_for_timestamp(timestamp_ms, bound))
+        expected = model.first_at_or_after(timestamp_ms, bound)
+        if found != expected:
+            detail = f"{timestamp_ms - NOW_MS} ms below {bound}: {found}, not {expected}"
+            raise Violation("FoundByTime", detail)
+        storage.check_aborted(log, model, offset, bound)
+        storage.check_epochs(log, model)
+
+    # --- faults -------------------------------------------------------------------------------
+
+    def _fail(self) -> None:
+        """Have some disk operation fail soon, or take all such faults back."""
+        if self.chance.below(3) == 0:
+            self.disk.heal()
+            return
+        operation, number = self.chance.pick(FAULTS)
+        self.disk.fail(
+            operation,
+            number,
+            path_part=self.chance.pick(FAULTY_PATHS),
+            skip_count=self.chance.below(4),
+        )
+
+    def _fill(self) -> None:
+        if self.disk.capacity_bytes is None:
+            self.disk.capacity_bytes = self.disk.used_bytes + self.chance.below(400)
+        else:
+            self.disk.capacity_bytes = None
+
+    # --- dying and coming back ----------------------------------------------------------------
+
+    def _doom(self) -> None:
+        self.disk.operations_left = self.chance.below(12)
+
+    def _cut_power(self) -> None:
+        if self._tasks:
+            self.rare.sometimes("power goes inside an operation")
+        self._die(is_power_cut=True)
+
+    def _kill(self) -> None:
+        self._die(is_power_cut=False)
+
+    def _stop(self) -> None:
+        """End the process with manners; the power may go afterwards."""
+        log = self._serving()
+        if log is None or self._tasks or self._cut is not None:
+            return
+        try:
+            run_through(log.close())
+        except RefusedError as error:
+            self._check_may_fail(log, error)
+            return
+        self._flushed_end = self.model.end_offset if self.model.batches else 0
+        self.model.ghosts = []
+        self._recovery_checkpoint, self._start_checkpoint = log.recovery_point, log.log_start_offset
+        if self.chance.below(2):
+            self.disk.crash()
+        else:
+            self.disk.kill()
+        self.disk.heal()
+        self.disk.operations_left = None
+        self.log = None
+        self._is_clean = True
+        self._open()
+
+    def _checkpoint(self) -> None:
+        """Write down the recovery point, or the log start, as a broker does now and then."""
+        log = self._serving()
+        if log is None or (self._cut is not None and self._cut < log.log_start_offset):
+            return
+        if self.chance.below(3) < 2:
+            self._recovery_checkpoint = log.recovery_point
+        else:
+            self._start_checkpoint = log.log_start_offset
+
+    # --- judging ------------------------------------------------------------------------------
+
+    def _after(self, name: str) -> None:
+        log = self.log
+        if log is None:
+            self.trace.add(name, -1)
+            return
+        self.trace.add(name, log.end_offset, log.recovery_point, log.log_start_offset)
+        if log.segment_count > 2:
+            self.rare.sometimes("a segment is rolled")
+        if log.failure is None and self._cut is None:
+            storage.check_bounds(log, self.model)
+
+    def _end(self) -> None:
+        """Heal the disk, finish what is under way, and hold everything once more."""
+        self.disk.heal()
+        self.disk.operations_left = None
+        while self._tasks:
+            for task in list(self._tasks):
+                self._go_on(task)
+        log = self._serving()
+        if log is not None:
+            self._check_whole(log)
+        self._die(is_power_cut=True)
+        self.disk.heal()
+        self._open()
+        assert self.log is not None
+        self._after("end")

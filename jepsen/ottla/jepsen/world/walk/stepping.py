@@ -1,0 +1,104 @@
+"""Coroutines stepped by hand, and a disk whose every operation is a place to die at.
+
+A core of storage awaits nothing but the disk, so no loop is needed: a step runs a coroutine to its
+next disk operation.  Between two steps others may go on, or the power may fail; a doomed disk ends
+the process also between two operations that are not awaited.
+"""
+
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager, suppress
+from types import coroutine
+from typing import Any
+
+from ottla.jepsen.world.disk import Operation, SimulatedDisk
+from ottla.model.seams import Rng
+
+
+class Doomed(BaseException):
+    """The process ends here; no core may catch it."""
+
+
+@coroutine
+def _pause() -> Generator[None, None, None]:
+    yield
+
+
+class DoomedDisk(SimulatedDisk):
+    """The world's disk, which ends the process at a chosen operation."""
+
+    def __init__(self, rng: Rng) -> None:
+        super().__init__(rng, pause=_pause)
+        self.operations_left: int | None = None
+        """Operations until the process ends; None: it lives on."""
+        self._is_quiet = False
+        self._being_replaced: set[str] = set()
+
+    async def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace a file; two that replace the same take turns, as on a directory's worker."""
+        while path in self._being_replaced:
+            await _pause()
+        self._being_replaced.add(path)
+        try:
+            await super().write_atomically(path, data)
+        finally:
+            self._being_replaced.discard(path)
+
+    def strike(self, operation: Operation, path: str) -> None:
+        """Count an operation down; then do what the world's disk does."""
+        if self._is_quiet:
+            return
+        if self.operations_left is not None:
+            if self.operations_left == 0:
+                raise Doomed
+            self.operations_left -= 1
+        super().strike(operation, path)
+
+    @contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Let a judge look, to whom nothing fails."""
+        self._is_quiet = True
+        try:
+            yield
+        finally:
+            self._is_quiet = False
+
+    @property
+    def is_faulty(self) -> bool:
+        """Say whether a fault is waiting to strike, or room is short."""
+        return self.capacity_bytes is not None or any(each.times_left for each in self._faults)
+
+
+class Stepped:
+    """One coroutine under way."""
+
+    def __init__(
+        self, name: str, work: Coroutine[Any, Any, Any], on_end: Callable[[Any], None]
+    ) -> None:
+        self.name = name
+        self.step_count = 0
+        self._work = work
+        self._on_end = on_end
+
+    def step(self) -> bool:
+        """Run to the next disk operation; say whether it has ended, and what it raised passes."""
+        self.step_count += 1
+        try:
+            self._work.send(None)
+        except StopIteration as end:
+            self._on_end(end.value)
+            return True
+        return False
+
+    def drop(self) -> None:
+        """Forget it: its process is dead."""
+        with suppress(OSError, Doomed):  # it tidies up on a disk that is not its any more
+            self._work.close()
+
+
+def run_through(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end, at once."""
+    try:
+        while True:
+            work.send(None)
+    except StopIteration as end:
+        return end.value

@@ -1,0 +1,26 @@
+"""Engine A on a partition's log: no death at any disk operation breaks an invariant."""
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.runner import Job, run_batch
+from ottla.jepsen.world.walk.log_walk import LogWalk
+
+HISTORY_COUNT = 600
+JOB = Job(engine="A", subject="log", budget=LogWalk.budget)
+
+
+def test_no_history_breaks_an_invariant_and_every_rare_state_is_met() -> None:
+    tally = run_batch(JOB, 0, HISTORY_COUNT)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(LogWalk.required) == []
+    assert tally.figures["power cuts"] > HISTORY_COUNT
+    assert tally.figures["recoveries"] > HISTORY_COUNT
+
+
+def test_a_run_is_its_decisions() -> None:
+    engine = LogWalk()
+    first = engine.run(Chance(17), budget=120)
+
+    again = engine.run(Chance(17, replay=first.decisions), budget=120)
+
+    assert again.trace_hash == first.trace_hash

@@ -1,0 +1,229 @@
+"""What a log must survive, each found by random histories: deaths, full disks, and what they leave.
+
+The disk is the world's.  Where the power is cut, every outcome that POSIX allows is tried by seed.
+"""
+
+import errno
+from contextlib import suppress
+
+import pytest
+
+from ottla.jepsen.world.disk import Operation, SimulatedDisk
+from ottla.jepsen.world.rng import SeededRng
+from ottla.jepsen.world.walk.stepping import DoomedDisk, run_through
+from ottla.model.errors import RefusedError
+from ottla.model.ids import Epoch, Offset, ProducerId
+from ottla.storage.append_info import AppendOrigin
+from ottla.storage.local_log import LocalLog
+from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
+from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
+from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
+
+DIRECTORY = "/data/orders-2"
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, segment_index_bytes=96)
+SEEDS = range(40)
+
+
+async def bench_on(seed: int = 0) -> Workbench:
+    disk = SimulatedDisk(SeededRng(seed))
+    await disk.makedirs(DIRECTORY)
+    disk.flush_everything()
+    return Workbench(disk, DIRECTORY)
+
+
+def world(bench: Workbench) -> SimulatedDisk:
+    assert isinstance(bench.disk, SimulatedDisk)
+    return bench.disk
+
+
+def fill(log: Log, count: int, word: bytes = b"v", *, leader_epoch: int = 0) -> None:
+    for number in range(count):
+        batch = build_batch([(NOW_MS + number, None, b"%s%d " % (word, number) * 6)])
+        append(log, batch, leader_epoch=leader_epoch)
+
+
+def offsets(log: Log) -> list[int]:
+    return [offset for offset, _ in read_values(log)]
+
+
+async def test_a_killed_log_with_preallocated_segments_keeps_what_was_rolled() -> None:
+    bench = await bench_on()
+    log = await bench.open(LogConfig(segment_bytes=400, preallocate=True))
+    fill(log, 12)
+    assert log.segment_count > 2
+
+    log.abandon()
+    world(bench).kill()
+    again = await bench.open(log.config)
+
+    assert offsets(again) == list(range(12))
+
+
+async def roll_in_vain(bench: Workbench) -> Log:
+    """Fill a segment until a batch needs a new one, for which the disk has no room."""
+    log = await bench.open(CONFIG)
+    fill(log, 3)
+    world(bench).fail(Operation.OPEN, errno.ENOSPC, path_part=".timeindex")
+    with pytest.raises(RefusedError):
+        append(log, build_batch([(NOW_MS, None, bytes(200))]))
+    append(log, build_batch([(NOW_MS, None, b"")]))
+    assert (log.segment_count, log.end_offset) == (1, 4)
+    return log
+
+
+async def test_what_a_failed_roll_leaves_hides_nothing_after_a_clean_stop() -> None:
+    bench = await bench_on()
+    log = await roll_in_vain(bench)
+
+    again = await bench.close_and_open(log)
+
+    assert (offsets(again), again.end_offset) == ([0, 1, 2, 3], 4)
+
+
+async def test_what_a_failed_roll_leaves_cuts_nothing_off_after_a_kill() -> None:
+    bench = await bench_on()
+    log = await roll_in_vain(bench)
+    fill(log, 6)
+    await log.flush()
+
+    log.abandon()
+    world(bench).kill()
+    again = await bench.open(CONFIG, recovery_point=3)
+
+    assert offsets(again) == list(range(10))
+
+
+async def test_what_a_failed_roll_leaves_at_the_end_loses_nothing_that_was_flushed() -> None:
+    bench = await bench_on()
+    log = await roll_in_vain(bench)
+    await log.flush()
+
+    log.abandon()
+    world(bench).kill()
+    again = await bench.open(CONFIG, recovery_point=4)
+
+    assert (offsets(again), again.end_offset) == ([0, 1, 2, 3], 4)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_what_a_start_found_removed_never_comes_back(seed: int) -> None:
+    bench = await bench_on(seed)
+    log = await bench.open(CONFIG)
+    fill(log, 12, b"old")
+    await log.flush()
+    disk = world(bench)
+    disk.fail(Operation.NAME, path_part=DIRECTORY, skip_count=3)
+    with pytest.raises(RefusedError):
+        await log.truncate_to(Offset(2))  # it dies before what it unlinked is durable
+    log.abandon()
+    disk.kill()
+    disk.heal()
+    log = await bench.open(CONFIG)
+    kept_count = log.end_offset
+    fill(log, 12, b"new", leader_epoch=1)
+
+    log.abandon()
+    disk.crash()
+    again = await bench.open(CONFIG)
+
+    values = [value for _, value in read_values(again)][kept_count:]
+    assert all(value is not None and value.startswith(b"new") for value in values)
+
+
+async def test_a_removal_cut_off_leaves_no_segment_without_its_transaction_index() -> None:
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    aborted = build_batch(
+        [(NOW_MS, None, b"v")],
+        producer_id=ProducerId(7),
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    marker = build_end_transaction_marker(
+        ControlType.ABORT,
+        timestamp_ms=NOW_MS,
+        producer_id=ProducerId(7),
+        producer_epoch=0,
+        coordinator_epoch=Epoch(0),
+    )
+    append(log, aborted)
+    append(log, marker, origin=AppendOrigin.COORDINATOR)
+    fill(log, 12)
+    await log.flush()
+    log.update_high_watermark(log.end_offset)
+    disk = world(bench)
+    disk.fail(Operation.NAME, path_part=".log")
+    with pytest.raises(RefusedError):
+        await log.delete_records_before(Offset(10))
+
+    log.abandon()
+    disk.crash()
+    again = await bench.open(CONFIG, recovery_point=14)
+
+    assert again.aborted_transactions(Offset(0), Offset(14)) == [(7, 0)]
+
+
+async def test_a_truncation_below_the_recovery_point_says_so_before_it_ends() -> None:
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    fill(log, 6)
+    await log.flush()
+    said: list[int] = []
+
+    async def note(cut: LocalLog) -> None:
+        said.append(cut.recovery_point)
+
+    log.on_recede = note
+    await log.truncate_to(Offset(6))
+    fill(log, 1)
+    await log.truncate_to(Offset(6))
+    assert said == []
+
+    await log.truncate_to(Offset(4))
+
+    assert said == [4]
+
+
+async def test_producers_are_not_taken_from_before_a_gap() -> None:
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    for sequence in range(12):
+        append(
+            log,
+            build_batch(
+                [(NOW_MS, None, bytes(60))],
+                producer_id=ProducerId(7),
+                producer_epoch=0,
+                base_sequence=sequence,
+            ),
+        )
+        await log.roll(now_ms=NOW_MS)
+    log.abandon()
+    disk = world(bench)
+    for base in range(9):
+        await disk.unlink(f"{DIRECTORY}/{base:020}.log")
+    await disk.unlink(f"{DIRECTORY}/{9:020}.snapshot")
+
+    again = await bench.open(CONFIG, log_start_offset=9)
+
+    assert [each.base_offset for each in again.active_producers[7].batches] == [9, 10, 11]
+
+
+def test_of_two_removals_at_once_neither_leaves_a_gap() -> None:
+    disk = DoomedDisk(SeededRng(0))
+    run_through(disk.makedirs(DIRECTORY))
+    bench = Workbench(disk, DIRECTORY)
+    log: Log = run_through(bench.open(CONFIG))
+    fill(log, 16)
+    log.update_high_watermark(log.end_offset)
+    first, second = log.delete_records_before(Offset(4)), log.delete_records_before(Offset(12))
+    first.send(None)
+    with suppress(StopIteration):
+        for _ in range(6):
+            second.send(None)
+
+    again: Log = run_through(bench.kill_and_open(log))
+
+    assert offsets(again)[-1] == 15
