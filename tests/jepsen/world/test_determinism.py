@@ -13,6 +13,8 @@ GATED = (
     ("A", "replication"),
     ("A", "replication-disk"),
     ("A", "controller"),
+    ("A", "log"),
+    ("A", "group"),
     ("B", "raft"),
     ("C", "cluster"),
 )

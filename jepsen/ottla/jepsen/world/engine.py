@@ -53,6 +53,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "replication-disk": "ottla.jepsen.world.walk.replication_walk:DiskReplicationWalk",
         "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",
         "log": "ottla.jepsen.world.walk.log_walk:LogWalk",
+        "group": "ottla.jepsen.world.walk.group_walk:GroupWalk",
     },
     "B": {"raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft"},
     "C": {"cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster"},

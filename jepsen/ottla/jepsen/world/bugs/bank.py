@@ -11,6 +11,8 @@ DOMAINS: tuple[str, ...] = (
     "whole_bugs",
     "replication_bugs",
     "controller_bugs",
+    "storage_bugs",
+    "group_bugs",
 )
 """Modules of this package that hold a `MUTANTS` row of tuples."""
 

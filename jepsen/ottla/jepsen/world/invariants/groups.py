@@ -1,0 +1,164 @@
+"""What must hold of one group, by name; after every event, but for what costs much.
+
+OneOwner (of a partition, in one epoch or generation), AcknowledgedCommitsStay, AnsweredIsCommitted,
+GenerationNeverRecedes, OldGenerationsAreRefused, ReplayEqualsState, DeletedStaysDeleted, and
+EverybodyConverges when they are left alone.
+"""
+
+from typing import Any
+
+from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.consumer_group import ConsumerGroup
+from ottla.broker.groups.shard import GroupShard
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.walk.group_bench import GROUP, GroupBench
+from ottla.jepsen.world.walk.group_members import Member, Place
+from ottla.model.errors import ErrorCode
+
+
+class GroupInvariants:
+    """What was promised to members, and whether it is kept."""
+
+    def __init__(self, bench: GroupBench, members: list[Member]) -> None:
+        self.acknowledged: dict[int, int] = {}
+        """By partition of `orders`: the last offset that somebody was told."""
+        self.commit_count = 0
+        self._bench = bench
+        self._members = members
+        self._told_epoch = 0
+        self._group: object = None
+        self._shard: object = None
+
+    def check(self) -> None:
+        """Hold what is cheap."""
+        for member in self._members:
+            member.look()
+            self._take_acknowledged(member)
+        group = self._bench.shard.groups.get(GROUP)
+        if isinstance(group, ConsumerGroup):
+            self._check_owners(group)
+        elif group is not None:
+            self._check_generations(group)
+        self._check_epoch(group)
+        self._check_offsets()
+
+    def forget_offsets(self) -> None:
+        """Take back what was promised: somebody had the group deleted."""
+        self.acknowledged.clear()
+        for member in self._members:
+            member.committing.clear()
+
+    def _take_acknowledged(self, member: Member) -> None:
+        for (_, index), offset, asked in member.committing:
+            if asked.is_answered and asked.answer == [[ErrorCode.NONE]]:
+                self.commit_count += 1
+                self.acknowledged[index] = max(offset, self.acknowledged.get(index, -1))
+        member.committing = [one for one in member.committing if not one[2].is_answered]
+
+    def _check_owners(self, group: ConsumerGroup) -> None:
+        """OneOwner, of both protocols together while the coordinator serves the newer one."""
+        owners: dict[Place, str] = {}
+        for member in self._members:
+            if member.id not in group.members or member.id in group.told_to_rejoin:
+                continue  # it is out, and will hear of that
+            if member.epoch == 0 or (member.is_classic and member.is_waiting):
+                continue
+            for place in sorted(member.owned):
+                other = owners.setdefault(place, member.id)
+                if other != member.id:
+                    detail = f"partition {place[1]} is with {other} and {member.id}"
+                    raise Violation("OneOwner", detail)
+                if group.owner_of(*place) != member.id:
+                    detail = f"partition {place[1]}: {group.owner_of(*place)}, not {member.id}"
+                    raise Violation("OwnerIsKnown", detail)
+
+    def _check_generations(self, group: ClassicGroup) -> None:
+        """OneOwner, within one generation of the classic protocol."""
+        owners: dict[tuple[int, Place], Member] = {}
+        for member in self._members:
+            if not member.is_classic or member.epoch == 0 or member.is_waiting:
+                continue
+            if member.id not in group.members:
+                continue  # of an earlier group of the name, perhaps, in which generations were as high
+            for place in sorted(member.owned):
+                other = owners.setdefault((member.epoch, place), member)
+                is_same = other is member or other.instance_id == member.instance_id is not None
+                if not is_same:
+                    detail = f"partition {place[1]} in generation {member.epoch}"
+                    raise Violation("OneOwner", detail)
+
+    def _check_epoch(self, group: Any) -> None:
+        """GenerationNeverRecedes below what a member of the consumer protocol was told."""
+        if group is not self._group and self._shard is self._bench.shard:
+            self._told_epoch = 0  # another group of the name; a new coordinator knows the old one
+        self._group, self._shard = group, self._bench.shard
+        if not isinstance(group, ConsumerGroup):
+            return
+        told = [
+            member.epoch
+            for member in self._members
+            if not member.is_classic and member.id in group.members
+        ]
+        self._told_epoch = max([*told, self._told_epoch])
+        if group.group_epoch < self._told_epoch:
+            detail = f"group epoch {group.group_epoch}, {self._told_epoch} was told"
+            raise Violation("GenerationNeverRecedes", detail)
+
+    def _check_offsets(self) -> None:
+        """AcknowledgedCommitsStay."""
+        for index, offset in self.acknowledged.items():
+            found = self._bench.shard.offsets.find(GROUP, "orders", index)
+            if found is None or found.offset < offset:
+                detail = f"partition {index}: {None if found is None else found.offset} of {offset}"
+                raise Violation("AcknowledgedCommitsStay", detail)
+
+    def check_replay(self) -> None:
+        """ReplayEqualsState: who has read the log knows all that the coordinator must not lose."""
+        loaded, held = self._bench.replayed(), self._bench.shard
+        for name, of in (("groups", _groups_of), ("offsets", _offsets_of)):
+            said, known = of(loaded), of(held)
+            if said != known:
+                raise Violation("ReplayEqualsState", f"{name}: {said}, not {known}")
+
+    def what_is_missing(self) -> str:
+        """Say why not everybody who is left has what it wants, each partition once; "" if so."""
+        bench, members = self._bench, self._members
+        group = bench.shard.groups.get(GROUP)
+        if group is None or group.state != "Stable":
+            return f"{group!r}"
+        ids = sorted(member.id for member in members)
+        if sorted(group.members) != ids:
+            return f"{sorted(group.members)}, not {ids}"
+        owned = sorted(place for member in members for place in member.owned)
+        wanted = group.subscribed_topics() or frozenset()
+        if isinstance(group, ClassicGroup):
+            wanted = frozenset(("orders",))
+        topics = [bench.topics.image.topic(name) for name in sorted(wanted)]
+        due = sorted(
+            (topic.id, index) for topic in topics if topic is not None for index in topic.partitions
+        )
+        return "" if owned == due else f"{len(owned)} partitions owned of {len(due)}"
+
+
+def _groups_of(shard: GroupShard) -> dict[str, Any]:
+    """Return what the log must tell of groups: all of the newer kind, stable ones of the older."""
+    found: dict[str, Any] = {}
+    for group in shard.groups.values():
+        if isinstance(group, ConsumerGroup):
+            found[group.group_id] = (
+                group.group_epoch,
+                group.target_epoch,
+                group.metadata_hash,
+                group.members,
+                group.static_members,
+                group.targets,
+                group.regexes,
+                group._owners,
+            )
+    return found
+
+
+def _offsets_of(shard: GroupShard) -> list[tuple[str, str, int, int]]:
+    return sorted(
+        (group_id, topic, index, offset.offset) for group_id, topic, index, offset in shard.offsets
+    )

@@ -1,0 +1,322 @@
+"""The groups of one partition without a broker: time by hand, a list for a log, answers kept.
+
+The log is committed when the walk says so; a new coordinator has of what was not committed as much
+as the walk likes, and of all else what it replays.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from ottla.broker.groups.consumer_rebalance import Heartbeat
+from ottla.broker.groups.effects import Asker, Client, Instant
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.rebalance import Join
+from ottla.broker.groups.shard import GroupShard, TopicCommit
+from ottla.broker.groups.topic_view import TopicView
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import PartitionState, Provenance
+from ottla.metadata.records import (
+    Record,
+    partition_record,
+    remove_topic_record,
+    topic_record,
+)
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.settings.group_overrides import GroupSettings
+from ottla.model.settings.groups import GroupConfig
+from ottla.wire.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group_request import MemberIdentity
+from ottla.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+)
+from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+
+GROUP = "group"
+SESSION_MS = 10_000
+REBALANCE_MS = 20_000
+WALL_MS = 1_700_000_000_000
+CLIENT = Client("client", "/10.0.0.9")
+CONFIG = GroupConfig(initial_rebalance_delay_ms=0)
+
+
+class Asked:
+    """One request that was made, and its answer when there is one."""
+
+    __slots__ = ("_answers",)
+
+    def __init__(self) -> None:
+        self._answers: list[Any] = []
+
+    def __call__(self, answer: Any) -> None:
+        """Take the answer."""
+        assert not self._answers, "AnsweredOnce: a second answer came"
+        self._answers.append(answer)
+
+    @property
+    def is_answered(self) -> bool:
+        """Say whether there is an answer."""
+        return bool(self._answers)
+
+    @property
+    def answer(self) -> Any:
+        """Return the answer."""
+        return self._answers[0]
+
+    @property
+    def code(self) -> ErrorCode:
+        """The error of the whole answer."""
+        answer = self.answer
+        return answer if isinstance(answer, ErrorCode) else ErrorCode(answer.error_code)
+
+
+class GroupBench:
+    """A shard and its log; `is_committing` says whether what is written is committed at once."""
+
+    def __init__(self) -> None:
+        self.mono_ms = 1_000
+        self.log: list[GroupRecord] = []
+        self.committed_count = 0
+        self.is_committing = True
+        self.on_committed: Callable[[], None] = lambda: None
+        self.topics = TopicView()
+        self._held: list[tuple[int, Asker, Any]] = []
+        self._ids = 0
+        self._topic_count = 0
+        self.shard = self._new_shard()
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(
+            CONFIG,
+            topics=self.topics,
+            settings=lambda _: GroupSettings(),
+            new_id=self._new_id,
+        )
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return str(self._ids)
+
+    @property
+    def now(self) -> Instant:
+        """The time on both clocks."""
+        return Instant(self.mono_ms, WALL_MS + self.mono_ms)
+
+    def settle(self) -> None:
+        """Do what a driver does at the end of its turn."""
+        while (self.shard.next_deadline_ms or self.mono_ms + 1) <= self.mono_ms:
+            self.shard.on_time(self.now)
+        effects = self.shard.take_effects()
+        self.log += effects.records
+        for asker, answer in effects.answers:
+            asker(answer)
+        end = len(self.log)
+        self._held += [(end, asker, answer) for asker, answer in effects.committed_answers]
+        if self.is_committing:
+            self.commit_log()
+
+    def commit_log(self, end: int | None = None) -> None:
+        """Let the high watermark reach a place in the log, its end by default."""
+        self.committed_count = max(self.committed_count, len(self.log) if end is None else end)
+        while self._held and self._held[0][0] <= self.committed_count:
+            _, asker, answer = self._held.pop(0)
+            asker(answer)
+
+    def pass_time(self, elapsed_ms: int) -> None:
+        """Let time pass, stopping at every deadline."""
+        end_ms = self.mono_ms + elapsed_ms
+        while (due_ms := self.shard.next_deadline_ms) is not None and due_ms <= end_ms:
+            self.mono_ms = max(self.mono_ms, due_ms)
+            self.settle()
+        self.mono_ms = end_ms
+        self.settle()
+
+    def fail_over(self, kept_count: int) -> None:
+        """Let another leader take over, whose log goes on as far as `kept_count` records."""
+        assert self.committed_count <= kept_count <= len(self.log)
+        held, self._held = self._held, []
+        for _, asker, _ in held:
+            asker(ErrorCode.NOT_COORDINATOR)
+        for asker, code in self.shard.resign():
+            asker(code)
+        del self.log[kept_count:]
+        self.committed_count = kept_count
+        self.shard = self.replayed()
+        self.shard.resume(self.now)
+        self.is_committing = True
+        self.settle()
+
+    def replayed(self) -> GroupShard:
+        """Return what somebody knows who has read the log and nothing else."""
+        shard = self._new_shard()
+        for key, value in self.log:
+            shard.replay(key, value)
+        return shard
+
+    # ---- topics
+
+    def make_topic(self, name: str, count: int) -> UUID:
+        """Create a topic; return its id."""
+        self._topic_count += 1
+        topic_id = UUID(int=self._topic_count)
+        self._change_topics(topic_record(name, topic_id), *_partitions(topic_id, range(count)))
+        return topic_id
+
+    def grow_topic(self, name: str, count: int) -> None:
+        """Give a topic more partitions."""
+        topic = self.topics.image.topic(name)
+        assert topic is not None
+        self._change_topics(*_partitions(topic.id, range(len(topic.partitions), count)))
+
+    def drop_topic(self, name: str) -> None:
+        """Delete a topic."""
+        topic = self.topics.image.topic(name)
+        assert topic is not None
+        self._change_topics(remove_topic_record(topic.id))
+
+    def _change_topics(self, *records: Record) -> None:
+        delta = MetadataDelta(self.topics.image)
+        for record in records:
+            delta.replay(record)
+        offset = self.topics.image.provenance.offset + len(records)
+        changed = self.topics.follow(delta, delta.apply(Provenance(Offset(offset), Epoch(1))))
+        self.shard.on_topics(changed, self.now)
+        self.settle()
+
+    # ---- requests
+
+    def beat(
+        self,
+        member_id: str,
+        epoch: int,
+        *,
+        owned: Mapping[UUID, Iterable[int]] | None = None,
+        topics: Sequence[str] | None = None,
+        regex: str | None = None,
+        instance_id: str | None = None,
+        rebalance_ms: int = -1,
+    ) -> Asked:
+        """Send a ConsumerGroupHeartbeat."""
+        asked = Asked()
+        parts = None
+        if owned is not None:
+            parts = [TopicPartitions(topic_id=t, partitions=list(owned[t])) for t in owned]
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=instance_id,
+            rebalance_timeout_ms=rebalance_ms,
+            subscribed_topic_names=None if topics is None else list(topics),
+            subscribed_topic_regex=regex,
+            topic_partitions=parts,
+        )
+        self.shard.consumer_heartbeat(Heartbeat(request, CLIENT, asked), self.now)
+        self.settle()
+        return asked
+
+    def join(self, member_id: str, instance_id: str | None, metadata: bytes) -> Asked:
+        """Send a JoinGroup."""
+        asked = Asked()
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        )
+        self.shard.join(Join(request, 5, CLIENT, asked), self.now)
+        self.settle()
+        return asked
+
+    def sync(
+        self, member_id: str, generation_id: int, instance_id: str | None, parts: dict[str, bytes]
+    ) -> Asked:
+        """Send a SyncGroup."""
+        asked = Asked()
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            generation_id=generation_id,
+            group_instance_id=instance_id,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=part)
+                for name, part in parts.items()
+            ],
+        )
+        self.shard.sync(request, asked, self.now)
+        self.settle()
+        return asked
+
+    def heartbeat(self, member_id: str, generation_id: int, instance_id: str | None) -> ErrorCode:
+        """Send a Heartbeat of the classic protocol."""
+        asked = Asked()
+        request = HeartbeatRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            generation_id=generation_id,
+            group_instance_id=instance_id,
+        )
+        self.shard.heartbeat(request, asked, self.now)
+        self.settle()
+        return asked.code
+
+    def leave(self, member_id: str, instance_id: str | None) -> None:
+        """Send a LeaveGroup."""
+        identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+        self.shard.leave(GROUP, [identity], Asked(), self.now)
+        self.settle()
+
+    def commit(
+        self,
+        topic_id: UUID,
+        index: int,
+        offset: int,
+        *,
+        member_id: str,
+        generation_id: int,
+        instance_id: str | None,
+    ) -> Asked:
+        """Send an OffsetCommit of one partition of `orders`."""
+        asked = Asked()
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            generation_id_or_member_epoch=generation_id,
+            group_instance_id=instance_id,
+        )
+        part = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+        commits = [TopicCommit("orders", topic_id, [part])]
+        self.shard.commit(request, commits, asked, self.now, version=9)
+        self.settle()
+        return asked
+
+    def fetch(self, index: int) -> Asked:
+        """Send an OffsetFetch of one partition of `orders`."""
+        asked = Asked()
+        self.shard.fetch_offsets(GROUP, [("orders", index)], asked)
+        self.settle()
+        return asked
+
+    def delete(self) -> Asked:
+        """Send a DeleteGroups."""
+        asked = Asked()
+        self.shard.delete_group(GROUP, asked)
+        self.settle()
+        return asked
+
+
+def _partitions(topic_id: UUID, indexes: Iterable[int]) -> list[Record]:
+    state = PartitionState(
+        replicas=(NodeId(1),), directories=(UUID(int=1),), isr=(NodeId(1),), leader=NodeId(1)
+    )
+    return [partition_record(topic_id, index, state) for index in indexes]

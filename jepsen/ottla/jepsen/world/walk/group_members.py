@@ -1,0 +1,242 @@
+"""Members of a group as small clients that do what the answers tell them, as real ones do.
+
+A member of the consumer protocol gives up what it is not assigned any more before it says so, and
+begins anew when it is fenced; one of the classic protocol stops all its work before it joins again.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from ottla.broker.groups.embedded_protocol import assignment_bytes, read_assignment
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.walk.group_bench import REBALANCE_MS, Asked, GroupBench
+from ottla.model.errors import ErrorCode
+from ottla.wire.codec import encode
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+FENCED = (
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
+"""The last one is told to who comes back to a group that is a classic one by now."""
+
+RETRIED = (ErrorCode.NOT_COORDINATOR, ErrorCode.UNRELEASED_INSTANCE_ID)
+
+SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
+    {"topics": ["orders"], "regex": ""},
+    {"topics": ["orders", "bills"], "regex": ""},
+    {"topics": [], "regex": "bil.*|orders"},
+)
+
+SAYS_ORDERS = bytes(2) + encode(ConsumerProtocolSubscription(topics=["orders"]), 0)
+
+Place = tuple[UUID, int]
+Places = frozenset[Place]
+
+
+class Member:
+    """What both kinds have: `owned` is what it works on."""
+
+    is_classic = False
+
+    def __init__(self, bench: GroupBench, member_id: str, instance_id: str | None) -> None:
+        self.bench = bench
+        self.id = member_id
+        self.instance_id = instance_id
+        self.epoch = 0
+        """The member epoch, or the generation; 0: it is out."""
+        self.owned: Places = frozenset()
+        self.committing: list[tuple[Place, int, Asked]] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """Say whether it waits for an answer that changes what it works on."""
+        return False
+
+    def look(self) -> None:
+        """Act on the answers that have come."""
+
+    def step(self) -> None:
+        """Do the next thing that a consumer does."""
+
+    def revoke(self) -> None:
+        """Stop working on what it is not to; begin with what is new."""
+
+    def lose_answer(self) -> None:
+        """Have its connection break."""
+
+    def leave(self) -> None:
+        """Leave the group."""
+
+    def commit(self, orders: UUID, offset: int) -> None:
+        """Commit what it works on."""
+        for topic_id, index in sorted(self.owned):
+            if topic_id == orders and self.epoch > 0:
+                asked = self.bench.commit(
+                    topic_id,
+                    index,
+                    offset,
+                    member_id=self.id,
+                    generation_id=self.epoch,
+                    instance_id=self.instance_id,
+                )
+                self.committing.append(((topic_id, index), offset, asked))
+
+
+class ConsumerMember(Member):
+    """One of the consumer protocol; `assigned` is what it was told to work on."""
+
+    def __init__(
+        self,
+        bench: GroupBench,
+        member_id: str,
+        instance_id: str | None,
+        subscription: dict[str, Any],
+    ) -> None:
+        super().__init__(bench, member_id, instance_id)
+        self.subscription = subscription
+        self.assigned: Places = frozenset()
+        self.is_to_tell_all = True
+        self._asking: Asked | None = None
+        self._is_answered = False
+
+    def look(self) -> None:
+        """Take the answer of the heartbeat in."""
+        if self._asking is None or not self._asking.is_answered:
+            return
+        asked, self._asking = self._asking, None
+        code = asked.code
+        if code in FENCED:
+            self.epoch, self.owned, self.assigned = 0, frozenset(), frozenset()
+            return
+        if code is not ErrorCode.NONE:
+            if code not in RETRIED:
+                raise Violation("NoRefusalWithoutReason", f"{self.id} is told {code.name}")
+            self.is_to_tell_all = True
+            return
+        answer = asked.answer
+        self.epoch, self._is_answered = answer.member_epoch, True
+        if answer.assignment is not None:
+            self.assigned = frozenset(
+                (one.topic_id, index)
+                for one in answer.assignment.topic_partitions
+                for index in one.partitions
+            )
+
+    def revoke(self) -> None:
+        """Work on what it is assigned; on what is new only when that is an answer to its last word.
+
+        A coordinator that was told that it does not own something may give that to another one.
+        """
+        self.owned = self.assigned if self._is_answered else self.owned & self.assigned
+
+    def step(self) -> None:
+        """Send a heartbeat, if none is under way."""
+        self.look()
+        if self._asking is not None:
+            return
+        says: dict[str, Any] = {"instance_id": self.instance_id}
+        if self.epoch == 0:
+            self.owned = frozenset()
+        if self.epoch == 0 or self.is_to_tell_all:
+            says |= {**self.subscription, "rebalance_ms": REBALANCE_MS}
+        owned: dict[UUID, list[int]] = {}
+        for topic_id, index in sorted(self.owned):
+            owned.setdefault(topic_id, []).append(index)
+        self.is_to_tell_all = self._is_answered = False
+        self._asking = self.bench.beat(self.id, self.epoch, owned=owned, **says)
+        self.look()
+
+    def lose_answer(self) -> None:
+        """Ask again from where it was."""
+        self._asking = None
+        self.is_to_tell_all = True
+
+    def leave(self) -> None:
+        """Say farewell."""
+        self.bench.beat(self.id, -1, instance_id=self.instance_id)
+        self._asking = None
+        self.epoch, self.owned, self.assigned = 0, frozenset(), frozenset()
+
+
+class ClassicMember(Member):
+    """One of the classic protocol; the leader shares out `orders`."""
+
+    is_classic = True
+
+    def __init__(self, bench: GroupBench, instance_id: str | None) -> None:
+        super().__init__(bench, "", instance_id)
+        self._joining: Asked | None = None
+        self._syncing: Asked | None = None
+        self._topic_size = 0
+        """Partitions of the topic when it joined: when they become more, it joins again."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """It is between two generations."""
+        return self._joining is not None or self._syncing is not None
+
+    def look(self) -> None:
+        """Take answers in; a joined member syncs at once."""
+        if self._joining is not None and self._joining.is_answered:
+            asked, self._joining = self._joining, None
+            code = asked.code
+            if code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+                self.id = asked.answer.member_id
+            if code is ErrorCode.NONE:
+                self._sync(asked.answer)
+            elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self.id = ""
+        if self._syncing is not None and self._syncing.is_answered:
+            asked, self._syncing = self._syncing, None
+            if isinstance(asked.answer, ErrorCode):
+                self._begin_anew(asked.answer)
+            else:
+                found = read_assignment(asked.answer.assignment, self.bench.topics)
+                self.owned = frozenset((t, index) for t in found for index in found[t])
+
+    def _sync(self, answer: Any) -> None:
+        self.epoch = answer.generation_id
+        parts: dict[str, bytes] = {}
+        topic = self.bench.topics.image.topic("orders")
+        self._topic_size = 0 if topic is None else len(topic.partitions)
+        if answer.leader == self.id and topic is not None:
+            indexes = sorted(topic.partitions)
+            names = [one.member_id for one in answer.members]
+            parts = {
+                name: assignment_bytes(
+                    {topic.id: frozenset(indexes[at :: len(names)])}, b"\0\0", self.bench.topics
+                )
+                for at, name in enumerate(names)
+            }
+        self._syncing = self.bench.sync(self.id, self.epoch, self.instance_id, parts)
+
+    def _begin_anew(self, code: ErrorCode) -> None:
+        self.epoch = 0
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+            self.id = ""
+
+    def step(self) -> None:
+        """Join, or send a sign of life."""
+        self.look()
+        if self.is_waiting:
+            return
+        topic = self.bench.topics.image.topic("orders")
+        if topic is not None and len(topic.partitions) != self._topic_size:
+            self.epoch = 0
+        if self.epoch == 0:
+            self.owned = frozenset()
+            self._joining = self.bench.join(self.id, self.instance_id, SAYS_ORDERS)
+            self.look()
+            return
+        code = self.bench.heartbeat(self.id, self.epoch, self.instance_id)
+        if code is not ErrorCode.NONE:
+            self._begin_anew(code)
+
+    def leave(self) -> None:
+        """Say farewell, by the id it was given."""
+        if self.id:
+            self.bench.leave(self.id, self.instance_id)
+        self._joining = self._syncing = None
+        self.epoch, self.id, self.owned = 0, "", frozenset()

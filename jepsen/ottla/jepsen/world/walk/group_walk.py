@@ -1,0 +1,385 @@
+"""Engine A on the groups of one coordinator: members that do anything at any time.
+
+They come, go, crash, go silent, lose answers, commit with old epochs; topics come, grow and go; the
+log is committed late; another coordinator takes over with a part of what was not committed.  In
+some runs all speak the classic protocol, in some the newer one, in some both, so that the group
+goes over and back.
+"""
+
+from collections.abc import Callable
+
+from ottla.broker.groups.classic_group import ClassicGroup
+from ottla.broker.groups.consumer_group import ConsumerGroup
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.invariants.groups import GroupInvariants
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.trace import Trace
+from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.walk.group_bench import GROUP, Asked, GroupBench
+from ottla.jepsen.world.walk.group_members import (
+    SUBSCRIPTIONS,
+    ClassicMember,
+    ConsumerMember,
+    Member,
+)
+from ottla.model.errors import ErrorCode
+
+MEMBERS_MAX = 5
+PARTITIONS = 6
+PARTITIONS_MAX = 10
+TIMES_MS = (10, 3_000, 12_000, 500)
+SETTLING_ROUNDS = 60
+SETTLING_MS = 2_000
+
+
+class GroupWalk:
+    """The engine."""
+
+    name = "A"
+    subject = "group"
+    budget = 250
+    required = (
+        "a partition waits for its owner to give it up",
+        "a coordinator takes over with a lost tail",
+        "a coordinator takes over with an uncommitted tail",
+        "a member is fenced",
+        "a silent member is let go",
+        "a commit of an old epoch is refused",
+        "a commit waits for the log",
+        "a group goes over to the consumer protocol",
+        "a group goes back to the classic protocol",
+        "a static member comes back",
+        "a group is deleted",
+        "an offset is read while a commit waits",
+    )
+
+    def run(self, chance: Chance, *, budget: int) -> Outcome:
+        """Walk one story of at most `budget` events."""
+        walk = Walk(chance)
+        violation: Violation | None = None
+        try:
+            walk.go(budget)
+        except Exception as error:
+            violation = violation_of(error)
+        walk.figures["commits"] = walk.invariants.commit_count
+        walk.figures["records"] = len(walk.bench.log)
+        return Outcome(
+            self.name,
+            self.subject,
+            chance.seed,
+            walk.trace.event_count,
+            walk.bench.mono_ms,
+            walk.figures,
+            walk.rare.counts,
+            walk.trace.hash,
+            violation,
+            tuple(chance.decisions),
+        )
+
+
+class Walk:
+    """One group under one seed's adversary."""
+
+    def __init__(self, chance: Chance) -> None:
+        self.chance = chance
+        self.trace = Trace()
+        self.rare = Rare()
+        self.figures = {"failovers": 0, "rebalances": 0, "crashes": 0, "commits": 0, "records": 0}
+        self.bench = GroupBench()
+        self.members: list[Member] = []
+        self.invariants = GroupInvariants(self.bench, self.members)
+        self._kinds = chance.below(3)
+        """0: all of the consumer protocol; 1: all classic; 2: both."""
+        self._orders = self.bench.make_topic("orders", PARTITIONS)
+        self._made_count = 0
+        self._offset = 0
+        self._reading: list[tuple[int, Asked]] = []
+        self._deleting: list[Asked] = []
+        self._before: tuple[str, int] = ("", 0)
+        for instance_id in ("i", None, None):
+            self._add(instance_id)
+        self._actions = self._draw_actions()
+
+    def go(self, budget: int) -> None:
+        """Take actions until the budget or the replay ends; then leave everybody alone."""
+        chance, actions = self.chance, self._actions
+        for _ in range(budget):
+            action = actions[chance.below(len(actions))]
+            action()
+            self._after(action.__name__)
+            if chance.is_spent:
+                break
+        self._settle()
+
+    def _draw_actions(self) -> list[Callable[[], None]]:
+        """Return every action as often as its weight in this run says."""
+        rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
+            (self._step, 60, True),
+            (self._revoke, 40, True),
+            (self._commit, 10, True),
+            (self._commit_old, 4, False),
+            (self._read, 5, True),
+            (self._pass_time, 8, True),
+            (self._lose, 6, False),
+            (self._hold, 4, False),
+            (self._release, 8, True),
+            (self._come, 4, True),
+            (self._leave, 2, False),
+            (self._crash, 2, False),
+            (self._bounce, 2, False),
+            (self._subscribe, 3, False),
+            (self._change_topics, 3, False),
+            (self._fail_over, 3, True),
+            (self._delete, 1, False),
+            (self._all_go, 1, False),
+        )
+        draw = self.chance.below
+        actions: list[Callable[[], None]] = []
+        for action, weight, is_needed in rows:
+            strength = draw(6)
+            if strength > 2 and is_needed:
+                strength = 0
+            actions += [action] * (weight, (weight + 1) // 2, weight * 3, 0, 0, 0)[strength]
+        return actions
+
+    # --- members ------------------------------------------------------------------------------
+
+    def _add(self, instance_id: str | None) -> None:
+        is_classic = self._kinds == 1 or (self._kinds == 2 and self.chance.below(2) == 1)
+        if is_classic:
+            if self._kinds == 2:
+                instance_id = None
+            self.members.append(ClassicMember(self.bench, instance_id))
+            return
+        self._made_count += 1
+        self.members.append(
+            ConsumerMember(
+                self.bench,
+                f"m{self._made_count}",
+                instance_id,
+                self.chance.pick(SUBSCRIPTIONS),
+            )
+        )
+
+    def _one(self) -> Member:
+        return self.members[self.chance.below(len(self.members))]
+
+    def _step(self) -> None:
+        member = self._one()
+        epoch = member.epoch
+        member.step()
+        if epoch > 0 and member.epoch == 0:
+            self.rare.sometimes("a member is fenced")
+
+    def _revoke(self) -> None:
+        self._one().revoke()
+
+    def _commit(self) -> None:
+        self._offset += 1
+        self._one().commit(self._orders, self._offset)
+        if not self.bench.is_committing:
+            self.rare.sometimes("a commit waits for the log")
+
+    def _commit_old(self) -> None:
+        """Commit with the epoch before the member's own, as one does that slept."""
+        member = self._one()
+        if member.epoch < 2 or not member.id:
+            return
+        group = self.bench.shard.groups.get(GROUP)
+        if group is None or member.id not in group.members:
+            return
+        asked = self.bench.commit(
+            self._orders,
+            0,
+            1 << 40,
+            member_id=member.id,
+            generation_id=member.epoch - 1,
+            instance_id=member.instance_id,
+        )
+        if not asked.is_answered or not isinstance(asked.answer, ErrorCode):
+            raise Violation("OldGenerationsAreRefused", f"{member.id} in {member.epoch - 1}")
+        self.rare.sometimes("a commit of an old epoch is refused")
+
+    def _read(self) -> None:
+        """Fetch an offset: what is answered is never taken back."""
+        index = self.chance.below(PARTITIONS)
+        self._reading.append((index, self.bench.fetch(index)))
+        if not self.bench.is_committing:
+            self.rare.sometimes("an offset is read while a commit waits")
+
+    def _lose(self) -> None:
+        self._one().lose_answer()
+
+    def _come(self) -> None:
+        if len(self.members) < MEMBERS_MAX:
+            self._add(None)
+
+    def _leave(self) -> None:
+        if len(self.members) > 1:
+            self._take_away().leave()
+
+    def _crash(self) -> None:
+        """Have a member go without a word: its session will tell."""
+        at = self.chance.below(len(self.members))
+        if len(self.members) > 1 and self.members[at].instance_id is None:
+            self.figures["crashes"] += 1
+            self.members.pop(at)
+
+    def _all_go(self) -> None:
+        """Have all but one go at once."""
+        while len(self.members) > 1:
+            self._take_away().leave()
+
+    def _take_away(self) -> Member:
+        return self.members.pop(self.chance.below(len(self.members)))
+
+    def _bounce(self) -> None:
+        """Restart a static member: it comes back under the same instance id."""
+        for at, member in enumerate(self.members):
+            if member.instance_id is None or member.epoch == 0:
+                continue
+            self.members.pop(at)
+            if not member.is_classic:
+                self.bench.beat(member.id, -2, instance_id=member.instance_id)
+            self._add(member.instance_id)
+            self.rare.sometimes("a static member comes back")
+            return
+
+    def _subscribe(self) -> None:
+        member = self._one()
+        if isinstance(member, ConsumerMember):
+            member.subscription = self.chance.pick(SUBSCRIPTIONS)
+            member.is_to_tell_all = True
+
+    # --- the world about them -----------------------------------------------------------------
+
+    def _pass_time(self) -> None:
+        before = self._member_ids()
+        self.bench.pass_time(self.chance.pick(TIMES_MS))
+        if before - self._member_ids():
+            self.rare.sometimes("a silent member is let go")
+
+    def _member_ids(self) -> set[str]:
+        group = self.bench.shard.groups.get(GROUP)
+        return set() if group is None else set(group.members)
+
+    def _hold(self) -> None:
+        self.bench.is_committing = False
+
+    def _release(self) -> None:
+        """Let the high watermark reach the end of the log, or a part of the way."""
+        bench = self.bench
+        span = len(bench.log) - bench.committed_count
+        if span > 1 and self.chance.below(3) == 2:
+            bench.commit_log(bench.committed_count + self.chance.below(span))
+            return
+        bench.is_committing = True
+        bench.commit_log()
+
+    def _change_topics(self) -> None:
+        image = self.bench.topics.image
+        kind = self.chance.below(3)
+        orders, bills = image.topic("orders"), image.topic("bills")
+        assert orders is not None
+        if kind == 0 and len(orders.partitions) < PARTITIONS_MAX:
+            self.bench.grow_topic("orders", len(orders.partitions) + 1)
+        elif kind == 1 and bills is None:
+            self.bench.make_topic("bills", 3)
+        elif kind == 2 and bills is not None:
+            self.bench.drop_topic("bills")
+
+    def _fail_over(self) -> None:
+        bench = self.bench
+        span = len(bench.log) - bench.committed_count
+        kept = self.chance.below(span + 1)
+        self.figures["failovers"] += 1
+        if kept < span:
+            self.rare.sometimes("a coordinator takes over with a lost tail")
+        if kept:
+            self.rare.sometimes("a coordinator takes over with an uncommitted tail")
+        bench.fail_over(bench.committed_count + kept)
+
+    def _delete(self) -> None:
+        """Ask for the group to be deleted; it is refused while somebody is in it."""
+        for member in self.members if self.chance.below(2) else ():
+            member.leave()
+        asked = self.bench.delete()
+        if asked.is_answered and asked.code is not ErrorCode.NONE:
+            return
+        self.rare.sometimes("a group is deleted")
+        self.invariants.forget_offsets()
+        self._reading.clear()
+        if asked.is_answered:
+            self._check_deleted()
+
+    def _check_deleted(self) -> None:
+        """DeletedStaysDeleted: nothing of it is in the log any more."""
+        loaded = self.bench.replayed()
+        if GROUP in loaded.groups or loaded.offsets.has_group(GROUP):
+            raise Violation("DeletedStaysDeleted", "the group comes back with the log")
+
+    # --- judging ------------------------------------------------------------------------------
+
+    def _after(self, name: str) -> None:
+        bench = self.bench
+        for member in self.members:
+            member.look()
+        waiting: list[tuple[int, Asked]] = []
+        for index, asked in self._reading:
+            if not asked.is_answered:
+                waiting.append((index, asked))
+            elif not isinstance(asked.answer, ErrorCode):
+                self._take_read(index, asked)
+        self._reading = waiting
+        self.invariants.check()
+        group = bench.shard.groups.get(GROUP)
+        epoch = 0
+        if isinstance(group, ConsumerGroup):
+            epoch = group.group_epoch
+            self._note(group)
+        elif isinstance(group, ClassicGroup):
+            epoch = group.generation_id
+        kind = "" if group is None else group.type
+        self._note_change(kind, epoch)
+        self.trace.add(name, len(bench.log), bench.committed_count, epoch, kind, bench.mono_ms)
+
+    def _take_read(self, index: int, asked: Asked) -> None:
+        ((_, _, found),) = asked.answer
+        if found is not None:
+            known = self.invariants.acknowledged
+            known[index] = max(found.offset, known.get(index, -1))
+
+    def _note(self, group: ConsumerGroup) -> None:
+        if any(one.state.name == "UNRELEASED_PARTITIONS" for one in group.members.values()):
+            self.rare.sometimes("a partition waits for its owner to give it up")
+
+    def _note_change(self, kind: str, epoch: int) -> None:
+        before, last = self._before
+        if before == "classic" and kind == "consumer":
+            self.rare.sometimes("a group goes over to the consumer protocol")
+        if before == "consumer" and kind == "classic":
+            self.rare.sometimes("a group goes back to the classic protocol")
+        if epoch > last:
+            self.figures["rebalances"] += 1
+        self._before = (kind, epoch)
+
+    def _settle(self) -> None:
+        """Leave everybody alone; in the end those who are left share everything."""
+        bench = self.bench
+        bench.is_committing = True
+        bench.commit_log()
+        if self.chance.below(2):
+            self._add(None)
+        for _ in range(SETTLING_ROUNDS):
+            for member in self.members:
+                member.step()
+                member.revoke()
+            self._after("settle")
+            if not self.invariants.what_is_missing():
+                break
+            bench.pass_time(SETTLING_MS)
+        self.invariants.check_replay()
+        missing = self.invariants.what_is_missing()
+        if missing:
+            raise Violation("EverybodyConverges", missing)

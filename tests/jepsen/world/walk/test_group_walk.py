@@ -1,0 +1,26 @@
+"""Engine A on groups: whatever members, coordinators and topics do, in both protocols."""
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.runner import Job, run_batch
+from ottla.jepsen.world.walk.group_walk import GroupWalk
+
+STORY_COUNT = 250
+JOB = Job(engine="A", subject="group", budget=GroupWalk.budget)
+
+
+def test_no_story_breaks_an_invariant_and_every_rare_state_is_met() -> None:
+    tally = run_batch(JOB, 0, STORY_COUNT)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(GroupWalk.required) == []
+    assert tally.figures["failovers"] > STORY_COUNT
+    assert tally.figures["commits"] > STORY_COUNT
+
+
+def test_a_run_is_its_decisions() -> None:
+    engine = GroupWalk()
+    first = engine.run(Chance(17), budget=120)
+
+    again = engine.run(Chance(17, replay=first.decisions), budget=120)
+
+    assert again.trace_hash == first.trace_hash
