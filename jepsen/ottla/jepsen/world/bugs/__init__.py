@@ -7,6 +7,6 @@ raft_bugs.py          of the quorum
 metadata_log_bugs.py  of its log on disk
 replication_bugs.py   of partitions, followers and idempotent producers
 controller_bugs.py    of elections, ELR, ISR changes, reassignments and brokers' lives
-storage_bugs.py of a partition's log
-group_bugs.py of groups
+storage_bugs.py       of a partition's log
+group_bugs.py         of groups
 """
