@@ -102,6 +102,18 @@ def test_an_observer_fetches_on_without_flushing() -> None:
     assert only_fetch(solo).fetch_offset == 1
 
 
+def test_an_answer_of_an_epoch_that_is_over_is_left_alone() -> None:
+    """Its records may be what the leader, elected anew, has lost since."""
+    solo = following(epoch=2)
+    (outgoing,) = solo.sent
+    late = FetchResponse(leader_id=NodeId(3), leader_epoch=Epoch(1), records=entries("x", epoch=1))
+
+    effects = solo.respond(outgoing, late)
+
+    assert effects.append == []
+    assert solo.log.end_offset == 0
+
+
 def test_a_watermark_ahead_of_our_log_commits_only_what_is_flushed_here() -> None:
     solo = following()
 

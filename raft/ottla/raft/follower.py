@@ -101,8 +101,12 @@ class Follower:
     def on_response(
         self, replica: Replica, outgoing: Outgoing, response: Response, now_ms: int
     ) -> None:
-        """Take in what the leader sent; what others sent says nothing but who leads."""
-        if response.error is not ErrorCode.NONE or outgoing.to != self.leader_id:
+        """Take in what the leader sent; what others sent says nothing but who leads.
+
+        Neither does an answer of an epoch that is over: its leader may be another by now.
+        """
+        is_current = outgoing.to == self.leader_id and response.leader_epoch == replica.epoch
+        if response.error is not ErrorCode.NONE or not is_current:
             if outgoing.to == self.leader_id:
                 # It may no longer have the snapshot; the next fetch tells which it has.
                 self._snapshot = None
@@ -120,7 +124,10 @@ class Follower:
         if response.diverging is not None:
             replica.truncate_to(self._shared_end(replica, response.diverging))
         elif response.snapshot_id is not None:
-            assert response.snapshot_id.offset >= replica.high_watermark
+            assert response.snapshot_id.offset >= replica.high_watermark, (
+                f"ConsistentCommittedData: a snapshot up to {response.snapshot_id.offset} is below "
+                f"{replica.high_watermark}"
+            )
             self._snapshot = SnapshotFetch(response.snapshot_id)
         else:
             # Only here is our whole log a prefix of the leader's: elsewhere its watermark says
