@@ -152,6 +152,7 @@ class LogLoader:
         loss, behind what was appended since.
         """
         await self._disk.fsync(active.file)
+        await active.transaction_index.flush()  # built anew, perhaps from below the recovery point
         await self._disk.fsync_directory(self._directory)
 
     def _new_segment(self, base_offset: Offset) -> Segment:
