@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.reassign import _bar, _bars, _part
+from ottla.cli.reassign import _bar, _bars, _check_evacuated, _part
 from ottla.cli.reassignment_plan import (
     Move,
     Place,
@@ -63,6 +63,17 @@ def test_an_evacuated_brokers_replicas_are_taken_over_in_their_place() -> None:
     now = places((1, 2), (2, 3), (3, 1))
     after = without(now, 1, no_racks(1, 2, 3, 4))
     assert after == places((4, 2), (2, 3), (3, 4))
+
+
+def test_a_broker_that_does_not_exist_cannot_be_evacuated() -> None:
+    now = places((1, 2), (2, 3))
+    with pytest.raises(ConfigError, match="names 9, which is not registered"):
+        _check_evacuated(now, 9, {1, 2, 3})
+
+
+def test_a_broker_with_nothing_on_it_or_unregistered_with_replicas_left_can_be_evacuated() -> None:
+    _check_evacuated(places((1, 2)), 3, {1, 2, 3})
+    _check_evacuated(places((1, 4)), 4, {1, 2, 3})
 
 
 def test_too_few_brokers_for_the_replicas_are_refused() -> None:

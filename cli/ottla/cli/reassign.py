@@ -101,11 +101,13 @@ async def _planned(cluster: Cluster, arguments: argparse.Namespace) -> list[Move
     if arguments.brokers and not arguments.names:
         raise ConfigError("--brokers", "names where to; name the topics, too")
     places = await places_of(cluster, arguments.names or None)
-    alive = {one.id: one.rack for one in await registered(cluster) if not one.is_fenced}
+    known = await registered(cluster)
+    alive = {one.id: one.rack for one in known if not one.is_fenced}
     if arguments.brokers:
         chosen = _brokers(arguments.brokers, alive)
         after = spread(places, {one: alive[one] for one in chosen}, arguments.replicas)
     else:
+        _check_evacuated(places, arguments.evacuate, {one.id for one in known})
         after = without(places, arguments.evacuate, alive)
     return moves_of(places, after)
 
@@ -128,6 +130,14 @@ def _brokers(text: str, alive: dict[int, str | None]) -> list[int]:
             "--brokers", f"names {', '.join(away)}, not alive here; see 'ottla broker list'"
         )
     return chosen
+
+
+def _check_evacuated(places: Sequence[Place], broker: int, registered_ids: set[int]) -> None:
+    """Refuse a broker that nobody knows; one that is gone may still be on some lists."""
+    if broker not in registered_ids and all(broker not in one.replicas for one in places):
+        raise ConfigError(
+            "--evacuate", f"names {broker}, which is not registered; see 'ottla broker list'"
+        )
 
 
 def _check_known(places: Sequence[Place], after: Sequence[Place]) -> None:
