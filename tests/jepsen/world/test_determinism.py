@@ -16,6 +16,7 @@ GATED = (
     ("A", "log"),
     ("A", "group"),
     ("B", "raft"),
+    ("B", "cluster"),
     ("C", "cluster"),
 )
 """Engines and subjects whose every run must be the same everywhere."""

@@ -55,7 +55,10 @@ ENGINES: dict[str, dict[str, str]] = {
         "log": "ottla.jepsen.world.walk.log_walk:LogWalk",
         "group": "ottla.jepsen.world.walk.group_walk:GroupWalk",
     },
-    "B": {"raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft"},
+    "B": {
+        "raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft",
+        "cluster": "ottla.jepsen.world.timed.timed_cluster:TimedCluster",
+    },
     "C": {"cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster"},
     "D": {
         "raft": "ottla.jepsen.world.exhaustive.raft_cases:RaftCases",

@@ -114,3 +114,19 @@ def test_every_kind_of_fault_comes_up_and_half_of_the_worlds_lack_each() -> None
     }  # fmt: skip
     assert 60 < sum(weather.drop == 0 for weather in drawn) < 140
     assert 60 < sum(weather.repeat == 0 for weather in drawn) < 140
+
+
+def test_clogged_ways_are_let_go_one_at_a_time() -> None:
+    post = Post()
+    post.net.clog(1, 2)
+    post.net.clog(1, 3)
+    post.send(1, 2)
+    post.send(1, 3)
+    post.wait()
+
+    post.net.unclog_one(1, 3)
+    post.net.unclog_one(4, 5)
+    post.wait()
+
+    assert post.arrived == [(1, 3)]
+    assert not post.net.is_whole

@@ -129,6 +129,11 @@ class Net:
             for deliver in clogged[way]:
                 self._timeline.later(self._delay_us(), deliver)
 
+    def unclog_one(self, sender: Node, receiver: Node) -> None:
+        """Let go what one way held back."""
+        for deliver in self._clogged.pop((sender, receiver), []):
+            self._timeline.later(self._delay_us(), deliver)
+
     def heal(self) -> None:
         """Let every message through again."""
         self._cut = set()

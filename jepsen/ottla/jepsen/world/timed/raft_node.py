@@ -170,6 +170,11 @@ class RaftNode:
         return self.identity.node_id
 
     @property
+    def applied_end_offset(self) -> Offset:
+        """Return the end of what is committed and was handed to the state machine."""
+        return self._applied_end
+
+    @property
     def is_starting(self) -> bool:
         """Say whether the process recovers its log."""
         return self._is_starting

@@ -7,7 +7,6 @@ within bounded time there must be a leader that commits, and every replica must 
 """
 
 from collections.abc import Callable
-from itertools import count
 from uuid import UUID
 
 from ottla.jepsen.world.chance import Chance
@@ -17,6 +16,7 @@ from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.timed.machine import DiskWeather, DriftingClock, SlowDisk, swarm_disk
 from ottla.jepsen.world.timed.net import CALM, Net, swarm_weather
 from ottla.jepsen.world.timed.raft_node import RaftNode
+from ottla.jepsen.world.timed.raft_wire import RaftWire
 from ottla.jepsen.world.timed.timeline import MS, SECOND, Timeline
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
@@ -24,33 +24,23 @@ from ottla.model.buggify import buggified
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.limits import MIB
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.raft.effects import Effects, Outgoing
+from ottla.raft.effects import Effects
 from ottla.raft.events import (
     AppendRequested,
     Event,
-    RequestFailed,
-    RequestReceived,
     ResignRequested,
-    ResponseReceived,
 )
-from ottla.raft.messages import Response
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.world import voter
 from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity, VoterSet
-from ottla.rpc.quorum_codec import CONVERSATIONS
 
 VOTER_COUNTS = (3, 3, 3, 5, 1)
 STORM_SECONDS_MAX = 40
 RECOVERY_SECONDS_MAX = 30
 """Virtual time after the healing in which everything must have come together."""
 
-CODEC_SHARE = 0.1
-"""Messages that go through the real codec; the others save the time."""
-
 CLUSTER_ID = "b3R0bGEtd29ybGQtMDAwMQ"
-REFUSED_US = 300
-"""How soon a machine says that nobody listens."""
 
 
 class TimedRaft:
@@ -118,16 +108,17 @@ class Storm:
         self.rare = Rare()
         self.invariants = Invariants()
         self.figures = {"crashes": 0, "power cuts": 0, "disk faults": 0, "proposals": 0, "acks": 0}
-        self._tokens = count(1)
         self._config = _config(chance)
         voter_count = VOTER_COUNTS[chance.below(len(VOTER_COUNTS))]
         observer_count = chance.below(2)
         self.voter_ids = tuple(NodeId(at + 1) for at in range(voter_count))
         node_ids = [*self.voter_ids, *(NodeId(101 + at) for at in range(observer_count))]
         self.net = Net(self.timeline, chance.stream("net"), node_ids, swarm_weather(chance))
-        self._codec_chance = chance.stream("codec")
         self._work_chance = chance.stream("work")
-        self.nodes = {node_id: self._make_node(node_id) for node_id in node_ids}
+        self.nodes: dict[NodeId, RaftNode] = {}
+        self._wire = RaftWire(self.timeline, self.net, self.nodes, chance.stream("codec"))
+        for node_id in node_ids:
+            self.nodes[node_id] = self._make_node(node_id)
         self._pending: dict[tuple[NodeId, Epoch], list[tuple[Offset, str]]] = {}
         """Proposals by who appended them: where, and what."""
         self._propose_us = (10 * MS, 50 * MS, 300 * MS)[chance.below(3)]
@@ -153,7 +144,7 @@ class Storm:
             SlowDisk(chance.stream(f"disk {node_id}"), swarm_disk(chance)),
             chance.stream(f"core {node_id}"),
             self.invariants,
-            send=self._send,
+            send=self._wire.send,
             on_step=self._on_step,
             on_death=self._on_death,
         )
@@ -241,46 +232,6 @@ class Storm:
         committed = len(self.invariants.committed)
         marks = [node.core.high_watermark for node in self.nodes.values() if node.core is not None]
         return len(marks) == len(self.nodes) and min(marks) >= committed - 2
-
-    # --- messages -----------------------------------------------------------------------------
-
-    def _send(self, sender: RaftNode, outgoing: Outgoing) -> None:
-        """Carry a request; its asker hears exactly one of an answer and a failure."""
-        incarnation = sender.incarnation
-        receiver = self.nodes[outgoing.to]
-        conversation = CONVERSATIONS[type(outgoing.request)]
-        is_coded = self._codec_chance.chance(CODEC_SHARE)
-        is_settled = False
-        request = outgoing.request
-        if is_coded:
-            data = conversation.write_request(request).SerializeToString()
-            request = conversation.read_request(conversation.method.decode_request(data))
-
-        def settle(event: Event) -> None:
-            nonlocal is_settled
-            if not is_settled and sender.incarnation == incarnation:
-                is_settled = True
-                sender.ask(event)
-
-        def fail() -> None:
-            settle(RequestFailed(request_id=outgoing.request_id))
-
-        def answer(response: Response) -> None:
-            found = response
-            if is_coded:
-                data = conversation.write_response(found).SerializeToString()
-                found = conversation.read_response(conversation.method.decode_response(data))
-            event = ResponseReceived(request_id=outgoing.request_id, response=found)
-            self.net.send(receiver.node_id, sender.node_id, lambda: settle(event))
-
-        def arrive() -> None:
-            if not receiver.is_up:
-                self.net.send(receiver.node_id, sender.node_id, fail)
-                return
-            receiver.ask(RequestReceived(token=next(self._tokens), request=request), answer)
-
-        self.timeline.later(outgoing.timeout_ms * MS, fail)
-        self.net.send(sender.node_id, outgoing.to, arrive)
 
     # --- the application ----------------------------------------------------------------------
 

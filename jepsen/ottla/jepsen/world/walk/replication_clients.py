@@ -90,10 +90,18 @@ class Clients:
         if producer.id >= 0:
             producer.open[sequence] = number
             producer.next_sequence += 1
+        self.carry(packet)
+
+    def carry(self, packet: Produced) -> None:
+        """Bring a new batch to its leader, at once or as a message."""
         if self._cluster.chance.below(4) == 3:
             self._cluster.send(ToClient(lambda: self.serve_produce(packet)))
         else:
-            self.serve_produce(packet)
+            self.carry_again(packet)
+
+    def carry_again(self, packet: Produced) -> None:
+        """Bring a batch that was sent before to its leader."""
+        self.serve_produce(packet)
 
     def retry(self) -> None:
         """Have a producer send again what was not acknowledged, in order."""
@@ -104,7 +112,7 @@ class Clients:
         for sequence, number in sorted(producer.open.items()):
             packet = self._to_leader(producer, sequence, number)
             if packet is not None:
-                self.serve_produce(packet)
+                self.carry_again(packet)
 
     def _to_leader(self, producer: Producer, sequence: int, number: int) -> Produced | None:
         leading = [one for one in self._cluster.leaders() if one.index == producer.index]

@@ -336,6 +336,10 @@ class ReplicationCluster:
                 if old is not state:
                     self.judge.check_state(index, old, state, now, unclean)
                     self._note_state(index, old, state)
+        self.judge_led()
+
+    def judge_led(self) -> None:
+        """Judge whether everybody leads who could, once a decision is complete."""
         for index in self.indexes:
             self.judge.check_led(self.state(index), self.controller.image)
 

@@ -135,12 +135,16 @@ class TalkingCluster(ReplicationCluster):
             return False
         request = fetcher.core.request(self.now_ms, life.epoch)
         if request is None:
-            self.now_ms += 1_000  # all are set aside, for a second at most
+            self.wait_for_set_aside()
             return False
         asked = FetchAsked(life, fetcher, leader, request)
         fetcher.asked = asked
         self.send(asked)
         return True
+
+    def wait_for_set_aside(self) -> None:
+        """Let time pass: all that is followed is set aside, for a second at most."""
+        self.now_ms += 1_000
 
     def serve_fetch(self, asked: FetchAsked) -> None:
         """Let a fetch arrive at its leader."""
