@@ -87,8 +87,9 @@ async def live(bench: Workbench, steps: list[tuple[str, object]]) -> None:
             model.append(argument, epoch)
         elif step == "truncate":
             assert isinstance(argument, int)
-            await log.truncate_to(Offset(argument))
-            model.truncate(argument)
+            offset = max(argument, model.start)  # what is below may be gone with its segment
+            await log.truncate_to(Offset(offset))
+            model.truncate(offset)
         elif step == "delete":
             assert isinstance(argument, int)
             if model.start < argument <= log.end_offset:

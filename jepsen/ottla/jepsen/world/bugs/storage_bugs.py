@@ -54,10 +54,6 @@ def _leave_unlinked_names() -> Any:
     return patched(LogLoader, _settle=_nothing)
 
 
-def _forget_closed_meanwhile() -> Any:
-    return patched(LocalLog, _is_sealing_due=lambda self, end: False)
-
-
 def _skip_epochs() -> Any:
     return patched(LocalLog, _write_epochs=_nothing)
 
@@ -110,16 +106,6 @@ def _skip_gaps() -> Any:
 
 def _keep_hollow() -> Any:
     return patched(LogLoader, _remove_hollow=_nothing)
-
-
-def _remove_oldest_first() -> Any:
-    async def remove(self: LogLoader, segments: list[Segment], first: int) -> None:
-        for segment in segments[first:]:
-            await segment.remove()
-            await self._disk.fsync_directory(self._directory)
-        del segments[first:]
-
-    return patched(LogLoader, _remove=remove)
 
 
 # --- what is derived ------------------------------------------------------------------------------
@@ -230,12 +216,6 @@ MUTANTS = (
         _leave_unlinked_names,
         20_000,
     ),
-    _row(
-        "closed-meanwhile",
-        "the recovery point passes a segment that was closed during the flush",
-        _forget_closed_meanwhile,
-        20_000,
-    ),
     _row("epochs-unwritten", "the recovery point passes epochs that no file has", _skip_epochs),
     _row("torn-append", "what a failed write left is not taken back", _keep_torn_append),
     _row("no-crc", "recovery takes a torn batch for whole", _believe_torn_batches),
@@ -243,12 +223,6 @@ MUTANTS = (
     _row("any-index", "recovery trusts an index that was never finished", _believe_any_index),
     _row("gap", "recovery passes over a gap between segments", _skip_gaps),
     _row("hollow", "what a failed roll left is taken for the end of the log", _keep_hollow, 20_000),
-    _row(
-        "oldest-first",
-        "recovery removes the segments beyond a tear in the wrong order",
-        _remove_oldest_first,
-        20_000,
-    ),
     _row("index-offset", "an index entry is off by one", _index_off_by_one),
     _row("index-position", "an index entry points behind its batch", _index_next_batch),
     _row("time-index", "the time index takes every timestamp", _index_every_timestamp),
