@@ -312,6 +312,28 @@ async def session_over(world: World, *names: tuple[str, int]) -> int:
     return session_id
 
 
+@pytest.mark.parametrize("is_waiting", [False, True])
+async def test_what_a_late_request_of_a_follower_takes_back_its_session_says_again(
+    world: World, is_waiting: bool
+) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    append(world, partition, b"a")
+    append(world, partition, b"b")
+    opened = world.fetch(ask(world, ("t", 0, 0), session=(0, 0), replica=2))
+    session_id = opened.response(FetchResponse).session_id
+    world.fetch(ask(world, ("t", 0, 2), session=(session_id, 1), replica=2))
+    if is_waiting:
+        world.fetch(ask(world, session=(session_id, 2), replica=2, wait_ms=500))
+
+    world.fetch(ask(world, ("t", 0, 1), replica=2))
+
+    if is_waiting:
+        world.purgatory.expire(1 << 40)
+    else:
+        world.fetch(ask(world, session=(session_id, 2), replica=2))
+    assert partition.followers[NodeId(2)].end_offset == 2
+
+
 async def test_a_session_answers_only_what_has_news(world: World) -> None:
     quiet, busy = await world.add("t"), await world.add("t", index=1)
     append(world, quiet, b"a")

@@ -159,7 +159,8 @@ class WaitingFetch(WaitingEntry):
                 if data.diverging_epoch.epoch >= 0:
                     reading.is_urgent = True
                 elif limits.is_from_follower:
-                    if is_asked and self._note_follower(partition, target):
+                    is_new = is_asked or self._is_taken_back(partition, target)
+                    if is_new and self._note_follower(partition, target):
                         moved.append(partition)
                         data.high_watermark = partition.high_watermark
                     reading.is_urgent |= (
@@ -185,12 +186,24 @@ class WaitingFetch(WaitingEntry):
         return reading
 
     def _note_follower(self, partition: Partition, target: FetchTarget) -> bool:
-        """Take in where a follower's log begins and ends; say whether somebody waits for that."""
+        """Take in where a follower's log begins and ends; say whether somebody waits for that.
+
+        A request that comes late may take back what a newer one said: the follower's session, which
+        looks at what has news only, must then say it again, also where nothing is ever appended.
+        """
         limits = self._limits
+        replica = NodeId(limits.replica_id)
+        known = partition.followers.get(replica)
+        is_set_back = known is not None and target.fetch_offset < known.end_offset
         has_moved = note_follower(partition, target, limits, self._context.arrived_ms)
-        if partition.may_join(NodeId(limits.replica_id)):
+        if partition.may_join(replica):
             self._api.on_isr_due(partition)
-        return has_moved
+        return has_moved or is_set_back
+
+    def _is_taken_back(self, partition: Partition, target: FetchTarget) -> bool:
+        """Say whether less is known of the follower than this fetch, which waits, said of it."""
+        known = partition.followers.get(NodeId(self._limits.replica_id))
+        return known is not None and known.end_offset < target.fetch_offset
 
     def answer(self, reading: Reading) -> FetchResponse:
         """Make the response, and the session remember what it tells."""
