@@ -1,5 +1,6 @@
 # Five words: make check, make test, make fix, make sim (ENGINE=B SEED=7), make bench.
 PYTHON ?= .venv/bin/python
+TESTS =
 FOLDERS = proto model wire storage raft metadata rpc node controller client broker jepsen bench cli tests
 
 ENGINE ?= A
@@ -12,7 +13,7 @@ check:
 	$(PYTHON) -m mypy
 
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest $(TESTS)
 
 fix:
 	$(PYTHON) -m ruff check --fix $(FOLDERS)
