@@ -117,14 +117,16 @@ class EntryFile:
     async def trim(self) -> None:
         """Make the file exactly its entries, durably; it stays in memory until `seal`.
 
-        All of it is written anew, which makes good whatever an earlier write missed.
+        All of it is written anew, which makes good whatever an earlier write missed.  The file is
+        cut here and now: a cut left to a worker may come after the entries that were added to a
+        segment which a truncation made active again meanwhile.
         """
         if self._memory is None or self._is_closed:
             return
         self._written_bytes = 0
         self.write()
         file = self._open()
-        await self._disk.truncate(file, self.count * self.entry_bytes)
+        file.set_size(self.count * self.entry_bytes)
         await self._disk.fsync(file)
 
     async def flush(self) -> None:

@@ -1,0 +1,30 @@
+import trio
+
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.rng import SeededRng
+from ottla.storage.time_index import TimeIndex
+
+
+async def test_a_trim_that_was_overtaken_takes_away_no_entry_of_the_later_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    waits = iter((10, 0, 0, 0, 0))  # what the earlier trim asks of the disk comes last
+
+    async def pause() -> None:
+        await trio.sleep(next(waits))
+
+    disk = SimulatedDisk(SeededRng(1), pause=pause)
+    index = TimeIndex(disk, "/index", 0, 1 << 10)
+    index.begin(capacity_bytes=1 << 10)
+    for number in range(2):
+        index.append_if_later(100 + number, number)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(index.trim)
+        await trio.testing.wait_all_tasks_blocked()
+        for number in range(2, 5):  # a truncation made the segment active again
+            index.append_if_later(100 + number, number)
+        await index.trim()
+    index.seal()
+
+    assert [index.entry_at(at) for at in range(index.count)] == [(100 + n, n) for n in range(5)]
