@@ -3,13 +3,14 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 pytestmark = pytest.mark.cluster
@@ -46,6 +47,26 @@ def command(cluster: Any, client: str, what: str) -> list[str]:
     return [sys.executable, "-W", "ignore", str(path), cluster.bootstrap, what]
 
 
+class Prober:
+    """Sends to one partition after the other until somebody reads there.
+
+    A consumer that begins at the end, as they do by default, has a partition before it knows where
+    that end is: what is sent in between is not for it.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap})
+        self.sent_count = 0
+
+    def reaches(self, partition: int, lines: Callable[[], list[str]]) -> bool:
+        """Send one more probe; say whether one has been read."""
+        probe = f"probe {partition}"
+        self._producer.produce("mytopic", probe, partition=partition)
+        self._producer.flush(10)
+        self.sent_count += 1
+        return probe in lines()
+
+
 def produce(cluster: Any, client: str, values: list[str]) -> None:
     words = command(cluster, client, "produce")
     subprocess.run(words, input="\n".join(values), text=True, check=True, timeout=60)
@@ -75,7 +96,7 @@ def test_the_examples_of_a_client_share_a_topic_and_go_on_where_they_left_off(
     fresh: Any, tmp_path: Path, client: str
 ) -> None:
     fresh.start("controller", "broker")
-    group = Group(fresh.bootstrap)
+    group, prober = Group(fresh.bootstrap), Prober(fresh.bootstrap)
     outputs = [tmp_path / "first", tmp_path / "second"]
     first = [f"first {number}" for number in range(40)]
     later = [f"later {number}" for number in range(10)]
@@ -83,14 +104,19 @@ def test_the_examples_of_a_client_share_a_topic_and_go_on_where_they_left_off(
     def lines() -> list[str]:
         return sorted(line for path in outputs for line in path.read_text().splitlines())
 
+    def records() -> list[str]:
+        return [line for line in lines() if not line.startswith("probe")]
+
     with consumers(fresh, client, outputs):
         fresh.wait_for(lambda: group.has(2), "two members")
+        for partition in range(PARTITION_COUNT):
+            fresh.wait_for(partial(prober.reaches, partition, lines), f"reader of {partition}")
         produce(fresh, client, first)
-        fresh.wait_for(lambda: lines() == sorted(first), "record of the first run")
+        fresh.wait_for(lambda: records() == sorted(first), "record of the first run")
     fresh.wait_for(lambda: group.has(0), "empty group")
-    assert group.committed() == len(first)
+    assert group.committed() == len(first) + prober.sent_count
     produce(fresh, client, later)
     outputs = [tmp_path / "third"]
     with consumers(fresh, client, outputs):
         fresh.wait_for(lambda: lines() == sorted(later), "record of the second run")
-    assert group.committed() == len(first) + len(later)
+    assert group.committed() == len(first) + prober.sent_count + len(later)
