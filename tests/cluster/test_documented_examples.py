@@ -72,6 +72,11 @@ def produce(cluster: Any, client: str, values: list[str]) -> None:
     subprocess.run(words, input="\n".join(values), text=True, check=True, timeout=60)
 
 
+def _hear_interrupts() -> None:
+    """Be as a terminal starts a program: a script's background job is deaf to SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def consumers(cluster: Any, client: str, outputs: list[Path]) -> Iterator[None]:
     """Run a consumer for each output; end them as Ctrl-C does."""
@@ -79,7 +84,7 @@ def consumers(cluster: Any, client: str, outputs: list[Path]) -> Iterator[None]:
     for path in outputs:
         with path.open("w") as output:
             words = command(cluster, client, "consume")
-            running.append(subprocess.Popen(words, stdout=output))
+            running.append(subprocess.Popen(words, stdout=output, preexec_fn=_hear_interrupts))
     try:
         yield
         for child in running:

@@ -111,6 +111,5 @@ MUTANTS: tuple[Mutant, ...] = (
         "a replica out of sync may lead, whatever the topic's settings say",
         _elect_anybody,
         60,
-        is_quick=True,
     ),
 )
