@@ -227,3 +227,27 @@ def test_of_two_removals_at_once_neither_leaves_a_gap() -> None:
     again: Log = run_through(bench.kill_and_open(log))
 
     assert offsets(again)[-1] == 15
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_flush_waits_for_the_names_that_another_one_makes_durable(seed: int) -> None:
+    disk = DoomedDisk(SeededRng(seed))
+    run_through(disk.makedirs(DIRECTORY))
+    disk.flush_everything()
+    bench = Workbench(disk, DIRECTORY)
+    log: Log = run_through(bench.open(CONFIG))
+    fill(log, 1)
+    run_through(log.flush())
+    slow = log.roll(now_ms=NOW_MS)
+    slow.send(None)
+    while not log._segments[0].is_sealed:
+        slow.send(None)
+    slow.send(None)  # the new segment's snapshot, and on to its name
+    fill(log, 1)
+
+    run_through(log.flush())
+    disk.crash()
+    slow.close()
+    again: Log = run_through(bench.kill_and_open(log, recovery_point=1))
+
+    assert offsets(again) == [0, 1]

@@ -84,7 +84,9 @@ class LocalLog:
         self._is_removing = False
         self._unfinished_rolls: set[Offset] = set()
         """Where a roll failed on a full disk: files may lie there that are no segment's."""
-        self._is_directory_synced = False
+        self._name_change_count = 1
+        """Counts what gives the directory new names, so that a flush knows which are durable."""
+        self._synced_name_count = 0
         self._generation = 0
         """Counts truncations and removals, so that a flush under way notices them."""
         self._active.jitter_ms = self._next_jitter_ms()
@@ -141,7 +143,7 @@ class LocalLog:
         old.write_indexes()
         self._segments.append(new)
         self._unsealed.append(old)
-        self._is_directory_synced = False
+        self._name_change_count += 1
         self.on_roll(self)
         return new
 
@@ -249,24 +251,26 @@ class LocalLog:
             raise
 
     async def _flush_derived(self) -> None:
-        """Make the epochs, new snapshots and new file names durable."""
-        snapshots, self._unsynced_snapshots = self._unsynced_snapshots, []
-        for path in snapshots:
+        """Make the epochs, new snapshots and new file names durable.
+
+        Flushes overlap: what another one has begun is not durable yet, so each does what is not
+        known to be done.
+        """
+        for path in list(self._unsynced_snapshots):
             if self._disk.exists(path):
                 file = self._disk.open(path)
                 try:
                     await self._disk.fsync(file)
                 finally:
                     file.close()
+            if path in self._unsynced_snapshots:
+                self._unsynced_snapshots.remove(path)
         if not self._is_cutting:
             await self._write_epochs()
-        if not self._is_directory_synced:
-            self._is_directory_synced = True
-            try:
-                await self._disk.fsync_directory(self.directory)
-            except OSError:
-                self._is_directory_synced = False
-                raise
+        name_change_count = self._name_change_count
+        if self._synced_name_count < name_change_count:
+            await self._disk.fsync_directory(self.directory)
+            self._synced_name_count = max(self._synced_name_count, name_change_count)
 
     async def _write_epochs(self) -> None:
         change_count = self._epochs.change_count
@@ -367,7 +371,7 @@ class LocalLog:
             new.begin(self.config)
             self._segments[:] = [new]
             self._producers = ProducerStates(offset)
-            self._is_directory_synced = False
+            self._name_change_count += 1
             await self._write_epochs()
             if self.recovery_point < flushed_before:
                 await self.on_recede(self)
