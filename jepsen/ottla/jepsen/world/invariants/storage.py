@@ -55,6 +55,8 @@ def what_was_kept(
     if found:
         first = found[0][0].base_offset
         at = next((i for i, each in enumerate(possible) if each.base_offset == first), -1)
+        if at < 0 and any(ghost.base_offset == first for ghost in model.ghosts):
+            at = sum(1 for each in possible if each.end_offset <= first)
         if at < 0:
             raise Violation("NothingInvented", f"no batch was ever written at offset {first}")
     else:
