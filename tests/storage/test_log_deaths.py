@@ -106,6 +106,19 @@ async def test_what_a_failed_roll_leaves_at_the_end_loses_nothing_that_was_flush
     assert (offsets(again), again.end_offset) == ([0, 1, 2, 3], 4)
 
 
+async def test_what_a_failed_roll_leaves_hides_nothing_of_a_log_that_began_anew() -> None:
+    bench = await bench_on()
+    log = await roll_in_vain(bench)
+    await log.truncate_fully_and_start_at(Offset(20))
+    fill(log, 2)
+
+    log.abandon()
+    world(bench).kill()
+    again = await bench.open(CONFIG)
+
+    assert offsets(again) == [20, 21]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_what_a_start_found_removed_never_comes_back(seed: int) -> None:
     bench = await bench_on(seed)

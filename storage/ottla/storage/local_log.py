@@ -366,6 +366,7 @@ class LocalLog:
         try:
             for segment in reversed(self._segments):
                 await self._remove_segment(segment)
+            await self._sweep_unfinished_rolls()
             await self._remove_snapshots(above=Offset(-1))
             new = Segment(self._disk, self.directory, offset, self.config, now_ms=0)
             new.begin(self.config)
@@ -472,13 +473,17 @@ class LocalLog:
         self.abandon()
 
     async def _sweep_unfinished_rolls(self) -> None:
-        """Remove what failed rolls left: after a clean end nobody asks whether a file belongs."""
+        """Remove what failed rolls left, where a start could not tell that it does not belong.
+
+        A clean end is trusted; in a log that begins anew an empty segment would come first.
+        """
         live = {segment.base_offset for segment in self._segments}
         for base_offset in sorted(self._unfinished_rolls - live):
             for suffix in SEGMENT_SUFFIXES:
                 path = f"{self.directory}/{file_name(base_offset, suffix)}"
                 if self._disk.exists(path):
                     await self._disk.unlink(path)
+        self._unfinished_rolls.clear()
 
     def abandon(self) -> None:
         """Let go of the files as they are, before the directory is removed or after a failure."""
