@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import NamedTuple, Protocol
 
 from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation
 from ottla.model.errors import ErrorCode, RefusedError
 
@@ -44,6 +46,39 @@ class Engine(Protocol):
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Run once, for at most `budget` events."""
         ...
+
+
+class Named(Protocol):
+    """Which engine it was, on what."""
+
+    name: str
+    subject: str
+
+
+class Course(Protocol):
+    """What a walk leaves behind, however it ended."""
+
+    trace: Trace
+    rare: Rare
+    figures: dict[str, int]
+
+
+def outcome_of(
+    engine: Named, chance: Chance, course: Course, violation: Violation | None, *, sim_ms: int = 0
+) -> Outcome:
+    """Return what a walk did and found."""
+    return Outcome(
+        engine.name,
+        engine.subject,
+        chance.seed,
+        course.trace.event_count,
+        sim_ms,
+        course.figures,
+        course.rare.counts,
+        course.trace.hash,
+        violation,
+        tuple(chance.decisions),
+    )
 
 
 ENGINES: dict[str, dict[str, str]] = {

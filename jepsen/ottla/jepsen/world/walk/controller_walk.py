@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ottla.controller.decision import Decision, R
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.invariants.controller import ControllerJudge
 from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.rare import Rare
@@ -138,18 +138,7 @@ class ControllerWalk:
             violation = violation_of(error)
         lives.figures["controller failovers"] = lives.controller.failover_count
         lives.figures["metadata records"] = len(lives.controller.log)
-        return Outcome(
-            self.name,
-            self.subject,
-            chance.seed,
-            lives.trace.event_count,
-            0,
-            lives.figures,
-            lives.rare.counts,
-            lives.trace.hash,
-            violation,
-            tuple(chance.decisions),
-        )
+        return outcome_of(self, chance, lives, violation)
 
 
 class Lives:

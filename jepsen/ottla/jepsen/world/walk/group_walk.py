@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.invariants.groups import GroupInvariants
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
@@ -64,18 +64,7 @@ class GroupWalk:
             violation = violation_of(error)
         walk.figures["commits"] = walk.invariants.commit_count
         walk.figures["records"] = len(walk.bench.log)
-        return Outcome(
-            self.name,
-            self.subject,
-            chance.seed,
-            walk.trace.event_count,
-            walk.bench.mono_ms,
-            walk.figures,
-            walk.rare.counts,
-            walk.trace.hash,
-            violation,
-            tuple(chance.decisions),
-        )
+        return outcome_of(self, chance, walk, violation, sim_ms=walk.bench.mono_ms)
 
 
 class Walk:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import Operation
-from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.invariants import storage
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.jepsen.world.walk.log_batches import NOW_MS
@@ -70,18 +70,7 @@ class LogWalk:
             walk.go(budget)
         except Exception as error:
             violation = violation_of(error)
-        return Outcome(
-            self.name,
-            self.subject,
-            chance.seed,
-            walk.trace.event_count,
-            0,
-            walk.figures,
-            walk.rare.counts,
-            walk.trace.hash,
-            violation,
-            tuple(chance.decisions),
-        )
+        return outcome_of(self, chance, walk, violation)
 
 
 class Walk(Life):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
@@ -117,18 +117,7 @@ class RaftWalk:
             violation = violation_of(error)
         walk.figures["commits"] = len(walk.invariants.committed)
         walk.figures["elections"] = len(walk.invariants.leaders)
-        return Outcome(
-            self.name,
-            self.subject,
-            chance.seed,
-            walk.trace.event_count,
-            0,
-            walk.figures,
-            walk.rare.counts,
-            walk.trace.hash,
-            violation,
-            tuple(chance.decisions),
-        )
+        return outcome_of(self, chance, walk, violation)
 
 
 class Walk:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ottla.controller import elections
 from ottla.controller.decision import Decision
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Machine, Store
 from ottla.jepsen.world.walk.disk_store import DiskStore
@@ -84,18 +84,7 @@ class ReplicationWalk:
         except Exception as error:
             violation = violation_of(error)
         assert walk is not None, violation
-        return Outcome(
-            self.name,
-            self.subject,
-            chance.seed,
-            walk.trace.event_count,
-            0,
-            walk.figures,
-            walk.rare.counts,
-            walk.trace.hash,
-            violation,
-            tuple(chance.decisions),
-        )
+        return outcome_of(self, chance, walk, violation)
 
 
 class DiskReplicationWalk(ReplicationWalk):
