@@ -406,14 +406,12 @@ MUTANTS = (
         "a change of the ISR is in force before the controller has agreed",
         _put_change_in_force_at_once,
         2_000,
-        is_quick=False,
     ),
     _row(
         "replication-change-forgotten",
         "metadata of the same partition epoch ends a change under way",
         _drop_change_at_any_metadata,
         5_000,
-        is_quick=False,
     ),
     _row(
         "replication-answer-lost",
@@ -453,7 +451,6 @@ MUTANTS = (
         "metadata older than the controller's last answer takes the ISR back",
         _go_back_to_old_metadata,
         20_000,
-        is_quick=False,
     ),
     _row(
         "replication-earlier-life",

@@ -71,6 +71,8 @@ class TalkingCluster(ReplicationCluster):
 
     def __init__(self, chance: Chance, shape: Shape, make_store: Callable[[Chance], Store]) -> None:
         self.packets: list[Packet] = []
+        self.is_news_late = False
+        """Whether metadata comes by itself alone, never along with what else is repaired."""
         super().__init__(chance, shape, make_store)
 
     def send(self, packet: Packet) -> None:
@@ -251,13 +253,17 @@ class TalkingCluster(ReplicationCluster):
 
     def settle_one(self, life: Life) -> None:
         """Let a broker hear all, be heard, and get its ISR changes answered."""
-        self.hear_all(life)
+        if not self.is_news_late:
+            self.hear_all(life)
         self.beat(life)
         if life.machine.life is not life:
             return
         life.keeper._end_pauses(self.now_ms)
-        if life.altering is None and not self.ask_controller(life):
-            return
+        if life.altering is not None or self.ask_controller(life):
+            self.answer(life)
+
+    def answer(self, life: Life) -> None:
+        """Let what a leader asks of the controller arrive, and the answer to it."""
         for _ in range(2):
             for at, packet in enumerate(self.packets):
                 is_asked = packet is life.altering
@@ -273,7 +279,8 @@ class TalkingCluster(ReplicationCluster):
                 life = machine.life
                 if life is None or machine.is_paused:
                     continue
-                self.hear_all(life)
+                if not self.is_news_late:
+                    self.hear_all(life)
                 for fetcher in list(life.fetchers.values()):
                     for _ in range(CONVERSATION_MAX):
                         is_left = fetcher.core.leader_id not in life.fetchers

@@ -36,6 +36,9 @@ MIN_ISRS = (2, 2, 2, 1, 3)
 STEPS_MS = (0, 0, 10, LAG_MS // 4)
 """Time that each action takes: in some runs everybody is late all the time."""
 
+NEWS_LATE = 3
+"""One run in so many has metadata reach brokers late: the controller's answers are ahead of it."""
+
 HEALED = 8
 """One run in so many ends with everything repaired: liveness is judged too."""
 
@@ -122,6 +125,7 @@ class Walk(TalkingCluster):
         self._order = draw(3)
         """0: messages in turn; 1: any may be next; 2: the newest first."""
         self._step_ms = STEPS_MS[draw(len(STEPS_MS))]
+        self.is_news_late = draw(NEWS_LATE) == NEWS_LATE - 1
         self._is_healed = draw(HEALED) == HEALED - 1
         self._actions = self._draw_actions()
 
@@ -156,6 +160,8 @@ class Walk(TalkingCluster):
             (self._restart, 6, True),
             (self._wake, 3, True),
             (self._fence_silent, 4, True),
+            (self._be_answered, 3, False),
+            (self._lose_answer, 2, False),
             (self._lose, 4, False),
             (self._pass_time, 3, False),
             (self._look_for_lag, 3, False),
@@ -241,6 +247,27 @@ class Walk(TalkingCluster):
         life = self._any_life()
         if life is not None and life.altering is None:
             self.ask_controller(life)
+
+    def _be_answered(self) -> None:
+        """Have a leader ask, and be answered before any metadata reaches it."""
+        life = self._any_life()
+        if life is not None and (life.altering is not None or self.ask_controller(life)):
+            self.answer(life)
+
+    def _lose_answer(self) -> None:
+        """Let a leader wait in vain: what it asks arrives now, later or never."""
+        life = self._any_life()
+        if life is None or (life.altering is None and not self.ask_controller(life)):
+            return
+        asked = life.altering
+        if self.chance.below(2):
+            for at, packet in enumerate(self.packets):
+                if packet is asked:
+                    self.arrive(self.packets.pop(at))
+                    break
+        life.altering = None
+        if self.chance.below(2):
+            self.now_ms += LAG_MS + 1
 
     def _look_for_lag(self) -> None:
         life = self._any_life()
