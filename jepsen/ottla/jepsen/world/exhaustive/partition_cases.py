@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome
-from ottla.jepsen.world.exhaustive.search import Search, follow, search
+from ottla.jepsen.world.exhaustive.search import Search, figures_of, follow, search
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.walk.broker_life import Life, Machine
 from ottla.jepsen.world.walk.model_log import ModelStore
@@ -57,6 +57,7 @@ class PartitionCases:
     subject = "replication"
     budget = 4_000
     required: tuple[str, ...] = ()
+    case_count = len(CASES)
 
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Search the seed's case, in at most `budget` steps; or follow one course of it."""
@@ -67,7 +68,7 @@ class PartitionCases:
             found = Search(0, trace.event_count, violation, tuple(chance.decisions), 0)
         else:
             found = search(start, depth_max=DEPTH_MAX, step_count_max=budget, trace=trace)
-        figures = {"states": found.state_count, "depth seen whole": found.depth_complete}
+        figures = figures_of(found)
         return Outcome(
             self.name,
             self.subject,

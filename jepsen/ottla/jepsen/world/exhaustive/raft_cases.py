@@ -14,7 +14,7 @@ from uuid import UUID
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome
 from ottla.jepsen.world.exhaustive.copies import PAST_MS, copy_of, key_of
-from ottla.jepsen.world.exhaustive.search import Search, follow, search
+from ottla.jepsen.world.exhaustive.search import Search, figures_of, follow, search
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import violation_of
 from ottla.model.settings.quorum import QuorumConfig
@@ -78,6 +78,7 @@ class RaftCases:
     subject = "raft"
     budget = 30_000
     required: tuple[str, ...] = ()
+    case_count = len(CASES)
 
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Search the seed's case, in at most `budget` steps; or follow one course of it."""
@@ -89,7 +90,7 @@ class RaftCases:
             found = Search(0, 0, violation_of(error), (), 0)
         else:
             found = _seen(start, chance, budget, trace)
-        figures = {"states": found.state_count, "depth seen whole": found.depth_complete}
+        figures = figures_of(found)
         return Outcome(
             self.name,
             self.subject,

@@ -40,6 +40,11 @@ class Search(NamedTuple):
     """Every course of so many actions was seen."""
 
 
+def figures_of(found: Search) -> dict[str, int]:
+    """Return what a search counts."""
+    return {"states": found.state_count, f"cases seen whole to depth {found.depth_complete}": 1}
+
+
 def search(start: State, *, depth_max: int, step_count_max: int, trace: Trace) -> Search:
     """See every course of 1, 2, ... actions until `step_count_max` steps are spent.
 

@@ -320,9 +320,10 @@ class Storm:
     def _on_death(self, node: RaftNode, error: Exception) -> None:
         """A process whose disk failed ends; its machine restarts with the next start."""
         self.trace.add("dies", node.node_id, type(error).__name__)
-        if "power" in str(error):
+        is_power_lost = "power" in str(error)
+        if is_power_lost:
             self.rare.sometimes("power goes among changes of the disk")
-        self.figures["crashes"] += 1
+        self.figures["power cuts" if is_power_lost else "crashes"] += 1
         self._stop(node, is_power_lost=True)
         if not self._is_storm:
             node.start()
@@ -334,7 +335,6 @@ class Storm:
 
     def _cut_power(self, node: RaftNode) -> None:
         if node.is_up or node.is_starting:
-            self.figures["crashes"] += 1
             self.figures["power cuts"] += 1
             self._stop(node, is_power_lost=True)
 

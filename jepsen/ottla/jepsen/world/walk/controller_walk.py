@@ -282,15 +282,18 @@ class Lives:
     def _kill(self, broker: NodeId, process: Process) -> None:
         if process.is_running:
             self.figures["crashes"] += 1
-            process.is_running = False
-            process.previous_epoch = -1
+            self._end(process)
+
+    def _end(self, process: Process) -> None:
+        process.is_running = False
+        process.previous_epoch = -1
 
     def _lose_power(self, broker: NodeId, process: Process) -> None:
         if not process.is_running:
             return
-        self._kill(broker, process)
+        self.figures["power cuts"] += 1
+        self._end(process)
         if self.has_elr:
-            self.figures["power cuts"] += 1
             process.has_lost = True
             kept = self.chance.below(6)
             for log in process.logs.values():

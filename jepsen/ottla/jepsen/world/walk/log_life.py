@@ -42,7 +42,7 @@ class Life:
             "appends": 0,
             "flushes": 0,
             "power cuts": 0,
-            "kills": 0,
+            "crashes": 0,
             "recoveries": 0,
             "truncations": 0,
         }
@@ -143,7 +143,7 @@ class Life:
             self._was_cut_by_power = True
             disk.crash()
         else:
-            self.figures["kills"] += 1
+            self.figures["crashes"] += 1
             disk.kill()
         tasks, self._tasks = self._tasks, []
         for task in tasks:

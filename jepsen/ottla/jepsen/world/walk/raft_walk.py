@@ -127,7 +127,7 @@ class Walk:
         self.chance = chance
         self.trace = Trace()
         self.rare = Rare()
-        self.figures = {"crashes": 0, "power cuts": 0, "proposals": 0}
+        self.figures = {"power cuts": 0, "black-outs": 0, "proposals": 0}
         self.invariants = Invariants()
         self.voter_count = VOTER_COUNTS[chance.below(len(VOTER_COUNTS))]
         self._rng = chance.stream("cores")
@@ -363,14 +363,14 @@ class Walk:
 
     def _black_out(self) -> None:
         """Cut everybody's power: what nobody has flushed is gone everywhere."""
-        self.figures["power cuts"] += 1
+        self.figures["black-outs"] += 1
         for at, member in enumerate(self.members):
             if member.core is not None:
                 self._stop(at)
 
     def _stop(self, at: int) -> None:
         member = self.members[at]
-        self.figures["crashes"] += 1
+        self.figures["power cuts"] += 1
         end_offset = member.log.end_offset
         member.stop(self.chance.below(self._survivors_max))
         if member.log.end_offset < end_offset:

@@ -142,7 +142,7 @@ class Nemesis:
 
     async def _kill(self, machine: Machine) -> None:
         if machine.is_running and self._may_die(machine):
-            self.counts["kills"] += 1
+            self.counts["crashes"] += 1
             machine.kill()
             await self._start_later(machine)
 

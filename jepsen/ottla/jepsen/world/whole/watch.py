@@ -54,14 +54,14 @@ class Watch:
             or state.partition_epoch < before.partition_epoch
         ):
             raise Violation("EpochsRise", f"{before} became {state}")
-        self.counts["leader changes"] += state.leader_epoch - before.leader_epoch
+        self.counts["elections"] += state.leader_epoch - before.leader_epoch
         rare = self._rare
         if state.leader != before.leader and state.leader >= 0:
             rare.sometimes("a broker fails over")
         if state.leader < 0 <= before.leader:
             rare.sometimes("a partition has no leader")
         if state.isr != before.isr:
-            self.counts["in-sync changes"] += 1
+            self.counts["ISR changes"] += 1
             if len(state.isr) == 1:
                 rare.sometimes("an in-sync set has one member")
             if not state.isr:
