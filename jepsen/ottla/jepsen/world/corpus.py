@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome, make_engine
+from ottla.jepsen.world.engine import Outcome, make_engine, run_once
 from ottla.model.errors import CorruptDataError
 
 
@@ -68,4 +68,4 @@ def replay(case: Case, decisions: Sequence[int] | None = None) -> Outcome:
     """Run a case again, or a variation of it."""
     chosen = case.decisions if decisions is None else decisions
     engine = make_engine(case.engine, case.subject)
-    return engine.run(Chance(case.seed, replay=chosen), budget=case.budget)
+    return run_once(engine, Chance(case.seed, replay=chosen), budget=case.budget)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.model.errors import ErrorCode, RefusedError
 
 
@@ -24,12 +24,19 @@ class Outcome(NamedTuple):
     sim_ms: int
     """Virtual milliseconds that passed; 0 in an engine without a clock."""
     figures: dict[str, int]
-    """What the run counts, such as crashes, elections, commits: sums over runs make sense."""
+    """What the run counts: sums over runs make sense.  What every engine may count has one name,
+    those of `COMMON_FIGURES`."""
     rare: dict[str, int]
     trace_hash: str
     violation: Violation | None
     decisions: tuple[int, ...]
     """Of the main stream of chance; with the seed, all it takes to see the run again."""
+
+
+COMMON_FIGURES = ("crashes", "power cuts", "elections", "ISR changes", "commits")
+"""Processes that ended alone; machines that lost power, their process counted with them; leaders
+that took office; in-sync sets that changed (walks count what the controller was asked and decided);
+records, entries or offsets that were committed."""
 
 
 class Engine(Protocol):
@@ -79,6 +86,25 @@ def outcome_of(
         violation,
         tuple(chance.decisions),
     )
+
+
+def run_once(engine: Engine, chance: Chance, *, budget: int) -> Outcome:
+    """Run once; what breaks before the engine's own `try`, or in it, is a violation as well."""
+    try:
+        return engine.run(chance, budget=budget)
+    except Exception as error:
+        return Outcome(
+            engine.name,
+            engine.subject,
+            chance.seed,
+            0,
+            0,
+            {},
+            {},
+            Trace().hash,
+            violation_of(error),
+            tuple(chance.decisions),
+        )
 
 
 ENGINES: dict[str, dict[str, str]] = {

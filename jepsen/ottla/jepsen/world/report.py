@@ -6,8 +6,8 @@ from typing import Any
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.corpus import Case
-from ottla.jepsen.world.engine import Outcome, make_engine
-from ottla.jepsen.world.runner import Job, Tally
+from ottla.jepsen.world.engine import Outcome, make_engine, run_once
+from ottla.jepsen.world.runner import Job, Tally, bounded_runs
 from ottla.jepsen.world.shrink import TRIALS_MAX, shrink
 from ottla.jepsen.world.trace import Part, listening
 
@@ -24,17 +24,23 @@ def case_of(job: Job, outcome: Outcome, trials_max: int | None = None) -> Case:
     assert violation is not None
     engine = make_engine(job.engine, job.subject)
 
-    def fails(decisions: Sequence[int]) -> bool:
-        again = engine.run(Chance(outcome.seed, replay=decisions), budget=job.budget)
-        return again.violation is not None and again.violation.invariant == violation.invariant
-
-    started = time.perf_counter()
+    deadline = time.monotonic() + SHRINK_SECONDS
     decisions: Sequence[int] = outcome.decisions
-    # A run that fails only together with what other runs left behind cannot be replayed.
-    if trials_max != 0 and fails(decisions):
-        seconds = max(1e-5, time.perf_counter() - started)
-        affordable = min(TRIALS_MAX, int(SHRINK_SECONDS / seconds))
-        decisions = shrink(decisions, fails, trials_max=trials_max or affordable)
+    with bounded_runs() as start_clock:
+
+        def fails(decisions: Sequence[int]) -> bool:
+            start_clock()
+            again = run_once(engine, Chance(outcome.seed, replay=decisions), budget=job.budget)
+            return again.violation is not None and again.violation.invariant == violation.invariant
+
+        # A run that fails only together with what other runs left behind cannot be replayed.
+        if trials_max != 0 and fails(decisions):
+            decisions = shrink(
+                decisions,
+                fails,
+                trials_max=trials_max or TRIALS_MAX,
+                has_time=lambda: time.monotonic() < deadline,
+            )
     return Case(
         engine=job.engine,
         subject=job.subject,
@@ -56,7 +62,8 @@ def story_of(case: Case) -> tuple[Outcome, list[str]]:
 
     engine = make_engine(case.engine, case.subject)
     with listening(hear):
-        outcome = engine.run(Chance(case.seed, replay=case.decisions), budget=case.budget)
+        chance = Chance(case.seed, replay=case.decisions)
+        outcome = run_once(engine, chance, budget=case.budget)
     return outcome, lines
 
 

@@ -4,6 +4,7 @@ A seed's run depends on the seed alone; which process ran it, and after which ot
 The sum of all trace hashes is the same however the seeds were dealt out.
 """
 
+import os
 import signal
 import time
 from collections import Counter
@@ -12,11 +13,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from types import FrameType
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Engine, Outcome, make_engine
+from ottla.jepsen.world.engine import Engine, Outcome, make_engine, run_once
 from ottla.jepsen.world.violation import Violation
 
 RUN_SECONDS_MAX = 120
@@ -52,6 +54,8 @@ class Tally:
     figures: Counter[str] = field(default_factory=Counter)
     rare: Counter[str] = field(default_factory=Counter)
     violation_count: int = 0
+    broken: Counter[str] = field(default_factory=Counter)
+    """Violations by what was broken."""
     failures: list[Outcome] = field(default_factory=list)
     """The first failing runs, by seed."""
     hash_sum: int = 0
@@ -59,6 +63,8 @@ class Tally:
     """The trace's hash of the run that was taken in last."""
     busy_seconds: float = 0.0
     """Summed over the processes."""
+    cpu_seconds: float = 0.0
+    """What the processes computed of them; other work on the machine does not count."""
 
     def take_in(self, outcome: Outcome) -> None:
         """Add one run."""
@@ -71,6 +77,7 @@ class Tally:
         self._add_hash(_number_of(outcome))
         if outcome.violation is not None:
             self.violation_count += 1
+            self.broken[outcome.violation.invariant] += 1
             self._keep([outcome])
 
     def merge(self, other: "Tally") -> None:
@@ -83,7 +90,9 @@ class Tally:
         self.rare.update(other.rare)
         self._add_hash(other.hash_sum)
         self.violation_count += other.violation_count
+        self.broken.update(other.broken)
         self.busy_seconds += other.busy_seconds
+        self.cpu_seconds += other.cpu_seconds
         self._keep(other.failures)
 
     @property
@@ -108,19 +117,20 @@ OnProgress = Callable[[Tally], None]
 
 def run_seed(engine: Engine, seed: int, budget: int) -> Outcome:
     """Run one seed."""
-    return engine.run(Chance(seed), budget=budget)
+    return run_once(engine, Chance(seed), budget=budget)
 
 
 def run_batch(job: Job, first_seed: int, count: int) -> Tally:
     """Run some seeds in a row, in this process."""
     engine = make_engine(job.engine, job.subject)
     tally = Tally()
-    started = time.perf_counter()
-    with _mutated(job.mutant), _bounded() as start_clock:
+    started, cpu_started = time.perf_counter(), time.process_time()
+    with _mutated(job.mutant), bounded_runs() as start_clock:
         for seed in range(first_seed, first_seed + count):
             start_clock()
             tally.take_in(run_seed(engine, seed, job.budget))
     tally.busy_seconds = time.perf_counter() - started
+    tally.cpu_seconds = time.process_time() - cpu_started
     return tally
 
 
@@ -136,7 +146,7 @@ def run_many(
 ) -> Tally:
     """Run `count` seeds from `first_seed` on, or as many as `seconds` allow."""
     assert count is not None or seconds is not None
-    deal = _Deal(first_seed, count, seconds)
+    deal = Deal(first_seed, count, seconds)
     tally = Tally()
 
     def take_in(batch: Tally) -> bool:
@@ -150,7 +160,7 @@ def run_many(
             if take_in(run_batch(job, *share)):
                 break
         return tally
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with open_pool(processes) as pool:
         waiting: set[Future[Tally]] = set()
         is_over = False
         while not is_over or waiting:
@@ -168,7 +178,28 @@ def run_many(
     return tally
 
 
-class _Deal:
+def open_pool(processes: int) -> ProcessPoolExecutor:
+    """Return processes to run batches in; when to end is their parent's to say."""
+    return ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_begin_process
+    )
+
+
+def _begin_process() -> None:
+    """Leave signals that reach all of a terminal's processes to the parent; end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+class Deal:
     """Deals out seeds in shares of about BATCH_SECONDS each."""
 
     def __init__(self, first_seed: int, count: int | None, seconds: float | None) -> None:
@@ -212,7 +243,7 @@ def _mutated(name: str | None) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def _bounded() -> Iterator[Callable[[], None]]:
+def bounded_runs() -> Iterator[Callable[[], None]]:
     """Yield what starts a run's clock; a run that hangs ends with a violation."""
 
     def strike(signal_number: int, frame: FrameType | None) -> None:

@@ -6,9 +6,11 @@ The run need not fail in the same place, only in the same way: the caller says w
 from collections.abc import Callable, Sequence
 
 StillFails = Callable[[Sequence[int]], bool]
+HasTime = Callable[[], bool]
 
 TRIALS_MAX = 4_000
-"""Runs that one shrinking may take; beyond, the smallest found so far is what there is."""
+"""Runs that one shrinking may take; beyond them, or when there is no time left, the smallest found
+so far is what there is."""
 
 
 class _Spent(Exception):  # noqa: N818 - an event, not a fault
@@ -18,14 +20,17 @@ class _Spent(Exception):  # noqa: N818 - an event, not a fault
 class _Trials:
     """Counts the runs and keeps the smallest failing list."""
 
-    def __init__(self, decisions: Sequence[int], still_fails: StillFails, trials_max: int) -> None:
+    def __init__(
+        self, decisions: Sequence[int], still_fails: StillFails, trials_max: int, has_time: HasTime
+    ) -> None:
         self.best = list(decisions)
         self._still_fails = still_fails
         self._left = trials_max
+        self._has_time = has_time
 
     def accept(self, candidate: list[int]) -> bool:
         """Take a smaller list if it fails too."""
-        if self._left <= 0:
+        if self._left <= 0 or not self._has_time():
             raise _Spent
         self._left -= 1
         if not self._still_fails(candidate):
@@ -35,10 +40,14 @@ class _Trials:
 
 
 def shrink(
-    decisions: Sequence[int], still_fails: StillFails, *, trials_max: int = TRIALS_MAX
+    decisions: Sequence[int],
+    still_fails: StillFails,
+    *,
+    trials_max: int = TRIALS_MAX,
+    has_time: HasTime = lambda: True,
 ) -> list[int]:
     """Return a list that still fails, from which no tried part can be taken."""
-    trials = _Trials(decisions, still_fails, trials_max)
+    trials = _Trials(decisions, still_fails, trials_max, has_time)
     try:
         _cut_end(trials)
         before: list[int] | None = None
