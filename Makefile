@@ -1,12 +1,13 @@
-# Five words: make check, make test, make fix, make sim (ENGINE=B SEED=7), make bench.
+# Six words: make check, make test, make fix, make sim (ENGINE=B SEED=7), make soak, make bench.
 PYTHON ?= .venv/bin/python
 TESTS =
 FOLDERS = proto model wire storage raft metadata rpc node controller client broker jepsen bench cli tests
 
 ENGINE ?= A
 SEED ?= 0
+FOR ?= 60m
 
-.PHONY: check test fix sim bench
+.PHONY: check test fix sim soak bench
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -21,6 +22,9 @@ fix:
 
 sim:
 	$(PYTHON) -m ottla.cli world run --engine $(ENGINE) --seed $(SEED)
+
+soak:
+	$(PYTHON) -m ottla.cli world soak --for $(FOR) --seed $(SEED)
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help

@@ -1,10 +1,13 @@
 """`ottla world`: what it prints and how it ends; what the engines find is tested beside them."""
 
 import json
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.cli import world_soak
 from ottla.cli.main import REFUSED, run
 from ottla.cli.world import FOUND
 from ottla.jepsen.world.corpus import load
@@ -75,6 +78,7 @@ def test_bugs_are_planted_and_found(capsys: pytest.CaptureFixture[str]) -> None:
         ["run", "--engine", "A", "--subject", "nothing"],
         ["run", "--engine", "A", "--for", "soon"],
         ["run", "--engine", "A", "--mutant", "none"],
+        ["soak", "--for", "ever"],
         ["replay", "/no/such/file"],
         ["bugs", "none"],
     ],
@@ -87,3 +91,32 @@ def test_what_is_not_there_is_refused(words: list[str], capsys: pytest.CaptureFi
 def test_engines_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["world", "list"]) == 0
     assert "raft" in capsys.readouterr().out
+
+
+def test_a_soak_that_a_signal_ends_early_tells_what_was_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour's search, and SIGTERM when it writes for the first time how it stands."""
+    write = world_soak._write
+    written: list[int] = []
+
+    def write_and_signal(folder: Path, facts: dict[str, Any]) -> None:
+        write(folder, facts)
+        written.append(facts["totals"]["schedules"])
+        if len(written) == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(world_soak, "WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(world_soak, "_write", write_and_signal)
+    before = signal.getsignal(signal.SIGTERM)
+    words = ["--for", "60m", "--processes", "1", "--seed", "1000", "--out", str(tmp_path)]
+
+    assert run(["world", "soak", *words, "--format", "json"]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["is_stopped_early"]
+    assert told["totals"]["schedules"] == written[-1] > 0
+    assert "".join(row["engine"] for row in told["rows"]) == "AAAAAABBCDD"
+    assert json.loads((tmp_path / "soak.json").read_text()) == told
+    assert "| A raft |" in (tmp_path / "soak.md").read_text()
+    assert signal.getsignal(signal.SIGTERM) is before

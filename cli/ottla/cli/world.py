@@ -1,4 +1,4 @@
-"""`ottla world run|replay|bugs|fuzz|list`: the deterministic world, searched from a seed.
+"""`ottla world run|soak|replay|bugs|fuzz|list`: the deterministic world, searched from a seed.
 
 Exit code 0 when nothing was found, 2 when an invariant broke (or a planted bug was missed); each
 failure is shrunk and kept as a file, and the one command that shows it again is printed.
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli import world_fuzz
+from ottla.cli import world_fuzz, world_soak
 from ottla.cli.common import add_format_argument, is_watched, note, print_json, print_table
 from ottla.cli.times import parse_duration
 
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run_.add_argument(
         "--demand-rare", action="store_true", help="fail when a required rare state was not reached"
     )
+    world_soak.configure(verbs.add_parser("soak", help="spend some time on every engine"))
     replay_ = verbs.add_parser("replay", help="run a kept failure again, and tell its story")
     replay_.add_argument("file", type=Path)
     replay_.add_argument("--all", action="store_true", help="tell every event, not the last ones")
@@ -70,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     verbs = {"run": _run, "replay": _replay, "bugs": _bugs, "list": _list}
     if arguments.verb == "fuzz":
         return world_fuzz.run(arguments)
+    if arguments.verb == "soak":
+        return world_soak.run(arguments)
     return verbs[arguments.verb](arguments)
 
 

@@ -7,6 +7,8 @@ rare.py              counters of rare states that must be reached
 violation.py         a broken invariant, by its name
 runner.py            many seeds over processes
 report.py            what a search found, as words and figures
+soak.py              some time spent on every engine, each to its share
+soak_table.py        what came of it, as one table
 shrink.py            makes a failing run small
 corpus.py            failures worth keeping, as files
 walk/                engine A: walks without a clock

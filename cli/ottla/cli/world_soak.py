@@ -1,0 +1,173 @@
+"""`ottla world soak`: some time spent on every engine and subject, and one table of it all.
+
+Exit code 0 when nothing broke, 2 when something did.  The table so far is written each minute, and
+when a signal ends the search early: no figure is lost.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.common import is_watched, note, print_json, print_table
+from ottla.cli.times import parse_duration
+
+if TYPE_CHECKING:
+    from ottla.jepsen.world.soak import Soak
+
+FOUND = 2
+DURATION_DEFAULT = "60m"
+OUT_DEFAULT = "world-soak"
+WRITE_SECONDS = 60.0
+BAR_WIDTH = 24
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        default=DURATION_DEFAULT,
+        metavar="TIME",
+        help=f"how long it searches (default: {DURATION_DEFAULT})",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="everybody's first seed (default: 0)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(OUT_DEFAULT),
+        metavar="DIR",
+        help=f"folder for soak.json, soak.md and failures (default: {OUT_DEFAULT})",
+    )
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--format", choices=("table", "markdown", "json"), default="table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Search, write and print."""
+    from ottla.jepsen.world.soak import Soak
+    from ottla.jepsen.world.soak_table import facts_of
+
+    seconds = parse_duration("--for", arguments.duration)
+    folder: Path = arguments.out
+    folder.mkdir(parents=True, exist_ok=True)
+    soak = Soak(
+        seconds=seconds,
+        folder=folder,
+        first_seed=arguments.seed,
+        processes=max(1, arguments.processes),
+    )
+    watch = _Watch(folder)
+    with _stopped_by_signals() as is_told_to_stop:
+        soak.run(is_told_to_stop=is_told_to_stop, on_progress=watch.look)
+    watch.end()
+    facts = facts_of(soak)
+    _write(folder, facts)
+    _print(facts, arguments.format)
+    note(f"written to {folder}/soak.json and {folder}/soak.md")
+    return FOUND if soak.violation_count or soak.lost else 0
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator["_Stop"]:
+    """Yield what says whether to stop; a second signal ends the process as ever."""
+    stop = _Stop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        stop.is_told = True
+        restore()
+        note("stopping: what is under way is finished first")
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, hear)
+    try:
+        yield stop
+    finally:
+        restore()
+
+
+class _Stop:
+    """Whether a signal came."""
+
+    def __init__(self) -> None:
+        self.is_told = False
+
+    def __call__(self) -> bool:
+        return self.is_told
+
+
+class _Watch:
+    """Draws the line that shows how far it is, and writes the figures so far each minute."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._written = time.monotonic()
+
+    def look(self, soak: "Soak") -> None:
+        """See how it stands."""
+        if is_watched():
+            self._draw(soak)
+        if time.monotonic() - self._written >= WRITE_SECONDS:
+            from ottla.jepsen.world.soak_table import facts_of
+
+            self._written = time.monotonic()
+            _write(self._folder, facts_of(soak))
+
+    def _draw(self, soak: "Soak") -> None:
+        filled = round(BAR_WIDTH * min(1.0, soak.seconds / max(0.001, soak.seconds_max)))
+        runs = sum(row.tally.run_count for row in soak.rows)
+        events = sum(row.tally.event_count for row in soak.rows)
+        line = (
+            f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {_clock(soak.seconds)} of "
+            f"{_clock(soak.seconds_max)}, {runs:,} schedules, {events:,} events, "
+            f"{soak.violation_count} violations"
+        )
+        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Take the line away."""
+        if is_watched():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _write(folder: Path, facts: dict[str, Any]) -> None:
+    """Replace both files, each whole at any time."""
+    import json
+
+    from ottla.jepsen.world.soak_table import markdown_of
+
+    for name, text in (
+        ("soak.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n"),
+        ("soak.md", markdown_of(facts)),
+    ):
+        fresh = folder / f"{name}.tmp"
+        fresh.write_text(text)
+        fresh.replace(folder / name)
+
+
+def _print(facts: dict[str, Any], form: str) -> None:
+    from ottla.jepsen.world.soak_table import HEADERS, cells_of, markdown_of, notes_of, words_of
+
+    if form == "json":
+        print_json(facts)
+    elif form == "markdown":
+        print(markdown_of(facts), end="")
+    else:
+        print_table([header.upper() for header in HEADERS], cells_of(facts))
+        for line in (words_of(facts), *notes_of(facts)):
+            print(line)
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
