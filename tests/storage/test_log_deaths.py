@@ -264,3 +264,30 @@ async def test_a_flush_waits_for_the_names_that_another_one_makes_durable(seed: 
     again: Log = run_through(bench.kill_and_open(log, recovery_point=1))
 
     assert offsets(again) == [0, 1]
+
+
+async def test_what_a_failed_roll_leaves_hides_nothing_once_the_segments_before_are_gone() -> None:
+    bench = await bench_on()
+    log = await roll_in_vain(bench)
+    fill(log, 6)
+    log.update_high_watermark(log.end_offset)
+    await log.delete_records_before(log._segments[1].base_offset)
+
+    log.abandon()
+    world(bench).kill()
+    again = await bench.open(CONFIG)
+
+    assert offsets(again) == list(range(log.log_start_offset, 10))
+
+
+async def test_a_failed_roll_leaves_no_file() -> None:
+    bench = await bench_on()
+
+    await roll_in_vain(bench)
+
+    names = await bench.disk.listdir(DIRECTORY)
+    assert [name for name in names if name.endswith((".log", "index"))] == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+    ]

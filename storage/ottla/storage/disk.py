@@ -163,6 +163,11 @@ class RealDisk:
         """Say whether a file or directory of that name is there."""
         return os.path.lexists(path)
 
+    def unlink_empty(self, path: str) -> None:
+        """Remove a file that holds nothing, at once."""
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
         """Say whether the first and the last byte can be read without waiting."""
         fd = file.fileno()

@@ -82,6 +82,10 @@ class Disk(Protocol):
         """Say whether a file or directory of that name is there."""
         ...
 
+    def unlink_empty(self, path: str) -> None:
+        """Remove, at once, a file that holds no more than a hole; none of that name is fine."""
+        ...
+
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
         """Say whether the range (its first and last byte) can be read without waiting."""
         ...

@@ -18,7 +18,6 @@ from ottla.model.seams import Rng
 from ottla.storage.disk_seam import Disk
 from ottla.storage.files import (
     LEADER_EPOCH_CHECKPOINT,
-    SEGMENT_SUFFIXES,
     SNAPSHOT,
     file_name,
     offsets_of,
@@ -82,8 +81,6 @@ class LocalLog:
         self._leaving: list[Segment] = []
         """The oldest segments, which are not the log's any more but still lie there."""
         self._is_removing = False
-        self._unfinished_rolls: set[Offset] = set()
-        """Where a roll failed on a full disk: files may lie there that are no segment's."""
         self._name_change_count = 1
         """Counts what gives the directory new names, so that a flush knows which are durable."""
         self._synced_name_count = 0
@@ -132,19 +129,29 @@ class LocalLog:
                 return old
             self._write_snapshot(base_offset)
             old.end_preallocation()
-            new = Segment(self._disk, self.directory, base_offset, self.config, now_ms=now_ms)
-            new.begin(self.config)
+            self._name_change_count += 1
+            new = self._new_segment(base_offset, now_ms)
         except OSError as error:
-            self._unfinished_rolls.add(base_offset)
             self._refuse(error)
-        self._unfinished_rolls.discard(base_offset)
         new.jitter_ms = self._next_jitter_ms()
         old.add_last_time_entry()
         old.write_indexes()
         self._segments.append(new)
         self._unsealed.append(old)
-        self._name_change_count += 1
         self.on_roll(self)
+        return new
+
+    def _new_segment(self, base_offset: Offset, now_ms: int) -> Segment:
+        """Make a segment's files, all or none: a start takes what is there for the log's end."""
+        new = Segment(self._disk, self.directory, base_offset, self.config, now_ms=now_ms)
+        try:
+            new.begin(self.config)
+        except OSError as error:
+            try:
+                new.discard()
+            except OSError as second:
+                self._fail(f"{new.file.path}: {error}, and the file stays: {second}")
+            raise
         return new
 
     def _write_snapshot(self, offset: Offset) -> None:
@@ -366,7 +373,6 @@ class LocalLog:
         try:
             for segment in reversed(self._segments):
                 await self._remove_segment(segment)
-            await self._sweep_unfinished_rolls()
             await self._remove_snapshots(above=Offset(-1))
             new = Segment(self._disk, self.directory, offset, self.config, now_ms=0)
             new.begin(self.config)
@@ -464,26 +470,12 @@ class LocalLog:
                 await self._fsync(self._active)
             self._active.add_last_time_entry()
             await self._active.trim()
-            await self._sweep_unfinished_rolls()
             path = f"{self.directory}/{file_name(self.end_offset, SNAPSHOT)}"
             await self._disk.write_atomically(path, encode_snapshot(self._producers))
             await self._write_epochs()
         except OSError as error:
             self._refuse(error)
         self.abandon()
-
-    async def _sweep_unfinished_rolls(self) -> None:
-        """Remove what failed rolls left, where a start could not tell that it does not belong.
-
-        A clean end is trusted; in a log that begins anew an empty segment would come first.
-        """
-        live = {segment.base_offset for segment in self._segments}
-        for base_offset in sorted(self._unfinished_rolls - live):
-            for suffix in SEGMENT_SUFFIXES:
-                path = f"{self.directory}/{file_name(base_offset, suffix)}"
-                if self._disk.exists(path):
-                    await self._disk.unlink(path)
-        self._unfinished_rolls.clear()
 
     def abandon(self) -> None:
         """Let go of the files as they are, before the directory is removed or after a failure."""

@@ -37,7 +37,7 @@ from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import EndMarker, ProducerStates, read_end_marker
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
-from ottla.wire.batch import PREFIX_BYTES, BatchHeader, Buffer
+from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.records import scan
 
 Progress = Callable[[int, int], None]
@@ -102,10 +102,7 @@ class LogLoader:
         epochs = await self._load_epochs()
         first_checked = len(segments)
         if not is_clean:
-            await self._remove_hollow(segments)
             first_checked = _floor(segments, recovery_point)
-            if 0 < first_checked == len(segments) - 1 and _is_hollow(segments[-1]):
-                first_checked -= 1  # a roll may have failed there, and the log gone on before it
         first_checked = await self._repair_sealed(segments, first_checked)
         producers, end_offset = ProducerStates(log_start_offset), log_start_offset
         if segments and first_checked == len(segments):
@@ -235,12 +232,6 @@ class LogLoader:
         return await load_producers(
             self._disk, self._directory, segments, end_offset, self._config, now_ms=self._now_ms
         )
-
-    async def _remove_hollow(self, segments: list[Segment]) -> None:
-        """Remove files without a batch between others: a roll failed there on a full disk."""
-        for segment in [each for each in segments[1:-1] if _is_hollow(each)]:
-            segments.remove(segment)
-            await segment.remove()
 
     async def _recover(
         self, segments: list[Segment], first: int, epochs: EpochCache
@@ -516,11 +507,6 @@ def _knows_its_times(segment: Segment) -> bool:
     except CorruptDataError:
         return False
     return True
-
-
-def _is_hollow(segment: Segment) -> bool:
-    """Say whether a log file holds no batch, but for the room it was given beforehand."""
-    return not any(segment.file.pread(0, PREFIX_BYTES))
 
 
 def _open_indexes(disk: Disk, segment: Segment) -> bool:

@@ -312,6 +312,12 @@ class Segment:
         self.time_index.close()
         self.transaction_index.close()
 
+    def discard(self) -> None:
+        """Close and unlink at once, the log first, what was made of a segment that cannot begin."""
+        self.close()
+        for suffix in SEGMENT_SUFFIXES:
+            self._disk.unlink_empty(self.path_prefix + suffix)
+
     async def remove(self) -> None:
         """Close and unlink the files, the log first: a crash leaves a whole segment or none.
 

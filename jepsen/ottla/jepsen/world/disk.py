@@ -311,6 +311,13 @@ class SimulatedDisk:
             return False
         return True
 
+    def unlink_empty(self, path: str) -> None:
+        """Remove a file that holds nothing, at once."""
+        self.strike(Operation.NAME, path)
+        parent, name = self._parent(path)
+        if name in parent.entries:
+            parent.change({name: None})
+
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
         """Say whether the file was read or written since the last crash."""
         return _simulated(file).inode.is_cached

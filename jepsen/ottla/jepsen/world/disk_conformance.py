@@ -143,6 +143,14 @@ async def an_unlinked_file_lives_until_it_is_closed(disk: Disk, root: str) -> No
     file.close()
 
 
+async def an_empty_file_is_unlinked_at_once(disk: Disk, root: str) -> None:
+    """No await, and none of that name is fine."""
+    _file(disk, f"{root}/f", b"").set_size(100)
+    disk.unlink_empty(f"{root}/f")
+    assert not disk.exists(f"{root}/f")
+    disk.unlink_empty(f"{root}/f")
+
+
 async def a_pinned_file_outlives_its_close(disk: Disk, root: str) -> None:
     """A slice on its way to a socket keeps the descriptor open; closing twice is closing once."""
     file = _file(disk, f"{root}/f", b"x")
@@ -212,6 +220,7 @@ CHECKS: tuple[Check, ...] = (
     a_renamed_file_keeps_its_handles,
     a_renamed_directory_takes_all_along,
     an_unlinked_file_lives_until_it_is_closed,
+    an_empty_file_is_unlinked_at_once,
     a_pinned_file_outlives_its_close,
     directories_are_made_listed_and_removed,
     a_volume_tells_its_room,

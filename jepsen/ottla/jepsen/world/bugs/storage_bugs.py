@@ -105,7 +105,7 @@ def _skip_gaps() -> Any:
 
 
 def _keep_hollow() -> Any:
-    return patched(LogLoader, _remove_hollow=_nothing)
+    return patched(Segment, discard=Segment.close)
 
 
 # --- what is derived ------------------------------------------------------------------------------
