@@ -5,6 +5,7 @@ The disk is the world's.  Where the power is cut, every outcome that POSIX allow
 
 import errno
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -178,25 +179,25 @@ async def test_a_removal_cut_off_leaves_no_segment_without_its_transaction_index
     assert again.aborted_transactions(Offset(0), Offset(14)) == [(7, 0)]
 
 
-async def test_a_truncation_below_the_recovery_point_says_so_before_it_ends() -> None:
+async def test_a_truncation_below_what_a_start_trusts_says_so_before_it_ends() -> None:
     bench = await bench_on()
     log = await bench.open(CONFIG)
-    fill(log, 6)
+    fill(log, 12)
     await log.flush()
+    trusted_end = log.recovery_checkpoint
     said: list[int] = []
 
     async def note(cut: LocalLog) -> None:
-        said.append(cut.recovery_point)
+        said.append(cut.recovery_checkpoint)
 
     log.on_recede = note
-    await log.truncate_to(Offset(6))
-    fill(log, 1)
-    await log.truncate_to(Offset(6))
+    await log.truncate_to(trusted_end)
     assert said == []
 
-    await log.truncate_to(Offset(4))
+    await log.truncate_to(Offset(trusted_end - 1))
 
-    assert said == [4]
+    assert said == [log._segments[-1].base_offset]
+    assert said[0] < trusted_end < 12
 
 
 async def test_producers_are_not_taken_from_before_a_gap() -> None:
@@ -264,6 +265,42 @@ async def test_a_flush_waits_for_the_names_that_another_one_makes_durable(seed: 
     again: Log = run_through(bench.kill_and_open(log, recovery_point=1))
 
     assert offsets(again) == [0, 1]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_indexes_that_a_roll_left_unflushed_are_not_trusted(seed: int) -> None:
+    bench = await bench_on(seed)
+    log = await bench.open(replace(CONFIG, index_interval_bytes=0))
+    while log.segment_count == 1:
+        await log.flush()
+        append(log, build_batch([(NOW_MS + log.end_offset, None, b"v")]))
+    assert log.recovery_point == log._segments[1].base_offset
+    await bench.disk.fsync(log._segments[1].file)
+    await bench.disk.fsync_directory(DIRECTORY)
+
+    log.abandon()
+    world(bench).crash()
+    again = await bench.open(log.config, recovery_point=log.recovery_checkpoint)
+
+    first = again._segments[0]
+    places = [first.offset_index.entry_at(at) for at in range(first.offset_index.count)]
+    assert places == [(offset, offset * places[0][1] // places[0][0]) for offset, _ in places]
+    times = [first.time_index.entry_at(at) for at in range(first.time_index.count)]
+    assert times == [(NOW_MS + offset, offset) for _, offset in times]
+
+
+async def test_a_start_trusts_what_a_flush_after_a_roll_has_sealed() -> None:
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    fill(log, 12)
+    assert log.recovery_checkpoint == 0
+
+    await log.flush(log.unflushed_roll_offset)
+    sealed_end = log.recovery_checkpoint
+    await log.flush()
+
+    assert sealed_end == log._segments[-1].base_offset > 0
+    assert (log.recovery_checkpoint, log.recovery_point) == (sealed_end, 12)
 
 
 async def test_what_a_failed_roll_leaves_hides_nothing_once_the_segments_before_are_gone() -> None:

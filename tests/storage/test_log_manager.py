@@ -363,9 +363,9 @@ async def test_a_deletion_cut_by_a_crash_goes_on_at_the_next_start(
 async def test_checkpoints_are_written_in_their_rhythm(autojump_clock: MockClock) -> None:
     disk = await formatted_disk("/one")
     async with recovered(disk, "/one") as logs:
-        log = await logs.create(A0, TOPIC_ID, CONFIG)
-        append(log, b"x", b"y", b"z")
-        await log.flush(Offset(3))
+        log = await logs.create(A0, TOPIC_ID, LogConfig(segment_bytes=1_000))
+        append(log, b"x", b"y", b"z" * 800)
+        append(log, b"x" * 800)
         log.update_high_watermark(Offset(2))
         await trio.sleep(6)
         data = await disk.read_file("/one/replication-offset-checkpoint")

@@ -108,6 +108,18 @@ class LocalLog:
         return self.end_offset - self.recovery_point >= self.config.flush_messages
 
     @property
+    def recovery_checkpoint(self) -> Offset:
+        """Return from where the next start has to check: no segment before it is unsealed.
+
+        The recovery point may be higher, for it says nothing of indexes: those of a segment are
+        flushed as it is sealed.  To a start, which checks whole segments, that is all the same.
+        """
+        unsealed = next((each for each in self._leaving if not each.is_sealed), None)
+        if unsealed is None:
+            unsealed = self._unsealed[0] if self._unsealed else self._active
+        return min(self.recovery_point, unsealed.base_offset)
+
+    @property
     def unflushed_roll_offset(self) -> Offset | None:
         """Return up to where closed segments wait for their flush; None when none does."""
         return self._active.base_offset if self._unsealed else None
@@ -219,7 +231,7 @@ class LocalLog:
 
     def _is_sealing_due(self, end: Offset) -> bool:
         """Say whether a segment below `end` was closed meanwhile, and is not sealed yet."""
-        return any(each.base_offset < end and each is not self._active for each in self._unsealed)
+        return any(each.base_offset < end for each in self._unsealed)
 
     async def _flush_segments(self, end: Offset, generation: int) -> None:
         """Flush what lies in `[recovery point, end)`, and what recovery would need to know of it.
@@ -235,9 +247,8 @@ class LocalLog:
                 await segment.transaction_index.flush()
                 if generation != self._generation:
                     return
-        for segment in list(self._unsealed):
-            if segment.base_offset >= end or segment is self._active:
-                continue
+        closed = [each for each in self._unsealed if each.base_offset < end]
+        for segment in closed:
             await self._fsync(segment)
             if generation != self._generation:
                 return
@@ -245,9 +256,9 @@ class LocalLog:
             if generation != self._generation:
                 return
             segment.seal()
-            if segment in self._unsealed:
-                self._unsealed.remove(segment)
         await self._flush_derived()
+        if generation == self._generation:
+            self._unsealed = [each for each in self._unsealed if each not in closed]
 
     async def _fsync(self, segment: Segment) -> None:
         """Flush a log file; a failure is final, for the kernel forgets what it could not write."""
@@ -314,7 +325,7 @@ class LocalLog:
             self._fail(f"{self.directory}: {error}")
             self._refuse(error)
         self._generation += 1
-        flushed_before = self.recovery_point
+        checkpoint_before = self.recovery_checkpoint
         kept = self._segment_index(offset) + 1
         removed = self._segments[kept:]
         del self._segments[kept:]
@@ -339,7 +350,7 @@ class LocalLog:
             active.cut_index_files()  # not before: until then a start may trust this segment
             await self._write_epochs()
             await self._reload_producers()
-            if self.recovery_point < flushed_before:
+            if self.recovery_checkpoint < checkpoint_before:
                 await self.on_recede(self)
         except OSError as error:
             self._fail(f"{self.directory}: {error}")  # half cut: nothing may be written after it
@@ -365,7 +376,7 @@ class LocalLog:
         """Remove everything; the log is empty and begins and ends at `offset`."""
         self._check_online()
         self._generation += 1
-        flushed_before = self.recovery_point
+        checkpoint_before = self.recovery_checkpoint
         self.log_start_offset = self.end_offset = self.high_watermark = offset
         self.recovery_point = offset
         self._epochs.clear()
@@ -380,7 +391,7 @@ class LocalLog:
             self._producers = ProducerStates(offset)
             self._name_change_count += 1
             await self._write_epochs()
-            if self.recovery_point < flushed_before:
+            if self.recovery_checkpoint < checkpoint_before:
                 await self.on_recede(self)
         except OSError as error:
             self._fail(f"{self.directory}: {error}")

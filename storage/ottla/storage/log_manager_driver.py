@@ -514,7 +514,7 @@ class LogManager:
 
 
 CHECKPOINTS: dict[str, Callable[[Log], Offset]] = {
-    RECOVERY_POINT_FILE: lambda log: log.recovery_point,
+    RECOVERY_POINT_FILE: lambda log: log.recovery_checkpoint,
     LOG_START_FILE: lambda log: log.log_start_offset,
     HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
 }

@@ -48,7 +48,7 @@ class Found:
     to_delete: list[str]
     """Paths of directories whose deletion was under way."""
     receded: list[TopicPartition]
-    """Logs that end before their recovery point was said to be."""
+    """Logs that the next start must check from further back than their checkpoint says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ async def _recover_log(
         return
     high_watermark = checkpoints.high_watermarks.get(partition, log.log_start_offset)
     log.update_high_watermark(min(high_watermark, log.end_offset))
-    if log.recovery_point < checkpoints.recovery_points.get(partition, ZERO):
+    if log.recovery_checkpoint < checkpoints.recovery_points.get(partition, ZERO):
         found.receded.append(partition)
     found.logs[partition] = log
 

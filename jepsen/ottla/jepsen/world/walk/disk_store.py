@@ -147,7 +147,7 @@ class DiskStore:
     def _reopened(self, held: DiskHeld, *, is_clean: bool) -> Log:
         old = held.log
         return self._opened(
-            held.directory, held.topic_id, old.config, old.recovery_point, is_clean=is_clean
+            held.directory, held.topic_id, old.config, old.recovery_checkpoint, is_clean=is_clean
         )
 
     def _opened(

@@ -220,7 +220,7 @@ class Life:
         self.figures["recoveries"] += 1
         self.log = log
         log.on_recede = self._on_recede
-        self._recovery_checkpoint = min(self._recovery_checkpoint, log.recovery_point)
+        self._recovery_checkpoint = min(self._recovery_checkpoint, log.recovery_checkpoint)
         storage.check_whole(log, model)
         if self.chance.below(8) == 1:
             self._recover_again(log)
@@ -241,5 +241,5 @@ class Life:
 
     async def _on_recede(self, log: LocalLog) -> None:
         """Write the checkpoint down in time."""
-        self._recovery_checkpoint = log.recovery_point
+        self._recovery_checkpoint = log.recovery_checkpoint
         self.rare.sometimes("a truncation goes below the recovery point")

@@ -424,7 +424,8 @@ class Walk(Life):
             return
         self._flushed_end = self.model.end_offset if self.model.batches else 0
         self.model.ghosts = []
-        self._recovery_checkpoint, self._start_checkpoint = log.recovery_point, log.log_start_offset
+        self._recovery_checkpoint = log.recovery_checkpoint
+        self._start_checkpoint = log.log_start_offset
         if self.chance.below(2):
             self.disk.crash()
         else:
@@ -441,7 +442,7 @@ class Walk(Life):
         if log is None or (self._cut is not None and self._cut < log.log_start_offset):
             return
         if self.chance.below(3) < 2:
-            self._recovery_checkpoint = log.recovery_point
+            self._recovery_checkpoint = log.recovery_checkpoint
         else:
             self._start_checkpoint = log.log_start_offset
 
