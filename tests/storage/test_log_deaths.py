@@ -303,6 +303,29 @@ async def test_a_start_trusts_what_a_flush_after_a_roll_has_sealed() -> None:
     assert (log.recovery_checkpoint, log.recovery_point) == (sealed_end, 12)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_segment_on_its_way_out_takes_nothing_flushed_with_it(seed: int) -> None:
+    disk = DoomedDisk(SeededRng(seed))
+    run_through(disk.makedirs(DIRECTORY))
+    disk.flush_everything()
+    bench = Workbench(disk, DIRECTORY)
+    log: Log = run_through(bench.open(CONFIG))
+    fill(log, 12)
+    log.update_high_watermark(log.end_offset)
+    removal = log.delete_records_before(log._segments[2].base_offset)
+    for _ in range(seed % 8):
+        removal.send(None)
+
+    flushed = run_through(log.flush())
+    disk.crash()
+    removal.close()
+    again: Log = run_through(bench.kill_and_open(log, recovery_point=log.recovery_checkpoint))
+
+    assert (flushed, again.end_offset) == (12, 12)
+    assert offsets(again) == list(range(again.log_start_offset, 12))
+    assert again.log_start_offset in [segment.base_offset for segment in again._segments]
+
+
 async def test_what_a_failed_roll_leaves_hides_nothing_once_the_segments_before_are_gone() -> None:
     bench = await bench_on()
     log = await roll_in_vain(bench)

@@ -407,13 +407,7 @@ class LocalLog:
             )
         if offset > self.log_start_offset:
             self._raise_log_start(offset)
-            passed = 0
-            while (
-                passed + 1 < len(self._segments)
-                and self._segments[passed + 1].base_offset <= offset
-            ):
-                passed += 1
-            await self._remove_oldest(passed)
+            await self._remove_passed()
 
     def _raise_log_start(self, offset: Offset) -> None:
         self.log_start_offset = max(self.log_start_offset, offset)
@@ -435,7 +429,7 @@ class LocalLog:
             self._roll(self.end_offset, now_ms)
         if count:
             self._raise_log_start(self._segments[count].base_offset)
-        await self._remove_oldest(count)
+        await self._remove_passed()
         return count
 
     async def _remove_segment(self, segment: Segment) -> None:
@@ -443,16 +437,33 @@ class LocalLog:
         await segment.remove()
         await self._disk.fsync_directory(self.directory)
 
-    async def _remove_oldest(self, count: int) -> None:
-        """Remove the oldest segments; of two callers one does it all, so that no gap is left."""
-        if count:
+    async def _remove_passed(self) -> None:
+        """Remove the segments that lie all below the log start.
+
+        What a power cut may bring back is flushed before: a torn one would cost what follows it.
+        """
+        doomed = self._segments[: self._segment_index(self.log_start_offset)]
+        try:
+            for segment in doomed:
+                if not segment.is_sealed and segment in self._segments:
+                    await self._fsync(segment)
+            self._leaving += self._part_with(doomed)
+            if not self._is_removing:  # of two callers one removes all, so that no gap is left
+                await self._remove_leaving()
+        except OSError as error:
+            self._refuse(error)
+
+    def _part_with(self, doomed: list[Segment]) -> list[Segment]:
+        """Take those segments from the log that it still begins with; return them."""
+        passed = self._segments[: self._segment_index(self.log_start_offset)]
+        parted = [segment for segment in passed if segment in doomed]
+        if parted:
             self._generation += 1
-        removed = self._segments[:count]
-        del self._segments[:count]
-        self._unsealed = [segment for segment in self._unsealed if segment not in removed]
-        self._leaving += removed
-        if self._is_removing:
-            return
+            del self._segments[: len(parted)]
+            self._unsealed = [segment for segment in self._unsealed if segment not in parted]
+        return parted
+
+    async def _remove_leaving(self) -> None:
         self._is_removing = True
         try:
             while self._leaving:
@@ -462,8 +473,6 @@ class LocalLog:
                 if self._disk.exists(snapshot):
                     await self._disk.unlink(snapshot)
                 del self._leaving[0]
-        except OSError as error:
-            self._refuse(error)
         finally:
             self._is_removing = False
 
