@@ -101,6 +101,12 @@ def image_with(world: World, *topics: tuple[str, UUID], **changes: Any) -> Metad
     )
 
 
+def with_setting(image: MetadataImage, key: str, value: str) -> MetadataImage:
+    """Return an image in which topic t has a setting of its own."""
+    configs = image.configs.set((TOPIC_RESOURCE, "t"), PersistentMap({key: value}))
+    return replace(image, configs=configs)
+
+
 async def publish(managed: Managed, image: MetadataImage) -> None:
     await managed.manager.publish(MetadataDelta.between(managed.table.image, image), image)
 
@@ -229,6 +235,29 @@ async def test_losing_leadership_keeps_the_log(world: World, managed: Managed) -
     partition = managed.table.find("t", 0)
     assert not partition.is_leader
     assert partition.log is not None
+
+
+async def test_a_leader_that_is_deposed_commits_nothing_by_settings_that_came_after(
+    world: World, managed: Managed
+) -> None:
+    """Metadata that brings both at once is one step: no leader has the new settings alone."""
+    led = image_with(world, ("t", FIRST), replicas=(1, 2), isr=(1,))
+    await publish(managed, with_setting(led, "min.insync.replicas", "2"))
+    partition = managed.table.find("t", 0)
+    clock = world.clock
+    partition.append(
+        world.batch(b"v"), acks=1, now_ms=clock.wall_ms(), mono_ms=clock.monotonic_ms()
+    )
+    assert partition.high_watermark == 0
+
+    elected = image_with(
+        world, ("t", FIRST), replicas=(1, 2), isr=(2,), leader=2, leader_epoch=4, partition_epoch=1
+    )
+    await publish(managed, with_setting(elected, "min.insync.replicas", "1"))
+
+    assert not partition.is_leader
+    assert partition.min_isr_count == 1
+    assert partition.high_watermark == 0
 
 
 async def test_topic_settings_reach_the_log_at_once(world: World, managed: Managed) -> None:

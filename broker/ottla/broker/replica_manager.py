@@ -142,12 +142,14 @@ class ReplicaManager:
             + [found for found in changed if self._has_new_leader(image, found)]
         )
         self.table.image = image
-        self._apply_configs(delta, image)
+        reset = self._forget_settings(delta)
         for partition in removed:
             self._remove(partition)
         for topic in delta.deleted_topics:
             self._settings.pop(topic.name, None)
         added = [self._apply(image, found) for found in changed]
+        # Only now: a lower min.insync.replicas must not let a deposed leader commit on its own.
+        self._apply_settings(reset, image)
         if delta.changed_brokers:
             self._note_brokers()
         for partition in removed:
@@ -236,7 +238,8 @@ class ReplicaManager:
         broker = self.table.image.brokers.get(replica)
         return broker is not None and broker.is_active and broker_epoch in (broker.epoch, -1)
 
-    def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def _forget_settings(self, delta: MetadataDelta) -> Iterable[str]:
+        """Forget the settings of topics that may have others now; return their names."""
         changed = delta.changed_configs
         defaults_changed = any(
             kind == BROKER_RESOURCE and name in ("", str(self._local_id)) for kind, name in changed
@@ -247,11 +250,11 @@ class ReplicaManager:
         for kind, name in changed:
             if kind == TOPIC_RESOURCE:
                 self._settings.pop(name, None)
-        names: Iterable[str] = (
-            sorted(self.table.by_name)
-            if defaults_changed
-            else [name for kind, name in changed if kind == TOPIC_RESOURCE]
-        )
+        if defaults_changed:
+            return sorted(self.table.by_name)
+        return [name for kind, name in changed if kind == TOPIC_RESOURCE]
+
+    def _apply_settings(self, names: Iterable[str], image: MetadataImage) -> None:
         for name in names:
             for local in list(self.table.by_name.get(name, {}).values()):
                 settings = self._settings_of(image, name)
