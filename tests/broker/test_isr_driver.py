@@ -371,7 +371,7 @@ async def test_a_rejected_change_gives_way_to_the_committed_isr_and_is_tried_lat
     assert kept.partition.isr == {1, 2, 3}
 
 
-async def test_a_follower_that_is_stuck_leaves_and_what_waited_for_it_is_committed(
+async def test_a_follower_that_is_stuck_leaves_and_what_waited_is_committed_by_metadata(
     kept: Kept, autojump_clock: MockClock
 ) -> None:
     fetched(kept, TWO)
@@ -383,6 +383,9 @@ async def test_a_follower_that_is_stuck_leaves_and_what_waited_for_it_is_committ
     await trio.sleep(0.8 * LAG_MS / 1000)
     assert kept.controller.proposals == [[1]]
     assert kept.partition.isr == {1}
+    assert kept.partition.high_watermark == 0
+    decide(kept.world, kept.partition, isr=(1,), partition_epoch=2)
+    kept.world.purgatory.wake(kept.partition.high_watermark_key)
     assert kept.partition.high_watermark == 1
     assert produce.has_seen_commit
 

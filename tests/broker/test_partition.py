@@ -98,6 +98,26 @@ async def test_while_the_isr_shrinks_the_old_members_still_count(world: World) -
     assert partition.high_watermark == 1
 
 
+async def test_who_left_by_the_answer_counts_until_metadata_says_so_too(world: World) -> None:
+    """Where min.insync.replicas was raised meanwhile, it could still be elected from the ELR."""
+    partition = await world.add("t", replicas=(1, 2), config=TopicConfig(min_insync_replicas=1))
+    append(world, partition)
+    world.clock.now_ms += 31_000
+    change = partition.begin_isr_change(frozenset({NodeId(1)}), 10)
+
+    assert not partition.complete_isr_change(
+        change, (1,), leader_epoch=3, partition_epoch=1, now_ms=world.clock.now_ms
+    )
+
+    assert partition.isr == {1}
+    assert partition.high_watermark == 0
+    strict = TopicConfig(min_insync_replicas=2)
+    shrunk = world.state(replicas=(1, 2), isr=(1,), partition_epoch=1)
+    assert not partition.apply(shrunk, strict, world.clock.now_ms)
+    assert partition.apply_config(TopicConfig(min_insync_replicas=1), world.clock.now_ms)
+    assert partition.high_watermark == 1
+
+
 async def test_a_replica_that_caught_up_is_proposed_and_then_counts_before_the_answer(
     world: World,
 ) -> None:

@@ -3,7 +3,9 @@
 Pure: no clock, no await; the log below it appends synchronously.  The metadata image decides who
 leads (`apply`); the followers' fetches decide what is committed (`on_follower_fetch`).  While a
 change of the in-sync set is under way, the *maximal* set (the old and the new members) holds the
-high watermark back, so whichever way the controller decides, nothing committed is lost.
+high watermark back, so whichever way the controller decides, nothing committed is lost.  Whoever
+left by the controller's answer counts until metadata says so too: it may be an eligible leader
+under a min.insync.replicas that we have not heard of yet.
 
 Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
 (with fewer in sync than `min.insync.replicas` the high watermark stands still, KIP-966),
@@ -76,6 +78,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_leaving",
         "_other_maximal_isr",
         "config",
         "damage",
@@ -147,6 +150,8 @@ class Partition:
         self.min_isr_count = 1
         self.is_flush_awaited = False
         self.followers: dict[NodeId, Follower] = {}
+        self._leaving: frozenset[NodeId] = frozenset()
+        """Who is out of sync by the controller's answers alone, which run ahead of metadata."""
         self._other_maximal_isr: tuple[Follower, ...] = ()
         self.high_watermark_key = WakeKey()
         self.end_offset_key = WakeKey()
@@ -266,6 +271,7 @@ class Partition:
         if state.partition_epoch > self.partition_epoch:
             # A change asked for from an older state is in this one, or will never be made.
             self.pending_change = None
+        self._leaving = frozenset()
         is_new_epoch = state.leader_epoch > self.leader_epoch
         assert state.leader_epoch >= self.leader_epoch
         self.partition_epoch = state.partition_epoch
@@ -324,9 +330,11 @@ class Partition:
 
     @property
     def maximal_isr(self) -> Collection[NodeId]:
-        """Every replica that may be in sync once the change under way is decided either way."""
-        change = self.pending_change
-        return self.isr if change is None else self.isr | change.isr
+        """Every replica that the controller may take for one that has all that is committed."""
+        change, isr = self.pending_change, self.isr
+        if change is None and not self._leaving:
+            return isr
+        return isr.union(self._leaving, () if change is None else change.isr)
 
     def _note_maximal_isr(self) -> None:
         members = self.maximal_isr
@@ -392,9 +400,10 @@ class Partition:
         """Say whether a replica that is not in sync should be now.
 
         It must have all that is committed, and this epoch's start: what an earlier leader
-        committed lies below that, also where our own high watermark does not say so yet.
+        committed lies below that, also where our own high watermark does not say so yet.  Whoever
+        has just left holds that back until metadata says so: it would be back at once.
         """
-        if replica in self.isr or self.pending_change is not None:
+        if replica in self.isr or replica in self._leaving or self.pending_change is not None:
             return False
         log = self.log
         follower = self.followers.get(replica)
@@ -464,15 +473,19 @@ class Partition:
     ) -> bool:
         """Take in the state in which the controller left us; return whether that commits more.
 
-        It is in force at once, before the metadata brings it (KIP-497).  An answer that metadata
-        has overtaken, or that speaks of another leader's epoch, changes nothing.
+        It is in force at once, before the metadata brings it (KIP-497), but for whoever left: the
+        controller counts in-sync replicas by the min.insync.replicas of now, and keeps those that
+        leave eligible below it, while ours may be an older, lower one.  An answer that metadata has
+        overtaken, or that speaks of another leader's epoch, changes nothing.
         """
         if self.pending_change is not change or leader_epoch != self.leader_epoch:
             return False
         if partition_epoch < self.partition_epoch:
             return False
         self.pending_change = None
-        self.isr = frozenset(NodeId(member) for member in isr)
+        members = frozenset(NodeId(member) for member in isr)
+        self._leaving = (self._leaving | self.isr) - members
+        self.isr = members
         self.partition_epoch = partition_epoch
         self.is_recovering = False
         self._note_maximal_isr()
