@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ottla.controller import brokers, elections, partition_change, partitions
+from ottla.controller import brokers, configs, elections, partition_change, partitions
 from ottla.controller.brokers import BrokerState
 from ottla.controller.decision import Decision
 from ottla.controller.partition_change import Assignment, Elected, Election, Rules
@@ -117,6 +117,10 @@ def _never_clear_elr() -> Any:
         return tuple(replica for replica in state.replicas if replica in held)
 
     return patched(partition_change, _eligible=eligible)
+
+
+def _keep_elr_over_settings() -> Any:
+    return patched(configs, is_elr_enabled=lambda image: False)
 
 
 @contextmanager
@@ -346,6 +350,12 @@ MUTANTS = (
         "replication",
     ),
     _row("controller-elr-kept", "the ELR is never cleared", _never_clear_elr, "replication"),
+    _row(
+        "controller-elr-over-settings",
+        "a change of min.insync.replicas keeps the ELRs of the old one (KIP-966)",
+        _keep_elr_over_settings,
+        "replication",
+    ),
     _row(
         "controller-crashed-eligible",
         "a broker stays in the ELR after an unclean stop",

@@ -1,6 +1,6 @@
 """Mutants of brokers' replication: watermarks, in-sync sets, fetching, cutting, sequences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from ottla.broker.replica_manager import ReplicaManager
 from ottla.client.fetch_session import FetchSession
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.jepsen.world.walk.now import run_now
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import PartitionState
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset
@@ -117,6 +118,33 @@ def _drop_unanswered_changes() -> Iterator[None]:
         return original(self)
 
     with patched(IsrKeeper, _changes=changes):
+        yield
+
+
+@contextmanager
+def _let_go_at_the_answer() -> Iterator[None]:
+    original = Partition.complete_isr_change
+
+    def complete(self: Partition, change: IsrChange, *said: Any, **named: Any) -> bool:
+        has_moved = original(self, change, *said, **named)
+        self._leaving = frozenset()
+        self._note_maximal_isr()
+        return (self.is_leader and self.advance_high_watermark(named["now_ms"])) or has_moved
+
+    with patched(Partition, complete_isr_change=complete):
+        yield
+
+
+@contextmanager
+def _settings_before_leadership() -> Iterator[None]:
+    original = ReplicaManager._forget_settings
+
+    def forget(self: ReplicaManager, delta: MetadataDelta) -> Iterable[str]:
+        names = original(self, delta)
+        self._apply_settings(names, self.table.image)
+        return names
+
+    with patched(ReplicaManager, _forget_settings=forget):
         yield
 
 
@@ -426,6 +454,18 @@ MUTANTS = (
         _take_overtaken_for_rejected,
         20_000,
         is_quick=False,
+    ),
+    _row(
+        "replication-leaver-let-go",
+        "who left the ISR by the controller's answer is waited for no more, before metadata comes",
+        _let_go_at_the_answer,
+        5_000,
+    ),
+    _row(
+        "replication-settings-first",
+        "a deposed leader commits by a lower min.insync.replicas that came with its deposition",
+        _settings_before_leadership,
+        5_000,
     ),
     _row(
         "replication-join-early",

@@ -15,7 +15,7 @@ AcknowledgedIsCommitted, NoDuplicates and SequencesInOrder (idempotent producers
 Of brokers: MetadataLogMatching (each has a state that the controller once had).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from ottla.broker.partition import Partition
@@ -79,11 +79,14 @@ class ReplicationJudge:
         self,
         partition_count: int,
         *,
-        min_isr: int,
+        min_isr: Callable[[MetadataImage], int],
         is_flush_demanded: bool,
         sent: Mapping[int, tuple[int, int]],
     ) -> None:
-        """`sent` says which producer sent a record, as what of its sequence; (-1, -1): neither."""
+        """`min_isr` says what min.insync.replicas is in an image.
+
+        `sent` says which producer sent a record, as what of its sequence; (-1, -1): neither.
+        """
         self.committed: list[list[Record]] = [[] for _ in range(partition_count)]
         self.leaders: dict[tuple[int, int], NodeId] = {}
         """By partition and epoch."""
@@ -104,19 +107,25 @@ class ReplicationJudge:
         index: int,
         before: PartitionState,
         state: PartitionState,
-        image: MetadataImage,
+        images: tuple[MetadataImage, MetadataImage],
         unclean: NodeId | None,
     ) -> None:
-        """Judge a partition after a decision; `unclean` has just come back from a crash."""
+        """Judge a partition after a decision, which led from one image to another.
+
+        `unclean` has just come back from a crash.
+        """
         isr, elr = set(state.isr), set(state.elr)
         require(
             isr.isdisjoint(elr) and (isr | elr) <= set(state.replicas),
             "IsrAndElrAreDisjointReplicas",
             state,
         )
-        enough = min(self._min_isr, len(state.replicas))
+        enough = min(self._min_isr(images[1]), len(state.replicas))
         require(not elr or len(isr) < enough, "ElrOnlyBelowMinIsr", state)
-        if len(isr) < enough and state.recovery_state is RecoveryState.RECOVERED:
+        # Whoever sets min.insync.replicas forgets the ELR, also where that changes nothing.
+        is_forgetting = images[0].configs is not images[1].configs and bool(isr)
+        is_recovered = state.recovery_state is RecoveryState.RECOVERED
+        if len(isr) < enough and is_recovered and not is_forgetting:
             kept = {*before.isr, *before.elr}.intersection(state.replicas) - {unclean}
             require(kept <= isr | elr, "ElrKeptBelowMinIsr", before, "->", state)
         if not (state.adding or state.removing):
@@ -220,8 +229,9 @@ class ReplicationJudge:
         held: Held,
         state: PartitionState,
         flushed: Mapping[NodeId, Held | None],
+        image: MetadataImage,
     ) -> int:
-        """Judge who believes to lead; return how many records it has newly committed."""
+        """Judge who believes to lead, by `image`; return how many records it newly commits."""
         index, epoch = partition.index, partition.leader_epoch
         high_watermark = held.high_watermark
         before_epoch, before = self._watermarks.get((node, index), (-1, 0))
@@ -252,7 +262,7 @@ class ReplicationJudge:
         if new_count <= 0:
             return 0
         require(
-            len(partition.isr) >= min(self._min_isr, len(partition.replicas)),
+            len(partition.isr) >= min(self._min_isr(image), len(partition.replicas)),
             "NothingCommittedBelowMinIsr",
             f"{node} commits {high_watermark} of {index} with ISR {sorted(partition.isr)}",
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ottla.broker.partition import Partition
+from ottla.controller.settings_in_force import min_insync_replicas
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants.replication import Held, ReplicationJudge, require
 from ottla.jepsen.world.rare import Rare
@@ -95,16 +96,17 @@ class ReplicationCluster:
         self.sent: dict[int, tuple[int, int]] = {}
         self.judge = ReplicationJudge(
             self.shape.partition_count,
-            min_isr=self.shape.min_isr,
+            min_isr=self.min_isr,
             is_flush_demanded=self.shape.is_flush_demanded,
             sent=self.sent,
         )
         self._stated_image: MetadataImage | None = None
         self._states: list[PartitionState] = []
         self._judged_count = len(self.controller.images)
+        image = self.controller.image
         for index in self.indexes:
             state = self.state(index)
-            self.judge.check_state(index, state, state, self.controller.image, None)
+            self.judge.check_state(index, state, state, (image, image), None)
         self.machines = [
             Machine(
                 NodeId(at + 1),
@@ -125,6 +127,10 @@ class ReplicationCluster:
     wall_ms = monotonic_ms
 
     # --- who is there ---------------------------------------------------------------------------
+
+    def min_isr(self, image: MetadataImage) -> int:
+        """Return what min.insync.replicas is in an image."""
+        return min_insync_replicas(image, self.controller.config, TOPIC)
 
     def state(self, index: int) -> PartitionState:
         """Return a partition as the controller has it."""
@@ -287,7 +293,7 @@ class ReplicationCluster:
             self._judge_states()
         for index in self.indexes:
             state = self.state(index)
-            leading: list[tuple[NodeId, Partition, Held]] = []
+            leading: list[tuple[Life, Partition, Held]] = []
             held_by: dict[NodeId, Held | None] = {}
             for machine in self.machines:
                 held = held_by[machine.id] = machine.store.held(index)
@@ -298,10 +304,10 @@ class ReplicationCluster:
                 if life is not None:
                     partition = life.partitions.get(index)
                     if partition is not None and partition.is_leader:
-                        leading.append((machine.id, partition, held))
-            for leader, partition, held in leading:
+                        leading.append((life, partition, held))
+            for life, partition, held in leading:
                 self.figures["commits"] += judge.check_leader(
-                    leader, partition, held, state, held_by
+                    life.machine.id, partition, held, state, held_by, life.table.image
                 )
             for machine in self.machines:
                 if machine.has_lost_tail:
@@ -334,7 +340,7 @@ class ReplicationCluster:
                 assert old is not None
                 assert state is not None
                 if old is not state:
-                    self.judge.check_state(index, old, state, now, unclean)
+                    self.judge.check_state(index, old, state, (before, now), unclean)
                     self._note_state(index, old, state)
         self.judge_led()
 

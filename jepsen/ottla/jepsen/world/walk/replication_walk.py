@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ottla.controller import elections
 from ottla.controller.decision import Decision
+from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.violation import Violation, violation_of
@@ -20,12 +21,18 @@ from ottla.jepsen.world.walk.model_log import ModelStore
 from ottla.jepsen.world.walk.replication_clients import Clients
 from ottla.jepsen.world.walk.replication_cluster import TOPIC, Shape
 from ottla.jepsen.world.walk.replication_talk import CONVERSATION_MAX, TalkingCluster
+from ottla.metadata.records import TOPIC_RESOURCE
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NO_NODE
 from ottla.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
+)
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
 
 BROKER_COUNTS = (3, 3, 3, 4)
@@ -71,6 +78,8 @@ class ReplicationWalk:
         "a controller dies between two appends",
         "a broker hears of several decisions at once",
         "a consumer reads from a deposed leader",
+        "a change of min.insync.replicas forgets an ELR",
+        "min.insync.replicas rises",
     )
 
     def make_store(self, chance: Chance) -> Store:
@@ -175,6 +184,7 @@ class Walk(TalkingCluster):
             (self._drain, 2, False),
             (self._rebalance, 2, False),
             (self._reassign, 2, False),
+            (self._set_min_isr, 2, False),
             (self._fail_controller_over, 1, False),
             (self._tear, 1, False),
             (self.clients.consume, 4, False),
@@ -421,6 +431,22 @@ class Walk(TalkingCluster):
             return
         if replicas is None and self.controller.image is not before:
             self.rare.sometimes("a reassignment is cancelled")
+
+    def _set_min_isr(self) -> None:
+        """Raise or lower min.insync.replicas, which forgets ELRs (KIP-966)."""
+        wanted, before = 1 + self.chance.below(3), self.controller.image
+        resource = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE,
+            resource_name=TOPIC,
+            configs=[AlterableConfig(name=MIN_INSYNC_REPLICAS, value=str(wanted))],
+        )
+        had_elr = any(self.state(index).elr for index in self.indexes)
+        self.controller.forward(IncrementalAlterConfigsRequest(resources=[resource]))
+        if had_elr and not any(self.state(index).elr for index in self.indexes):
+            self.rare.sometimes("a change of min.insync.replicas forgets an ELR")
+        if wanted > self.min_isr(before):
+            self.rare.sometimes("min.insync.replicas rises")
+        self.trace.add("min.insync.replicas", wanted)
 
     def _fail_controller_over(self) -> None:
         self.controller.fail_over()
