@@ -1,0 +1,11 @@
+"""Who does the workloads' operations: our own client, and confluent-kafka beside it.
+
+completions.py      what is certain, and what nobody knows
+renewable.py        things that crash and are opened anew
+topics.py           making a workload's topics, and taking them away
+
+own.py              a load client of our own client
+own_queue.py        the queue workload by it
+confluent.py        a load client of confluent-kafka, in threads
+confluent_queue.py  the queue workload by it
+"""

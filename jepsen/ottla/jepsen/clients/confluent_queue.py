@@ -1,0 +1,254 @@
+"""The queue workload by confluent-kafka: one producer, and one consumer for each way of reading."""
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok, unknown
+from ottla.jepsen.clients.confluent import ConfluentClient, library, settings
+from ottla.jepsen.clients.topics import COPIES
+from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.workloads.keys import PARTITION_COUNT, key_of, partition_of
+from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.jepsen.workloads.subscribers import group_of
+
+POLL_S = 0.02
+RECORDS_MAX = 500
+NOT_TAKEN = frozenset({"MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_UNKNOWN_PARTITION"})
+"""Errors of a record that was never sent."""
+NO_LONGER_OURS = frozenset(
+    {
+        "REBALANCE_IN_PROGRESS",
+        "ILLEGAL_GENERATION",
+        "UNKNOWN_MEMBER_ID",
+        "STALE_MEMBER_EPOCH",
+        "FENCED_MEMBER_EPOCH",
+        "_ASSIGNMENT_LOST",
+        "_NO_OFFSET",
+        "_STATE",
+    }
+)
+"""Refusals of a commit by a group that went on without this member."""
+
+
+def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
+    """Return how load is sent."""
+    return settings(
+        bootstrap,
+        acks="all",
+        enable__idempotence=idempotent,
+        linger__ms=0,
+        message__timeout__ms=int(DEADLINE_S * 1_000),
+        request__timeout__ms=4_000,
+    )
+
+
+def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Json]:
+    """Return how logs are read."""
+    return settings(
+        bootstrap,
+        group__id=group,
+        auto__offset__reset="earliest",
+        enable__auto__commit=False,
+        fetch__error__backoff__ms=50,
+        **more,
+    )
+
+
+def send_one(producer: Any, op: Op) -> Completion:
+    """Do a `send` operation: produce, then poll until its report has come."""
+    ((_, key, value),) = op.value
+    topic, partition = partition_of(key)
+    told: list[tuple[Any, Any]] = []
+    try:
+        producer.produce(
+            topic,
+            str(value).encode(),
+            partition=partition,
+            on_delivery=lambda error, message: told.append((error, message)),
+        )
+    except BufferError as error:
+        return failed(str(error))
+    end = monotonic() + DEADLINE_S
+    while not told and (left := end - monotonic()) > 0:
+        producer.poll(left)
+    if not told:
+        return unknown(op, f"not settled in {DEADLINE_S:g} s")
+    failure, message = told[0]
+    if failure is None:
+        offset = message.offset()
+        return ok([["send", key, [None if offset is None or offset < 0 else offset, value]]])
+    text = f"{failure.name()}: {failure.str()}"
+    return failed(text) if failure.name() in NOT_TAKEN else unknown(op, text)
+
+
+def consume(consumer: Any, timeout_s: float, count_max: int) -> tuple[dict[str, Json], list[str]]:
+    """Poll once, then take what is there; return records by key, and errors."""
+    read: dict[str, Json] = {}
+    errors: list[str] = []
+    message = consumer.poll(timeout_s)
+    count = 0
+    while message is not None:
+        error = message.error()
+        if error is None:
+            key = key_of(message.topic(), message.partition())
+            read.setdefault(key, []).append([message.offset(), int(message.value())])
+        else:
+            errors.append(error.name())
+        count += 1
+        if count >= count_max:
+            break
+        message = consumer.poll(0)
+    return read, errors
+
+
+class ConfluentQueueClient(ConfluentClient):
+    """One thread of the queue workload."""
+
+    def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
+        super().__init__(bootstrap, thread, note)
+        self._plan = plan
+        self._group = group_of(plan.prefix, thread)
+        self._rebalanced: set[str] = set()
+        self._next: dict[str, int] = {}
+        """Where it reads on, of the keys that are assigned."""
+        self._producer: Any = None
+        self._reader: Any = None
+        self._member: Any = None
+        self._admin: Any = None
+
+    @property
+    def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
+        """Return how each operation is done, by `f`."""
+        return {
+            "send": self._send,
+            "poll": self._poll,
+            "assign": self._assign,
+            "subscribe": self._subscribe,
+            "create-topic": self._create_topic,
+        }
+
+    def drop(self) -> None:
+        """Forget every handle; a member that is not closed does not leave its group."""
+        self._producer = self._reader = self._member = self._admin = None
+        self._rebalanced.clear()
+        self._next.clear()
+
+    def close(self) -> None:
+        """Leave the group, and forget every handle."""
+        if self._member is not None:
+            self._member.close()
+        self.drop()
+
+    def _send(self, op: Op) -> Completion:
+        if self._producer is None:
+            config = producer_settings(self.bootstrap, idempotent=self._plan.idempotent)
+            self._producer = self.kafka.Producer(config)
+        return send_one(self._producer, op)
+
+    def _assign(self, op: Op) -> Completion:
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+            self._rebalanced.clear()
+        if self._reader is None:
+            # librdkafka wants a group's name even of who joins none.
+            config = consumer_settings(self.bootstrap, f"{self._group}-alone")
+            self._reader = self.kafka.Consumer(config)
+        self._next = {key: self._next.get(key, self.kafka.OFFSET_BEGINNING) for key in op.value}
+        self._reader.assign(
+            [
+                self.kafka.TopicPartition(*partition_of(key), offset)
+                for key, offset in self._next.items()
+            ]
+        )
+        return ok()
+
+    def _subscribe(self, op: Op) -> Completion:
+        self._reader = None
+        self._next.clear()
+        if self._member is None:
+            self._member = self.kafka.Consumer(
+                consumer_settings(
+                    self.bootstrap,
+                    self._group,
+                    partition__assignment__strategy="range",
+                    session__timeout__ms=6_000,
+                    heartbeat__interval__ms=500,
+                )
+            )
+        self._member.subscribe(
+            op.value, on_assign=self._on_change, on_revoke=self._on_change, on_lost=self._on_change
+        )
+        return ok()
+
+    def _on_change(self, _: Any, partitions: list[Any]) -> None:
+        self._rebalanced.update(key_of(one.topic, one.partition) for one in partitions)
+
+    def _poll(self, op: Op) -> Completion:
+        consumer = self._member or self._reader
+        if consumer is None:
+            return failed("nothing is assigned")
+        read, errors = consume(consumer, POLL_S, RECORDS_MAX)
+        done = ok([["poll", read]])
+        if self._member is not None:
+            done = self._commit(read) or done
+        else:
+            self._next.update((key, records[-1][0] + 1) for key, records in read.items())
+        extra: dict[str, Json] = {"mode": "assign" if self._member is None else "subscribe"}
+        if self._rebalanced:
+            extra["rebalanced"] = sorted(self._rebalanced)
+            self._rebalanced.clear()
+        if errors:
+            extra["errors"] = sorted(set(errors))
+        return Completion(done.kind, done.value, done.error, {**extra, **done.extra})
+
+    def _commit(self, read: Mapping[str, Json]) -> Completion | None:
+        """Commit what was read before it counts; where that fails it is read again."""
+        if not read:
+            return None
+        kafka = self.kafka
+        ends = [
+            kafka.TopicPartition(*partition_of(key), records[-1][0] + 1)
+            for key, records in read.items()
+        ]
+        try:
+            refused = [one.error for one in self._member.commit(offsets=ends, asynchronous=False)]
+            error = next((one for one in refused if one is not None), None)
+        except kafka.KafkaException as trouble:
+            error = trouble.args[0]
+        if error is None:
+            return None
+        self._rewind(read)
+        text = f"{error.name()}: {error.str()}"
+        is_normal = error.name() in NO_LONGER_OURS
+        return failed(text, [["poll", dict(read)]], {"refused": True} if is_normal else {})
+
+    def _rewind(self, read: Mapping[str, Json]) -> None:
+        ours = {key_of(one.topic, one.partition) for one in self._member.assignment()}
+        for key, records in read.items():
+            if key in ours:
+                at = self.kafka.TopicPartition(*partition_of(key), records[0][0])
+                try:
+                    self._member.seek(at)
+                except self.kafka.KafkaException:
+                    # It went meanwhile: whoever has it reads from what was committed.
+                    self._rebalanced.add(key)
+
+    def _create_topic(self, op: Op) -> Completion:
+        admin_module = library("confluent_kafka.admin")
+        if self._admin is None:
+            self._admin = admin_module.AdminClient(settings(self.bootstrap))
+        copies = min(COPIES, self._plan.broker_count)
+        topic = admin_module.NewTopic(
+            op.value,
+            num_partitions=PARTITION_COUNT,
+            replication_factor=copies,
+            config={"min.insync.replicas": str(max(1, copies - 1))},
+        )
+        try:
+            self._admin.create_topics([topic], request_timeout=DEADLINE_S)[op.value].result()
+        except self.kafka.KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                return Completion(Kind.INFO, None, f"{error.args[0].name()}")
+        return ok()

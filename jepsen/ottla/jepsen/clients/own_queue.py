@@ -1,0 +1,223 @@
+"""The queue workload by our own client: one producer, and one consumer for each way of reading."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+import trio
+
+from ottla.client.admin import Admin, open_admin
+from ottla.client.consumer import Consumer, open_consumer
+from ottla.client.delivery import Delivery
+from ottla.client.fetched import ConsumerRecord
+from ottla.client.group import NO_LONGER_OURS
+from ottla.client.producer import Producer, open_producer
+from ottla.client.producer_lane import NotDeliveredError
+from ottla.jepsen.clients.completions import (
+    DEADLINE_S,
+    TROUBLE,
+    failed,
+    ok,
+    troubled,
+    unknown,
+)
+from ottla.jepsen.clients.own import OwnClient
+from ottla.jepsen.clients.renewable import Renewable
+from ottla.jepsen.clients.topics import TopicMaker
+from ottla.jepsen.history import Json
+from ottla.jepsen.workloads.keys import key_of, partition_of
+from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.jepsen.workloads.subscribers import group_of
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+
+REQUEST_TIMEOUT_MS = 4_000
+"""A broker that stands still is given up in time for another one to answer within the deadline."""
+POLL_S = 0.02
+"""A poll of a log without news; Jepsen waits 100 ms, and has more machines."""
+RECORDS_MAX = 500
+LEAVE_S = 3.0
+
+DEADLINE_MS = int(DEADLINE_S * 1_000)
+
+
+def producer_config(*, idempotent: bool) -> ProducerConfig:
+    """Return how load is sent: acknowledged by all, and settled when the operation ends."""
+    return ProducerConfig(
+        enable_idempotence=idempotent,
+        linger_ms=0,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        delivery_timeout_ms=DEADLINE_MS,
+        block_ms_max=DEADLINE_MS,
+        retry_backoff_ms=50,
+        client_id="jepsen",
+    )
+
+
+def consumer_config(group_id: str | None, protocol: str = "classic") -> ConsumerConfig:
+    """Return how logs are read: from the beginning, committed by hand."""
+    return ConsumerConfig(
+        group_id=group_id,
+        group_protocol=protocol,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        default_api_timeout_ms=DEADLINE_MS,
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=500,
+        client_id="jepsen",
+    )
+
+
+async def send_one(producer: Producer, op: Op) -> Completion:
+    """Do a `send` operation."""
+    ((_, key, value),) = op.value
+    topic, partition = partition_of(key)
+    delivery: Delivery | None = None
+    with trio.move_on_after(DEADLINE_S):
+        try:
+            delivery = await producer.send(topic, str(value).encode(), partition=partition)
+            found = await delivery
+            offset = None if found.offset < 0 else int(found.offset)
+            return ok([["send", key, [offset, value]]])
+        except NotDeliveredError as error:
+            text = f"{error.code.name}: {error.message}"
+            return unknown(op, text) if error.may_be_in_log else failed(text)
+        except TROUBLE as error:
+            # `send` refuses before it takes anything.
+            return failed(f"{type(error).__name__}: {error}")
+    text = f"not settled in {DEADLINE_S:g} s"
+    return failed(text) if delivery is None else unknown(op, text)
+
+
+def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
+    """Return records as a poll's completion has them, by key."""
+    read: dict[str, Json] = {}
+    for record in records:
+        key = key_of(record.topic, record.partition)
+        read.setdefault(key, []).append([int(record.offset), int(record.value or b"-1")])
+    return read
+
+
+def rewind(consumer: Consumer, read: Mapping[str, Json]) -> None:
+    """Go back to where an operation began to read, wherever that is still read here."""
+    for key, records in read.items():
+        at = TopicPartition(*partition_of(key))
+        if at in consumer.assignment:
+            consumer.seek(at, records[0][0])
+
+
+class OwnQueueClient(OwnClient):
+    """One thread of the queue workload."""
+
+    def __init__(
+        self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
+    ) -> None:
+        super().__init__(nursery, bootstrap, thread, note)
+        settings = producer_config(idempotent=plan.idempotent)
+        self._producer: Renewable[Producer] = Renewable(
+            nursery, partial(open_producer, bootstrap, settings)
+        )
+        self._reader: Renewable[Consumer] = Renewable(
+            nursery, partial(open_consumer, bootstrap, consumer_config(None))
+        )
+        group = group_of(plan.prefix, thread)
+        self._member: Renewable[Consumer] = Renewable(
+            nursery, partial(open_consumer, bootstrap, consumer_config(group))
+        )
+        self._admin: Renewable[Admin] = Renewable(
+            nursery, partial(open_admin, bootstrap, timeout_s=DEADLINE_S)
+        )
+        self._topics = TopicMaker(plan)
+        self._is_member = False
+        self._rebalanced: set[str] = set()
+        self.parts = [self._producer, self._reader, self._member, self._admin]
+
+    @property
+    def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
+        """Return how each operation is done, by `f`."""
+        return {
+            "send": self._send,
+            "poll": self._poll,
+            "assign": self._assign,
+            "subscribe": self._subscribe,
+            "create-topic": self._create_topic,
+        }
+
+    def on_crash(self) -> None:
+        """Forget what was read."""
+        self._is_member = False
+        self._rebalanced.clear()
+
+    async def _send(self, op: Op) -> Completion:
+        return await send_one(await self._producer.get(), op)
+
+    async def _assign(self, op: Op) -> Completion:
+        await self._leave()
+        reader = await self._reader.get()
+        reader.assign([TopicPartition(*partition_of(key)) for key in op.value])
+        return ok()
+
+    async def _subscribe(self, op: Op) -> Completion:
+        await self._reader.aclose()
+        member = await self._member.get()
+        self._is_member = True
+
+        async def on_change(partitions: tuple[TopicPartition, ...]) -> None:
+            self._rebalanced.update(key_of(*at) for at in partitions)
+            await trio.lowlevel.checkpoint()
+
+        member.subscribe(op.value, on_assigned=on_change, on_revoked=on_change)
+        return ok()
+
+    async def _leave(self) -> None:
+        if self._is_member:
+            self._is_member = False
+            with trio.move_on_after(LEAVE_S):
+                await self._member.aclose()
+            self._rebalanced.clear()
+
+    async def _poll(self, op: Op) -> Completion:
+        consumer = await (self._member if self._is_member else self._reader).get()
+        read: dict[str, Json] = {}
+        try:
+            read = read_value(await consumer.poll(POLL_S, record_count_max=RECORDS_MAX))
+            done = await self._commit(consumer, op, read) if self._is_member else None
+        except TROUBLE as error:
+            done = troubled(op, error, value=[["poll", read]])
+        done = done or ok([["poll", read]])
+        extra: dict[str, Json] = {"mode": "subscribe" if self._is_member else "assign"}
+        if self._rebalanced:
+            extra["rebalanced"] = sorted(self._rebalanced)
+            self._rebalanced.clear()
+        return Completion(done.kind, done.value, done.error, {**extra, **done.extra})
+
+    async def _commit(
+        self, consumer: Consumer, op: Op, read: Mapping[str, Json]
+    ) -> Completion | None:
+        """Commit what was read before it counts; where that fails it is read again."""
+        if not read:
+            return None
+        error: Exception | None = None
+        with trio.move_on_after(DEADLINE_S / 2):
+            try:
+                await consumer.commit()
+                return None
+            except TROUBLE as trouble:
+                error = trouble
+        rewind(consumer, read)
+        value = [["poll", dict(read)]]
+        if error is None:
+            return failed("the commit was not answered", value)
+        is_normal = isinstance(error, RefusedError) and error.code in NO_LONGER_OURS
+        done = troubled(op, error, value=value)
+        return Completion(done.kind, value, done.error, {"refused": True} if is_normal else {})
+
+    async def _create_topic(self, op: Op) -> Completion:
+        admin = await self._admin.get()
+        try:
+            await self._topics.make(admin, op.value)
+        except RefusedError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        return ok()

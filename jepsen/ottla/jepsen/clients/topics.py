@@ -1,0 +1,68 @@
+"""Making a workload's topics, and taking them away again."""
+
+from collections.abc import Iterable
+
+import trio
+
+from ottla.client.admin import Admin, open_admin
+from ottla.jepsen.clients.completions import TROUBLE
+from ottla.jepsen.workloads.keys import PARTITION_COUNT
+from ottla.jepsen.workloads.load import LoadPlan, NewTopic
+from ottla.model.errors import ErrorCode, RefusedError
+
+COPIES = 3
+READY_TIMEOUT_S = 60.0
+LOOK_AGAIN_S = 0.1
+
+
+class TopicMaker:
+    """Makes topics that survive the loss of any one broker."""
+
+    def __init__(self, plan: LoadPlan) -> None:
+        self._copies = min(COPIES, plan.broker_count)
+        # With one less than there are, whatever was acknowledged is on another replica too.
+        self._configs = {"min.insync.replicas": str(max(1, self._copies - 1))}
+
+    async def make(self, admin: Admin, name: str, partition_count: int = PARTITION_COUNT) -> None:
+        """Make a topic; RefusedError or ConnectionLostError where that fails."""
+        await admin.create_topic(
+            name,
+            partition_count=partition_count,
+            replication_factor=self._copies,
+            configs=self._configs,
+        )
+
+
+async def make_topics(bootstrap: str, plan: LoadPlan, topics: Iterable[NewTopic]) -> None:
+    """Make topics and wait until each partition has a leader; RefusedError when it takes long."""
+    maker = TopicMaker(plan)
+    async with open_admin(bootstrap, client_id="jepsen") as admin:
+        for topic in topics:
+            await maker.make(admin, topic.name, topic.partition_count)
+        for topic in topics:
+            await _until_led(admin, topic.name)
+
+
+async def _until_led(admin: Admin, name: str) -> None:
+    trouble = "nobody answered"
+    with trio.move_on_after(READY_TIMEOUT_S):
+        while True:
+            try:
+                found = await admin.describe_topic(name)
+                if all(one.leader is not None for one in found.partitions):
+                    return
+                trouble = "a partition has no leader"
+            except TROUBLE as error:
+                trouble = str(error)
+            await trio.sleep(LOOK_AGAIN_S)
+    raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name} is not ready: {trouble}")
+
+
+async def delete_topics(bootstrap: str, prefix: str) -> int:
+    """Delete all topics that begin so; return how many there were."""
+    assert prefix, "everybody's topics begin with nothing"
+    async with open_admin(bootstrap, client_id="jepsen") as admin:
+        names = [name for name in await admin.list_topics() if name.startswith(prefix)]
+        for name in names:
+            await admin.delete_topic(name)
+    return len(names)

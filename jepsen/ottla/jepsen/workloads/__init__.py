@@ -1,0 +1,13 @@
+"""What load is sent, and what is read back.
+
+load.py             a generator, a client, an operation and how it ended (pure)
+table.py            the workloads by name: generators with their clients
+
+queue.py            unique values sent to logs and polled from them (pure)
+
+keys.py             keys of logs, and topics that make room for new ones (pure)
+log_model.py        what a generator knows of logs (pure)
+crashes.py          when clients die (pure)
+final_reads.py      the reads at the end (pure)
+subscribers.py      which threads share a group (pure)
+"""

@@ -1,0 +1,83 @@
+"""Keys of a log, "topic-partition", and the topics that make room for new ones.
+
+Pure.  A history is judged key by key, and a key's history stays short: after `values_max` values a
+topic gives its place to the next one, which was made while there was still room in the old one.
+"""
+
+from random import Random
+
+from ottla.jepsen.workloads.load import NewTopic
+
+PARTITION_COUNT = 2
+"""Of each topic: two keys that share a leader as often as not."""
+READY_COUNT = 2
+"""Topics made before they are needed: a controller that is away for long must not end the load."""
+
+
+def key_of(topic: str, partition: int) -> str:
+    """Return the key of a partition."""
+    return f"{topic}-{partition}"
+
+
+def partition_of(key: str) -> tuple[str, int]:
+    """Return topic and partition of a key."""
+    topic, _, partition = key.rpartition("-")
+    return topic, int(partition)
+
+
+class Topics:
+    """Which topics are written, which come next, which are full."""
+
+    def __init__(self, prefix: str, *, open_count: int, values_max: int) -> None:
+        self._prefix = prefix
+        self._values_max = values_max
+        self._values: dict[str, int] = {}
+        """How many values a key was given."""
+        self._made_count = open_count + READY_COUNT
+        self.first = tuple(self._name(index) for index in range(self._made_count))
+        self.open = list(self.first[:open_count])
+        self._ready = list(self.first[open_count:])
+        self._in_making: str | None = None
+
+    @property
+    def new_topics(self) -> tuple[NewTopic, ...]:
+        """Return what must be there before the load begins."""
+        return tuple(NewTopic(name, PARTITION_COUNT) for name in self.first)
+
+    def keys(self) -> list[str]:
+        """Return the keys that are written at present."""
+        return [key for topic in self.open for key in self.keys_of(topic)]
+
+    def keys_of(self, topic: str) -> list[str]:
+        """Return the keys of one topic."""
+        return [key_of(topic, partition) for partition in range(PARTITION_COUNT)]
+
+    def next_value(self, rng: Random) -> tuple[str, int]:
+        """Return a key and a value it never had."""
+        slot = rng.randrange(len(self.open))
+        topic = self.open[slot]
+        key = key_of(topic, rng.randrange(PARTITION_COUNT))
+        value = self._values.get(key, 0)
+        self._values[key] = value + 1
+        if value + 1 >= self._values_max and self._ready:
+            self.open[slot] = self._ready.pop(0)
+        return key, value
+
+    def to_make(self) -> str | None:
+        """Return a topic that somebody should make now; it is in the making then."""
+        if self._in_making is not None or len(self._ready) >= READY_COUNT:
+            return None
+        self._in_making = self._name(self._made_count)
+        return self._in_making
+
+    def on_made(self, topic: str, *, is_made: bool) -> None:
+        """Learn whether it is there; if not, somebody will try again."""
+        if topic != self._in_making:
+            return
+        self._in_making = None
+        if is_made:
+            self._made_count += 1
+            self._ready.append(topic)
+
+    def _name(self, index: int) -> str:
+        return f"{self._prefix}q{index}"

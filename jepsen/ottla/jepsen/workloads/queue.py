@@ -1,0 +1,142 @@
+"""The queue workload: unique values are sent to logs and polled from them, as Jepsen's for Kafka.
+
+Pure.  Operations:
+
+- `send`, value `[["send", key, value]]` -> `[["send", key, [offset | null, value]]]`;
+- `poll`, value `[["poll"]]` -> `[["poll", {key: [[offset, value], …]}]]`, also where it FAILs;
+- `assign`, value `[key, …]`: these keys and no others; new ones are read from their beginning;
+- `subscribe`, value `[topic, …]`: these topics, shared with a group;
+- `crash`: the client is torn down and made anew; it is assigned nothing then;
+- `create-topic`, value `topic`.
+
+An operation sends one value: without transactions several in one would be neither all nor nothing.
+Polls carry extra `mode` ("assign" or "subscribe") and, where the group gave or took any during the
+operation, `rebalanced`: [key, …].
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from ottla.jepsen.history import Kind
+from ottla.jepsen.workloads.crashes import CRASH, Crashes
+from ottla.jepsen.workloads.final_reads import FinalReads
+from ottla.jepsen.workloads.keys import Topics, partition_of
+from ottla.jepsen.workloads.load import Completion, LoadPlan, NewTopic, Op
+from ottla.jepsen.workloads.log_model import LogModel, read_of
+
+OPEN_TOPICS = 4
+VALUES_MAX = 512
+"""A key's values: enough to meet several faults, few enough to be looked at."""
+CHANGE_ONE_IN = 128
+"""How often a thread reads other keys: each time it reads them from their beginning, or makes its
+whole group share out anew."""
+KEYS_MAX = 4
+"""Keys a thread reads at a time."""
+UNSEEN_ONE_IN = 3
+"""How often keys are chosen that nobody has read to their end (Jepsen's poll-unseen)."""
+
+POLL = Op("poll", [["poll"]])
+
+
+@dataclass(slots=True)
+class Reader:
+    """What one thread reads."""
+
+    keys: frozenset[str] = frozenset()
+    is_member: bool = False
+    seen: dict[str, int] = field(default_factory=dict)
+
+
+class QueueLoad:
+    """The generator."""
+
+    name = "queue"
+    checkers: tuple[str, ...] = ("log", "cycles", "availability", "servers")
+
+    def __init__(self, plan: LoadPlan, *, values_max: int = VALUES_MAX) -> None:
+        self._topics = Topics(plan.prefix, open_count=OPEN_TOPICS, values_max=values_max)
+        self._model = LogModel()
+        self._crashes = Crashes()
+        self._readers = [Reader() for _ in plan.kinds]
+        self._final = FinalReads(plan.kinds, self._model)
+
+    @property
+    def topics(self) -> tuple[NewTopic, ...]:
+        """The topics to make before it begins."""
+        return self._topics.new_topics
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Say whether the final reads came to the end of all there is."""
+        return self._final.is_caught_up
+
+    def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return what a thread does next: half of it sends, half of it polls."""
+        reader = self._readers[thread]
+        if self._crashes.is_due(thread, now_ns, rng):
+            return CRASH
+        to_make = self._topics.to_make()
+        if to_make is not None:
+            return Op("create-topic", to_make)
+        if not reader.keys or not rng.randrange(CHANGE_ONE_IN) or self._is_over(reader):
+            return self._change(rng)
+        if rng.random() < 0.5:
+            return POLL
+        key, value = self._topics.next_value(rng)
+        return Op("send", [["send", key, value]])
+
+    def on_completion(self, thread: int, op: Op, done: Completion) -> None:
+        """Learn how it ended."""
+        self._model.on_completion(op, done)
+        reader = self._readers[thread]
+        is_final = "final" in op.extra
+        if op.f == "create-topic":
+            self._topics.on_made(op.value, is_made=done.kind is Kind.OK)
+        elif op.f == "crash":
+            self._readers[thread] = Reader()
+        elif op.f in ("assign", "subscribe"):
+            self._on_change(reader, op, done)
+            if is_final and done.kind is Kind.OK:
+                self._final.on_assigned(thread)
+        for key, offset in read_of(op, done):
+            reader.seen[key] = max(offset, reader.seen.get(key, -1))
+            if is_final:
+                self._final.on_read(thread, key, offset)
+
+    def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return the thread's next final read."""
+        return self._final.next_op(thread, now_ns)
+
+    def _change(self, rng: Random) -> Op:
+        """Read other keys, by assignment or as a member."""
+        keys = rng.sample(self._topics.keys(), rng.randint(1, KEYS_MAX))
+        if not rng.randrange(UNSEEN_ONE_IN):
+            unseen = self._model.unseen()
+            keys += rng.sample(unseen, min(KEYS_MAX, len(unseen)))
+        if rng.random() < 0.5:
+            return Op("assign", sorted(set(keys)))
+        return Op("subscribe", sorted({partition_of(key)[0] for key in keys}))
+
+    def _on_change(self, reader: Reader, op: Op, done: Completion) -> None:
+        if done.kind is not Kind.OK:
+            # Whatever it reads now, it is told anew before it polls.
+            reader.keys = frozenset()
+            return
+        reader.is_member = op.f == "subscribe"
+        before = reader.keys
+        keys = op.value
+        if reader.is_member:
+            keys = [key for topic in op.value for key in self._topics.keys_of(topic)]
+        reader.keys = frozenset(keys)
+        reader.seen = {key: offset for key, offset in reader.seen.items() if key in before}
+
+    def _is_over(self, reader: Reader) -> bool:
+        """Say whether all its keys are full and read to their ends."""
+        if not reader.keys.isdisjoint(self._topics.keys()):
+            return False
+        highest = self._model.highest()
+        unseen = set(self._model.unseen())
+        if reader.is_member:
+            # Others of its group may have read them.
+            return reader.keys.isdisjoint(unseen)
+        return all(reader.seen.get(key, -1) >= highest.get(key, -1) for key in reader.keys)

@@ -1,0 +1,108 @@
+"""The workloads by name: each a generator with the clients that do its operations."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+
+import trio
+
+from ottla.jepsen.clients.confluent import open_confluent
+from ottla.jepsen.clients.confluent_queue import ConfluentQueueClient
+from ottla.jepsen.clients.own import open_own
+from ottla.jepsen.clients.own_queue import OwnQueueClient
+from ottla.jepsen.clients.topics import delete_topics, make_topics
+from ottla.jepsen.history import Json
+from ottla.jepsen.workloads.load import (
+    OWN,
+    Completion,
+    Generator,
+    LoadClient,
+    LoadPlan,
+    Note,
+    Op,
+)
+from ottla.jepsen.workloads.queue import QueueLoad
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one workload is made of."""
+
+    generator: Callable[[LoadPlan], Generator]
+    own: Callable[..., Any]
+    """Makes a client of our own, of nursery, bootstrap, thread, note, plan."""
+    confluent: Callable[..., Any]
+    """Makes one of confluent-kafka, of bootstrap, thread, note, plan."""
+
+
+ROWS: Mapping[str, Row] = {
+    "queue": Row(QueueLoad, OwnQueueClient, ConfluentQueueClient),
+}
+
+
+class Workload:
+    """One workload of one run."""
+
+    def __init__(self, name: str, row: Row, plan: LoadPlan) -> None:
+        self.name = name
+        self.plan = plan
+        self._row = row
+        self._generator = row.generator(plan)
+
+    @property
+    def checkers(self) -> tuple[str, ...]:
+        """Return the names of the checkers that judge it."""
+        return self._generator.checkers
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Say whether the final reads came to the end of all there is."""
+        return self._generator.is_caught_up
+
+    def facts(self) -> dict[str, Json]:
+        """Return what checkers must know beside the history."""
+        return {"workload": self.name, "idempotent": self.plan.idempotent, "acks": "all"}
+
+    async def set_up(self, bootstrap: str) -> None:
+        """Make its first topics; RefusedError or ConnectionLostError where that fails."""
+        await make_topics(bootstrap, self.plan, self._generator.topics)
+
+    async def tear_down(self, bootstrap: str) -> None:
+        """Delete its topics, by their prefix: for a cluster that lives on."""
+        await delete_topics(bootstrap, self.plan.prefix)
+
+    def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return what a thread does next; None when there is nothing at present."""
+        return self._generator.next_op(thread, now_ns, rng)
+
+    def on_completion(self, thread: int, op: Op, done: Completion) -> None:
+        """Learn how it ended."""
+        self._generator.on_completion(thread, op, done)
+
+    def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return what a thread does once all is healed; None when it has done its part."""
+        return self._generator.final_op(thread, now_ns, rng)
+
+    @asynccontextmanager
+    async def open_client(
+        self, bootstrap: str, thread: int, note: Note
+    ) -> AsyncIterator[LoadClient]:
+        """Open a thread's client; ConfigError when its library is not installed."""
+        opened: AbstractAsyncContextManager[LoadClient]
+        if self.plan.kinds[thread] == OWN:
+            make_own = partial(self._row.own, plan=self.plan)
+            opened = open_own(make_own, bootstrap, thread, note)
+        else:
+            make_confluent = partial(self._row.confluent, plan=self.plan)
+            opened = open_confluent(make_confluent, bootstrap, thread, note)
+        async with opened as client:
+            yield client
+            await trio.lowlevel.checkpoint()
+
+
+WORKLOADS: Mapping[str, Callable[[LoadPlan], Workload]] = {
+    name: partial(Workload, name, row) for name, row in ROWS.items()
+}

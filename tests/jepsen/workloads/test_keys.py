@@ -1,0 +1,51 @@
+"""Keys have names that can be taken apart, and topics give way to others before they are long."""
+
+from collections import Counter
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.jepsen.workloads.keys import READY_COUNT, Topics, key_of, partition_of
+
+
+@given(st.text("abc-.0", min_size=1), st.integers(0, 99))
+def test_a_key_is_its_topic_and_its_partition(topic: str, partition: int) -> None:
+    assert partition_of(key_of(topic, partition)) == (topic, partition)
+
+
+@given(st.integers(0, 999), st.integers(1, 20))
+def test_no_key_gets_a_value_twice_nor_many_more_than_it_may_have(
+    seed: int, values_max: int
+) -> None:
+    rng = Random(seed)
+    topics = Topics("p-", open_count=3, values_max=values_max)
+    made = {topic.name for topic in topics.new_topics}
+    given_values: Counter[tuple[str, int]] = Counter()
+    for _ in range(300):
+        to_make = topics.to_make()
+        if to_make is not None:
+            is_made = rng.random() < 0.7
+            topics.on_made(to_make, is_made=is_made)
+            if is_made:
+                assert to_make not in made
+                made.add(to_make)
+        key, value = topics.next_value(rng)
+        assert partition_of(key)[0] in made
+        given_values[key, value] += 1
+    assert set(given_values.values()) == {1}
+    # A topic is left when one of its keys is full; only a topic that was not made delays that.
+    assert max(value for _, value in given_values) <= 5 * values_max
+    assert len(topics.open) == 3
+
+
+def test_topics_are_made_before_they_are_needed_and_by_one_at_a_time() -> None:
+    topics = Topics("", open_count=1, values_max=1)
+    assert topics.to_make() is None
+    rng = Random(0)
+    topics.next_value(rng)
+    wanted = topics.to_make()
+    assert wanted == f"q{1 + READY_COUNT}"
+    assert topics.to_make() is None
+    topics.on_made(wanted, is_made=False)
+    assert topics.to_make() == wanted
