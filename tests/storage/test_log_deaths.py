@@ -351,3 +351,25 @@ async def test_a_failed_roll_leaves_no_file() -> None:
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
     ]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_killed_process_left_unflushed_is_flushed_before_it_is_removed(seed: int) -> None:
+    disk = DoomedDisk(SeededRng(seed))
+    run_through(disk.makedirs(DIRECTORY))
+    disk.flush_everything()
+    bench = Workbench(disk, DIRECTORY)
+    log: Log = run_through(bench.open(CONFIG))
+    fill(log, 12)
+    disk.kill()
+    log = run_through(bench.kill_and_open(log))
+    log.update_high_watermark(log.end_offset)
+    removal = log.delete_records_before(log._segments[2].base_offset)
+    removal.send(None)
+
+    flushed = run_through(log.flush())
+    disk.crash()
+    removal.close()
+    again: Log = run_through(bench.kill_and_open(log, recovery_point=log.recovery_checkpoint))
+
+    assert (flushed, again.end_offset) == (12, 12)

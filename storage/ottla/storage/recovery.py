@@ -251,6 +251,7 @@ class LogLoader:
             index += 1
             if index < len(segments):
                 segment.add_last_time_entry()
+                await self._disk.fsync(segment.file)  # who was killed may have had no time for it
                 await segment.trim()
                 segment.seal()
                 producers.end_offset = segments[index].base_offset
