@@ -353,6 +353,20 @@ async def test_a_failed_roll_leaves_no_file() -> None:
     ]
 
 
+async def test_a_start_knows_the_same_epochs_after_a_clean_stop_and_after_a_kill() -> None:
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    fill(log, 4)
+    log.update_high_watermark(log.end_offset)
+    await log.delete_records_before(Offset(4))
+    stopped = await bench.close_and_open(log)
+
+    stopped.abandon()
+    killed = await bench.open(CONFIG, recovery_point=4, log_start_offset=4)
+
+    assert killed.last_epoch == stopped.last_epoch
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_a_killed_process_left_unflushed_is_flushed_before_it_is_removed(seed: int) -> None:
     disk = DoomedDisk(SeededRng(seed))
