@@ -115,7 +115,10 @@ class Disk(Protocol):
         ...
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the file durably: a crash leaves the old bytes or the new, never a mix."""
+        """Replace the file durably: a crash leaves the old bytes or the new, never a mix.
+
+        Of two that replace the same file the first called comes first.
+        """
         ...
 
     async def unlink(self, path: str) -> None:

@@ -31,17 +31,19 @@ class DoomedDisk(SimulatedDisk):
         self.operations_left: int | None = None
         """Operations until the process ends; None: it lives on."""
         self._is_quiet = False
-        self._being_replaced: set[str] = set()
+        self._turns: dict[str, list[object]] = {}
+        """Who replaces a file, and who waits for that, by path."""
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace a file; two that replace the same take turns, as on a directory's worker."""
-        while path in self._being_replaced:
-            await _pause()
-        self._being_replaced.add(path)
+        """Replace a file; of those that replace the same the first comes first, as on a worker."""
+        turn, turns = object(), self._turns.setdefault(path, [])
+        turns.append(turn)
         try:
+            while turns[0] is not turn:
+                await _pause()
             await super().write_atomically(path, data)
         finally:
-            self._being_replaced.discard(path)
+            turns.remove(turn)
 
     def strike(self, operation: Operation, path: str) -> None:
         """Count an operation down; then do what the world's disk does."""
