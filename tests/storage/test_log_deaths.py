@@ -353,6 +353,60 @@ async def test_a_failed_roll_leaves_no_file() -> None:
     ]
 
 
+async def test_a_truncation_within_the_first_batch_leaves_the_log_start_where_it_is() -> None:
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    append(log, build_batch([(NOW_MS, None, b"%d" % number) for number in range(4)]))
+    append(log, build_batch([(NOW_MS, None, b"%d" % number) for number in range(4)]))
+    log.update_high_watermark(Offset(8))
+    await log.delete_records_before(Offset(6))
+
+    assert await log.truncate_to(Offset(7))
+
+    assert (log.log_start_offset, log.high_watermark, log.end_offset) == (6, 6, 6)
+    fill(log, 2)
+    log.abandon()
+    world(bench).kill()
+    again = await bench.open(
+        CONFIG, recovery_point=log.recovery_checkpoint, log_start_offset=log.log_start_offset
+    )
+    assert offsets(again) == [6, 7]
+
+
+async def test_an_empty_log_takes_a_batch_that_its_start_lies_within() -> None:
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    await log.truncate_fully_and_start_at(Offset(6))
+    batch = bytearray(build_batch([(NOW_MS, None, b"%d" % number) for number in range(4)]))
+    batch[:8] = (4).to_bytes(8, "big")
+
+    log.append_as_follower(memoryview(batch), now_ms=NOW_MS)
+
+    assert (log.log_start_offset, log.end_offset, offsets(log)) == (6, 8, [6, 7])
+    assert log.end_offset_for_epoch(Epoch(-1)) == (-1, -1)
+    fill(log, 12)
+    await log.flush()
+    for seed in SEEDS:
+        log.abandon()
+        world(bench).crash() if seed % 2 else world(bench).kill()
+        log = await bench.open(
+            CONFIG, recovery_point=log.recovery_checkpoint, log_start_offset=log.log_start_offset
+        )
+        assert offsets(log) == list(range(6, 20))
+
+
+async def test_a_log_that_is_not_empty_refuses_a_batch_that_goes_back() -> None:
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    fill(log, 2)
+    batch = bytearray(build_batch([(NOW_MS, None, b"%d" % number) for number in range(4)]))
+
+    with pytest.raises(RefusedError, match="CORRUPT_MESSAGE"):
+        log.append_as_follower(memoryview(batch), now_ms=NOW_MS)
+
+    assert log.end_offset == 2
+
+
 async def test_a_start_knows_the_same_epochs_after_a_clean_stop_and_after_a_kill() -> None:
     bench = await bench_on()
     log = await bench.open(CONFIG)

@@ -93,6 +93,10 @@ class LocalLog:
         return self._segments[-1]
 
     @property
+    def _is_empty(self) -> bool:
+        return len(self._segments) == 1 and not self._active.size_bytes
+
+    @property
     def size_bytes(self) -> int:
         """Return the bytes of all segments, without indexes."""
         return sum(segment.size_bytes for segment in self._segments)
@@ -141,7 +145,6 @@ class LocalLog:
                 return old
             self._write_snapshot(base_offset)
             old.end_preallocation()
-            self._name_change_count += 1
             new = self._new_segment(base_offset, now_ms)
         except OSError as error:
             self._refuse(error)
@@ -155,16 +158,34 @@ class LocalLog:
 
     def _new_segment(self, base_offset: Offset, now_ms: int) -> Segment:
         """Make a segment's files, all or none: a start takes what is there for the log's end."""
+        self._name_change_count += 1
         new = Segment(self._disk, self.directory, base_offset, self.config, now_ms=now_ms)
         try:
             new.begin(self.config)
-        except OSError as error:
-            try:
-                new.discard()
-            except OSError as second:
-                self._fail(f"{new.file.path}: {error}, and the file stays: {second}")
+        except OSError:
+            self._discard(new)
             raise
         return new
+
+    def _discard(self, segment: Segment) -> None:
+        """Remove an empty segment's files at once; where one stays the log must not go on."""
+        try:
+            segment.discard()
+        except OSError as error:
+            self._fail(f"{segment.file.path} is no segment's, and stays: {error}")
+
+    def _begin_before_start(self, base_offset: Offset, now_ms: int) -> None:
+        """Have an empty log take a batch that its start lies within (KAFKA-6975)."""
+        old = self._active
+        if base_offset == old.base_offset:
+            return
+        self._generation += 1
+        try:
+            self._segments[0] = self._new_segment(base_offset, now_ms)
+        except OSError as error:
+            self._refuse(error)
+        self._discard(old)
+        self._check_online()
 
     def _write_snapshot(self, offset: Offset) -> None:
         path = f"{self.directory}/{file_name(offset, SNAPSHOT)}"
@@ -309,21 +330,25 @@ class LocalLog:
         """Remove all from `offset` on; say whether anything was removed.
 
         A batch that `offset` lies within goes whole: the log then ends at that batch's start, so
-        that no gap is left which after a crash would look like loss.  A leadership that begins at
-        `offset` goes even when nothing was written in it: it may not be the leader's (KIP-279).
+        that no gap is left which after a crash would look like loss.  Where that is below the log
+        start nothing is left, and the log begins anew there, or at an `offset` before it.  A
+        leadership that begins at `offset` goes even when nothing was written in it: it may not be
+        the leader's (KIP-279).
         """
         self._check_online()
         if offset >= self.end_offset:
             self._epochs.truncate_from_end(offset)
             return False
-        if offset < self._segments[0].base_offset:
-            await self.truncate_fully_and_start_at(offset)
-            return True
         try:
             await self._write_epochs()  # none is written while it cuts
+            place = self._segments[self._segment_index(offset)].find(offset)
         except OSError as error:
             self._fail(f"{self.directory}: {error}")
             self._refuse(error)
+        end_offset = offset if place is None else min(offset, Offset(place[1]))
+        if end_offset < self.log_start_offset:
+            await self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
+            return True
         self._generation += 1
         checkpoint_before = self.recovery_checkpoint
         kept = self._segment_index(offset) + 1
@@ -334,14 +359,11 @@ class LocalLog:
         self._is_cutting = True
         try:
             active.activate(self.config)
-            place = active.find(offset)
             position = active.size_bytes if place is None else place[0]
-            end_offset = offset if place is None else min(offset, Offset(place[1]))
             active.cut(position=position, end_offset=end_offset)
             self.end_offset = end_offset
             self.high_watermark = min(self.high_watermark, end_offset)
             self.recovery_point = min(self.recovery_point, end_offset)
-            self.log_start_offset = min(self.log_start_offset, end_offset)
             self._epochs.truncate_from_end(end_offset)
             for segment in reversed(removed):
                 await self._remove_segment(segment)

@@ -174,15 +174,19 @@ class Log(LocalLog):
         """Write what the leader sent as it is; a batch cut off at the end is left out.
 
         RefusedError(CORRUPT_MESSAGE) when a batch is damaged or its offsets go back: nothing of
-        the records is written then.
+        the records is written then.  An empty log takes a batch that its start lies within, for
+        records may be deleted up to anywhere; the start stays.
         """
         self._check_online()
         base_offset = next_offset = self.end_offset
+        is_empty = self._is_empty
         max_timestamp = NO_TIMESTAMP
         found: list[tuple[int, BatchHeader]] = []
         try:
             for at, header in batches(records, is_partial_end_allowed=True):
-                if header.base_offset < next_offset or header.last_offset_delta < 0:
+                is_first = is_empty and not found and header.end_offset > next_offset
+                is_back = header.base_offset < next_offset and not is_first
+                if is_back or header.last_offset_delta < 0:
                     raise CorruptDataError(f"offset {header.base_offset} after {next_offset - 1}")
                 if not check_crc(records, at, header):
                     raise CorruptDataError(f"CRC of the batch at offset {header.base_offset}")
@@ -191,9 +195,12 @@ class Log(LocalLog):
                 max_timestamp = max(max_timestamp, header.max_timestamp)
         except CorruptDataError as error:
             raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
+        if found and found[0][1].base_offset < base_offset:
+            self._begin_before_start(found[0][1].base_offset, now_ms)
         self._write_run(records, found, now_ms)
         if found:
             base_offset = found[0][1].base_offset
+            self._epochs.truncate_from_start(self.log_start_offset)
         return AppendInfo(
             base_offset,
             Offset(next_offset - 1),

@@ -121,10 +121,12 @@ class LogModel:
         return count, min(offset, following)
 
     def truncate(self, offset: int) -> None:
-        """Remove all from an offset on."""
+        """Remove all from an offset on; the start stays."""
         count, end_offset = self.cut_place(offset)
-        self.keep(self.batches[:count], end_offset)
-        self.start_offset = min(self.start_offset, self.end_offset)
+        if end_offset < self.start_offset:
+            self.begin_at(min(offset, self.start_offset))
+        else:
+            self.keep(self.batches[:count], end_offset)
 
     def begin_at(self, offset: int) -> None:
         """Remove everything."""
