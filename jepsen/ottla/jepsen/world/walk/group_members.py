@@ -171,6 +171,7 @@ class ClassicMember(Member):
         self._syncing: Asked | None = None
         self._topic_size = 0
         """Partitions of the topic when it joined: when they become more, it joins again."""
+        self._is_first_join = True
 
     @property
     def is_waiting(self) -> bool:
@@ -201,6 +202,11 @@ class ClassicMember(Member):
         parts: dict[str, bytes] = {}
         topic = self.bench.topics.image.topic("orders")
         self._topic_size = 0 if topic is None else len(topic.partitions)
+        if self.instance_id is not None and self._is_first_join and not answer.members:
+            # It came back into a generation that it perhaps led, and that knows nothing of what
+            # the topic has become since (KIP-814 leaves that open): it joins once more.
+            self._topic_size = -1
+        self._is_first_join = False
         if answer.leader == self.id and topic is not None:
             indexes = sorted(topic.partitions)
             names = [one.member_id for one in answer.members]
