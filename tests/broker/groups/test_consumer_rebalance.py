@@ -221,6 +221,21 @@ def test_a_silent_member_is_out_after_its_session(groups: Any) -> None:
     assert given(beat(groups, "a", 2)) == {topic: {0, 1}}
 
 
+def test_what_two_silent_members_leave_behind_may_be_parted_but_neither_half(groups: Any) -> None:
+    topic = groups.make_topic("orders", 2)
+    enter(groups, "a")
+    enter(groups, "b")
+    share(groups, topic, "a", "b")
+
+    groups.mono_ms += SESSION_MS
+    groups.shard.on_time(groups.now)
+
+    writes = groups.shard.take_effects().writes
+    assert len(writes) == 2
+    assert all(any(value is None for _, value in write) for write in writes)
+    assert not groups.consumers.members
+
+
 def test_who_does_not_give_up_in_time_is_out(groups: Any) -> None:
     topic = groups.make_topic("orders", 2)
     enter(groups, "a", rebalance_ms=20_000)

@@ -24,6 +24,7 @@ timer_names.py         what groups wait for
 timers.py              deadlines that move often and come seldom
 commit_wait.py         answers that wait until what they say is committed
 group_records.py       the records of `__consumer_offsets`, in Kafka's formats
+group_batches.py       what events decided, as batches of them
 placement.py           which partition a group belongs to
 group_settings.py      what one group goes by
 

@@ -19,6 +19,7 @@ from ottla.broker.alarm_driver import Alarm
 from ottla.broker.groups.commit_wait import CommitWait, told_as
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.effects import Asker, Instant
+from ottla.broker.groups.group_batches import RECORD_OVERHEAD_BYTES, batches_of
 from ottla.broker.groups.group_records import TEXT_LENGTH_MAX, GroupRecord
 from ottla.broker.groups.group_settings import group_settings
 from ottla.broker.groups.placement import OFFSETS_TOPIC, partition_of
@@ -35,16 +36,12 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.groups import GroupConfig
 from ottla.storage.log import Log
 from ottla.wire.batch import batches
-from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.records import scan
 
 logger = logging.getLogger("ottla.broker.groups")
 
 LOAD_BYTES = 64 * 1024
 """How much of a log is replayed before other tasks have their turn: some milliseconds' work."""
-
-RECORD_OVERHEAD_BYTES = 128
-"""At most what a batch adds to a record's key and value, its own header included."""
 
 PAUSE_MS = 1_000
 """An alarm later than this says that the process stood still: no member was silent meanwhile."""
@@ -62,8 +59,8 @@ class LedShard:
         "is_active",
         "is_due",
         "partition",
-        "records",
         "shard",
+        "writes",
     )
 
     def __init__(self, partition: Partition, shard: GroupShard) -> None:
@@ -75,7 +72,7 @@ class LedShard:
         self.failure: str | None = None
         """Why its log cannot be replayed."""
         self.is_due = False
-        self.records: list[GroupRecord] = []
+        self.writes: list[list[GroupRecord]] = []
         self.answers: list[tuple[Asker, Any]] = []
 
 
@@ -191,7 +188,7 @@ class GroupCoordinator:
     def _resign(self, index: int) -> None:
         led = self._led.pop(index)
         led.is_active = False
-        answers, led.answers, led.records = led.answers, [], []
+        answers, led.answers, led.writes = led.answers, [], []
         for asker, _ in answers:
             asker(ErrorCode.NOT_COORDINATOR)
         for asker, code in led.shard.resign():
@@ -324,9 +321,9 @@ class GroupCoordinator:
         effects = led.shard.take_effects()
         for asker, answer in effects.answers:
             asker(answer)
-        led.records += effects.records
+        led.writes += effects.writes
         led.answers += effects.committed_answers
-        if not led.is_due and (led.records or led.answers):
+        if not led.is_due and (led.writes or led.answers):
             led.is_due = True
             self._due.append(led)
             self._is_due.set()
@@ -341,14 +338,14 @@ class GroupCoordinator:
         if not self._is_current(led):
             return
         led.is_due = False
-        records, led.records = led.records, []
+        writes, led.writes = led.writes, []
         answers, led.answers = led.answers, []
         partition = led.partition
         try:
             log = partition.leader_log(led.epoch)
             end_offset = log.end_offset
-            if records:
-                end_offset = self._append(partition, records)
+            if writes:
+                end_offset = self._append(partition, writes)
         except RefusedError as error:
             logger.warning("the groups of %r are given up or loaded again: %s", partition, error)
             self._resign(partition.index)
@@ -359,10 +356,10 @@ class GroupCoordinator:
             return
         self._answer_when_committed(partition, end_offset, answers)
 
-    def _append(self, partition: Partition, records: Sequence[GroupRecord]) -> Offset:
+    def _append(self, partition: Partition, writes: Sequence[list[GroupRecord]]) -> Offset:
         now = self._now()
         end_offset = partition.append_of_coordinator(
-            _batches_of(records, now.wall_ms, partition.config.max_message_bytes),
+            batches_of(writes, now.wall_ms, partition.config.max_message_bytes),
             now_ms=now.wall_ms,
             mono_ms=now.mono_ms,
         )
@@ -430,17 +427,3 @@ def _replay(log: Log, offset: Offset, end_offset: Offset, shard: GroupShard) -> 
     if offset <= begins_at:
         raise CorruptDataError(f"no batch at offset {begins_at} of {log.directory}")
     return offset
-
-
-def _batches_of(records: Sequence[GroupRecord], timestamp_ms: int, bytes_max: int) -> bytes:
-    """Return the records in as few batches as the topic's size of a batch allows."""
-    done = []
-    builder = BatchBuilder()
-    for key, value in records:
-        size = len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
-        if builder.record_count and builder.size_bytes + size > bytes_max:
-            done.append(builder.build())
-            builder = BatchBuilder()
-        builder.append(timestamp_ms, key, value)
-    done.append(builder.build())
-    return b"".join(done)

@@ -32,24 +32,38 @@ class Client(NamedTuple):
 class Effects:
     """What has been decided and not been performed yet, in order."""
 
-    records: list[GroupRecord] = field(default_factory=list)
+    writes: list[list[GroupRecord]] = field(default_factory=list)
+    """Records to append: what one event decided is kept together, for who reads the log after a
+    failover must find all of it or nothing."""
     answers: list[tuple[Asker, Any]] = field(default_factory=list)
     """To be given at once."""
     committed_answers: list[tuple[Asker, Any]] = field(default_factory=list)
     """To be given when everything written so far is committed."""
 
+    @property
+    def records(self) -> list[GroupRecord]:
+        """All of them, one after the other."""
+        return [record for write in self.writes for record in write]
+
 
 class Outbox:
     """Collects effects until the driver takes them."""
 
-    __slots__ = ("_effects",)
+    __slots__ = ("_effects", "_write")
 
     def __init__(self) -> None:
         self._effects = Effects()
+        self._write: list[GroupRecord] = []
 
     def write(self, record: GroupRecord) -> None:
         """Have a record appended."""
-        self._effects.records.append(record)
+        self._write.append(record)
+
+    def end_event(self) -> None:
+        """Say that what is written from now on may be parted from what was."""
+        if self._write:
+            self._effects.writes.append(self._write)
+            self._write = []
 
     def answer(self, asker: Asker, answer: Any) -> None:
         """Answer at once."""
@@ -61,5 +75,6 @@ class Outbox:
 
     def take(self) -> Effects:
         """Return what there is to do; it is the caller's now."""
+        self.end_event()
         effects, self._effects = self._effects, Effects()
         return effects

@@ -146,12 +146,14 @@ class GroupShard:
                     self._consumers.on_revocation_timer(group, name.member_id, now)
                 case ConsumerGroup() as group, _:
                     self._consumers.on_member_timer(group, name.member_id, now)
+            self._outbox.end_event()
 
     def on_topics(self, changed: frozenset[str], now: Instant) -> None:
         """Topics came, went or grew, or a regular expression was resolved."""
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup) and group.members:
                 self._consumers.on_topics(group, changed, now)
+                self._outbox.end_event()
 
     def restart_sessions(self, now: Instant) -> None:
         """Begin every session anew: this process stood still, and could hear nobody meanwhile."""

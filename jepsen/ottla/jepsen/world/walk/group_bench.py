@@ -83,6 +83,8 @@ class GroupBench:
     def __init__(self) -> None:
         self.mono_ms = 1_000
         self.log: list[GroupRecord] = []
+        self.ends = [0]
+        """Where the log may be cut: behind all that one event wrote."""
         self.committed_count = 0
         self.is_committing = True
         self.on_committed: Callable[[], None] = lambda: None
@@ -114,7 +116,9 @@ class GroupBench:
         while (self.shard.next_deadline_ms or self.mono_ms + 1) <= self.mono_ms:
             self.shard.on_time(self.now)
         effects = self.shard.take_effects()
-        self.log += effects.records
+        for write in effects.writes:
+            self.log += write
+            self.ends.append(len(self.log))
         for asker, answer in effects.answers:
             asker(answer)
         end = len(self.log)
@@ -123,8 +127,9 @@ class GroupBench:
             self.commit_log()
 
     def commit_log(self, end: int | None = None) -> None:
-        """Let the high watermark reach a place in the log, its end by default."""
-        self.committed_count = max(self.committed_count, len(self.log) if end is None else end)
+        """Let the high watermark reach what was written as one before a place, or all there is."""
+        reached = len(self.log) if end is None else self._cut_before(end)
+        self.committed_count = max(self.committed_count, reached)
         while self._held and self._held[0][0] <= self.committed_count:
             _, asker, answer = self._held.pop(0)
             asker(answer)
@@ -139,19 +144,24 @@ class GroupBench:
         self.settle()
 
     def fail_over(self, kept_count: int) -> None:
-        """Let another leader take over, whose log goes on as far as `kept_count` records."""
+        """Let another leader take over, whose log goes on for `kept_count` records at most."""
         assert self.committed_count <= kept_count <= len(self.log)
+        kept_count = self._cut_before(kept_count)
         held, self._held = self._held, []
         for _, asker, _ in held:
             asker(ErrorCode.NOT_COORDINATOR)
         for asker, code in self.shard.resign():
             asker(code)
         del self.log[kept_count:]
+        self.ends = [end for end in self.ends if end <= kept_count]
         self.committed_count = kept_count
         self.shard = self.replayed()
         self.shard.resume(self.now)
         self.is_committing = True
         self.settle()
+
+    def _cut_before(self, place: int) -> int:
+        return max(end for end in self.ends if end <= place)
 
     def replayed(self) -> GroupShard:
         """Return what somebody knows who has read the log and nothing else."""
