@@ -1,0 +1,175 @@
+"""What is told of logs beside the verdict: how far consumers were behind, and how often they read.
+
+Pure.  The real-time lag of a poll is how long the record after the last one it knows had been known
+to exist when the poll began; 0 when none was.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.jepsen.checkers.log_order import Reader
+from ottla.jepsen.checkers.log_reading import LogReading, Value
+from ottla.jepsen.history import Json
+
+SERIES_POINTS_MAX = 400
+"""Points of a plotted line: more than a picture has columns for would only make reports heavy."""
+
+CONSUMED_TIMES_MAX = 20
+"""From here on how often a record was consumed is told as one number."""
+
+NS_PER_S = 1_000_000_000
+
+
+class Lag(NamedTuple):
+    """How far behind one poll left its process on one key."""
+
+    time_ns: int
+    process: int
+    key: str
+    lag_ns: int
+
+
+def known_since_ns(reading: LogReading) -> dict[str, list[int]]:
+    """Return by key, for each polled offset, when it or a later one was first known to exist."""
+    since: dict[str, dict[int, int]] = {key: {} for key in reading.keys}
+    for send in reading.sends:
+        completion = send.operation.completion
+        if send.is_promised and send.offset is not None and completion is not None:
+            since[send.key].setdefault(send.offset, completion.time_ns)
+    for poll in reading.polls:
+        completion = poll.operation.completion
+        if not poll.is_ok or completion is None:
+            continue
+        now_ns = completion.time_ns
+        for key, records in poll.records.items():
+            if records:
+                # What lies before the last one is known by it.
+                known, offset = since[key], records[-1][0]
+                known[offset] = min(known.get(offset, now_ns), now_ns)
+    never = reading.history.end_ns + 1
+    found: dict[str, list[int]] = {}
+    for key, log in reading.keys.items():
+        times = [since[key].get(offset, never) for offset in log.polled]
+        for place in range(len(times) - 2, -1, -1):
+            times[place] = min(times[place], times[place + 1])
+        found[key] = times
+    return found
+
+
+def realtime_lags(reading: LogReading) -> Iterator[Lag]:
+    """Yield the lag of every successful poll on each key its process had read from."""
+    since = known_since_ns(reading)
+    polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
+    readers: dict[int, Reader] = {}
+    for operation in reading.history.operations():
+        process = operation.invoke.process
+        reader = readers.setdefault(process, Reader())
+        reader.on_change(operation)
+        poll = polls.get(operation.invoke.index)
+        if poll is None:
+            continue
+        for key, records in poll.records.items():
+            if records:
+                reader.last[key] = (records[-1][0], operation)
+        began_ns = operation.invoke.time_ns
+        for key, (offset, _) in reader.last.items():
+            times = since[key]
+            place = reading.keys[key].position[offset] + 1
+            lag_ns = began_ns - times[place] if place < len(times) else 0
+            yield Lag(began_ns, process, key, max(lag_ns, 0))
+
+
+def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
+    """Return (time_ns, records acknowledged and not yet read by anybody), at each change."""
+    changes: list[tuple[int, int]] = []
+    for send in reading.sends:
+        if not send.is_promised or send.operation.completion is None:
+            continue
+        acknowledged_ns = send.operation.completion.time_ns
+        poll = reading.keys[send.key].reads.get(send.value)
+        changes.append((acknowledged_ns, 1))
+        if poll is not None and poll.operation.completion is not None:
+            changes.append((max(acknowledged_ns, poll.operation.completion.time_ns), -1))
+    changes.sort(key=lambda change: (change[0], -change[1]))
+    unseen = 0
+    found: list[tuple[int, int]] = []
+    for time_ns, change in changes:
+        unseen += change
+        found.append((time_ns, unseen))
+    return found
+
+
+def consume_counts(reading: LogReading) -> dict[str, int]:
+    """Return how many records were consumed once, twice, … by subscribers of groups."""
+    counts: dict[str, Counter[Value]] = {key: Counter() for key in reading.keys}
+    polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
+    subscribed: set[int] = set()
+    for operation in reading.history.operations():
+        process, f = operation.invoke.process, operation.invoke.f
+        if f == "subscribe":
+            subscribed.add(process)
+        elif f == "assign":
+            subscribed.discard(process)
+        poll = polls.get(operation.invoke.index)
+        if poll is None or process not in subscribed:
+            continue
+        for key, records in poll.records.items():
+            counts[key].update([value for _, value in records])
+    total: Counter[int] = Counter()
+    for count in counts.values():
+        total.update(min(times, CONSUMED_TIMES_MAX) for times in count.values())
+    return {str(times): n for times, n in sorted(total.items())}
+
+
+def figures(reading: LogReading) -> dict[str, Json]:
+    """Return what is told beside the verdict."""
+    lags = list(realtime_lags(reading))
+    worst: dict[str, int] = {}
+    for lag in lags:
+        worst[lag.key] = max(worst.get(lag.key, 0), lag.lag_ns)
+    ordered = sorted(lag.lag_ns for lag in lags)
+    return {
+        "keys": len(reading.keys),
+        "records_sent": len(reading.sends),
+        "records_acknowledged": sum(send.is_promised for send in reading.sends),
+        "records_read": sum(len(log.reads) for log in reading.keys.values()),
+        "records_polled": sum(
+            len(records) for poll in reading.polls for records in poll.records.values()
+        ),
+        "unseen_over_time": thinned(
+            [(time_ns, float(count)) for time_ns, count in unseen_over_time(reading)]
+        ),
+        "realtime_lag_s": {
+            "p50": quantile(ordered, 0.5) / NS_PER_S,
+            "p99": quantile(ordered, 0.99) / NS_PER_S,
+            "max": quantile(ordered, 1.0) / NS_PER_S,
+        },
+        "realtime_lag_over_time": thinned([(lag.time_ns, lag.lag_ns / NS_PER_S) for lag in lags]),
+        "realtime_lag_worst_s": {
+            key: worst[key] / NS_PER_S for key in sorted(worst, key=lambda key: -worst[key])[:10]
+        },
+        "consume_counts": consume_counts(reading),
+    }
+
+
+def quantile(ordered: Sequence[int], share: float) -> int:
+    """Return the value below which a share of an ascending list lies; 0 of an empty one."""
+    if not ordered:
+        return 0
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def thinned(points: list[tuple[int, float]]) -> list[list[float]]:
+    """Return [seconds, highest value] of at most SERIES_POINTS_MAX equal stretches of time."""
+    if not points:
+        return []
+    end_ns = max(time_ns for time_ns, _ in points) + 1
+    highest: dict[int, float] = {}
+    for time_ns, value in points:
+        at = time_ns * SERIES_POINTS_MAX // end_ns
+        highest[at] = max(highest.get(at, value), value)
+    return [
+        [round(at * end_ns / SERIES_POINTS_MAX / NS_PER_S, 3), highest[at]]
+        for at in sorted(highest)
+    ]

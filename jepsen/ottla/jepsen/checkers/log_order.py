@@ -1,0 +1,211 @@
+"""Rules about the order of records: as they are sent, and as each consumer sees them.
+
+Pure.  A consumer moves over a log record by record: poll-skip leaves out what others were shown,
+nonmonotonic-poll goes back or stands still; with int- before them both happen inside one operation.
+A group may move keys between members, so across polls of a subscriber both are told under names of
+their own and allowed.  What is sent after an acknowledgement lies behind it: nonmonotonic-send is
+one process's own, realtime-order another's, int-nonmonotonic-send within one operation.
+int-send-skip, a foreign record between two of one transaction, is Kafka's normal.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from ottla.jepsen.checkers.log_reading import KeyLog, LogReading, Poll, Records, Send, indexes
+from ottla.jepsen.checkers.verdict import Findings
+from ottla.jepsen.history import Kind, Operation
+
+SUBSCRIBED = "-subscribed"
+
+ALLOWED = frozenset(
+    {
+        "int-send-skip",
+        "int-nonmonotonic-send-of-retries",
+        f"poll-skip{SUBSCRIBED}",
+        f"nonmonotonic-poll{SUBSCRIBED}",
+    }
+)
+"""Without idempotence a producer's own repetition may overtake what it sent after."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """What one process has read, as far as it is to go on from there."""
+
+    is_subscribed: bool = False
+    last: dict[str, tuple[int, Operation]] = field(default_factory=dict)
+    """By key: the last offset, and the poll that saw it."""
+
+    def on_change(self, operation: Operation) -> None:
+        """Forget what the process need not go on from."""
+        told = operation.extra
+        f = operation.invoke.f
+        if f in ("assign", "subscribe") and operation.kind is not Kind.FAIL:
+            kept = frozenset(operation.invoke.value or ())
+            if told.get("final") or self.is_subscribed != (f == "subscribe"):
+                # Where a group had been is not where an assignment goes on.
+                kept = frozenset()
+            self.is_subscribed = f == "subscribe"
+            for key in list(self.last):
+                name = key.rpartition("-")[0] if self.is_subscribed else key
+                if name not in kept:
+                    del self.last[key]
+        for key in (*told.get("rebalanced", ()), *told.get("rewound", ())):
+            self.last.pop(key, None)
+
+
+def check_polls(reading: LogReading, findings: Findings) -> None:
+    """Hold every consumer to it that it reads on from where it was."""
+    polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
+    readers: dict[int, Reader] = {}
+    for operation in reading.history.operations():
+        reader = readers.setdefault(operation.invoke.process, Reader())
+        reader.on_change(operation)
+        poll = polls.get(operation.invoke.index)
+        if poll is not None:
+            for key, records in poll.records.items():
+                _check_poll(reader, poll, reading.keys[key], records, findings)
+
+
+def _check_poll(
+    reader: Reader, poll: Poll, log: KeyLog, records: Records, findings: Findings
+) -> None:
+    if not records:
+        return
+    is_rebalanced = log.key in poll.operation.extra.get("rebalanced", ())
+    offsets = [offset for offset, _ in records]
+    before = reader.last.get(log.key)
+    if before is not None:
+        suffix = SUBSCRIBED if reader.is_subscribed else ""
+        _judge_step(log, before[0], offsets[0], (before[1], poll.operation), "", suffix, findings)
+    place = log.position[offsets[0]]
+    # One comparison of whole lists says it for nearly every poll.
+    if not is_rebalanced and log.polled[place : place + len(offsets)] != offsets:
+        for earlier, later in pairwise(offsets):
+            _judge_step(log, earlier, later, (poll.operation,), "int-", "", findings)
+    reader.last[log.key] = (offsets[-1], poll.operation)
+    if is_rebalanced:
+        del reader.last[log.key]
+
+
+def _judge_step(
+    log: KeyLog,
+    earlier: int,
+    later: int,
+    operations: Iterable[Operation],
+    prefix: str,
+    suffix: str,
+    findings: Findings,
+) -> None:
+    step = log.position[later] - log.position[earlier]
+    if step > 1:
+        findings.add(
+            f"{prefix}poll-skip{suffix}",
+            f"{log.key}: a consumer went from offset {earlier} to {later}, "
+            f"over {step - 1} that others were shown",
+            indexes(operations),
+            log.key,
+        )
+    elif step < 1:
+        findings.add(
+            f"{prefix}nonmonotonic-poll{suffix}",
+            f"{log.key}: a consumer was given offset {later} after {earlier}",
+            indexes(operations),
+            log.key,
+        )
+
+
+def check_sends(reading: LogReading, findings: Findings) -> None:
+    """Hold what was sent after an acknowledgement to lie behind it."""
+    _check_inside(reading, findings)
+    ends: dict[str, tuple[int, Operation]] = {}
+    """By key: the highest offset acknowledged so far."""
+    own_ends: dict[tuple[int, str], tuple[int, Operation]] = {}
+    for _, sends, is_begin in _moments(reading.sends_of):
+        for send in sends:
+            log = reading.keys[send.key]
+            offset = log.offset_min(send)
+            if offset is None:
+                continue
+            own = (send.operation.invoke.process, send.key)
+            if is_begin:
+                _check_behind(send, offset, ends.get(send.key), own_ends.get(own), findings)
+            elif send.is_promised:
+                mark = (offset, send.operation)
+                ends[send.key] = max(ends.get(send.key, mark), mark, key=_offset)
+                own_ends[own] = max(own_ends.get(own, mark), mark, key=_offset)
+
+
+def _moments(
+    sends_of: Mapping[int, Sequence[Send]],
+) -> list[tuple[int, Sequence[Send], bool]]:
+    """Return (event index, sends, whether they begin) of every operation that sends, in order."""
+    found: list[tuple[int, Sequence[Send], bool]] = []
+    for begun, sends in sends_of.items():
+        found.append((begun, sends, True))
+        if sends[0].operation.completion is not None:
+            found.append((sends[0].operation.index, sends, False))
+    found.sort(key=lambda moment: moment[0])
+    return found
+
+
+def _check_behind(
+    send: Send,
+    offset: int,
+    end: tuple[int, Operation] | None,
+    own_end: tuple[int, Operation] | None,
+    findings: Findings,
+) -> None:
+    if own_end is not None and offset <= own_end[0]:
+        findings.add(
+            "nonmonotonic-send",
+            f"{send.key}: {send.value!r} lies at {offset}, though its process sent it "
+            f"after offset {own_end[0]} was acknowledged to it",
+            indexes([own_end[1], send.operation]),
+            send.key,
+        )
+    elif end is not None and offset <= end[0]:
+        findings.add(
+            "realtime-order",
+            f"{send.key}: {send.value!r} lies at {offset}, though it was sent "
+            f"after offset {end[0]} was acknowledged to another process",
+            indexes([end[1], send.operation]),
+            send.key,
+        )
+
+
+def _check_inside(reading: LogReading, findings: Findings) -> None:
+    for sends in reading.sends_of.values():
+        if len(sends) < 2:
+            continue
+        last: dict[str, int] = {}
+        for send in sends:
+            log = reading.keys[send.key]
+            offset = log.offset_min(send)
+            if offset is None:
+                continue
+            before = last.get(send.key)
+            last[send.key] = offset
+            if before is None:
+                continue
+            if offset <= before:
+                findings.add(
+                    f"int-nonmonotonic-send{'-of-retries' if send.may_repeat else ''}",
+                    f"{send.key}: {send.value!r} lies at {offset}, what the same operation "
+                    f"sent before it at {before}",
+                    indexes([send.operation]),
+                    send.key,
+                )
+            elif send.is_transaction and any(at in log.values for at in range(before + 1, offset)):
+                findings.add(
+                    "int-send-skip",
+                    f"{send.key}: others' records lie between offsets {before} and {offset}, "
+                    "which are of one transaction",
+                    indexes([send.operation]),
+                    send.key,
+                )
+
+
+def _offset(mark: tuple[int, Operation]) -> int:
+    return mark[0]
