@@ -61,6 +61,17 @@ def test_a_process_does_one_thing_at_a_time() -> None:
         noting.complete(begun, Kind.OK)
 
 
+def test_what_happens_beside_an_operation_is_noted_under_a_number_of_its_own() -> None:
+    noting = recorded()
+    begun = noting.invoke(0, "poll")
+    told = {"keys": ["q-0"]}
+    noted = noting.note(1_000_000, "revoked", told)
+    done = noting.complete(begun, Kind.OK)
+    first, second = noting.history().operations()
+    assert first == Operation(begun, done)
+    assert (second.completion, second.invoke.value) == (noted, told)
+
+
 def test_an_event_is_handed_on_at_once() -> None:
     seen: list[Event] = []
     noting = Recorder(Ticking(), concurrency=1, sink=seen.append)

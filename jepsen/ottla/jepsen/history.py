@@ -219,6 +219,17 @@ class Recorder:
         """Note what was done to the cluster."""
         return self._add(NEMESIS, Kind.INFO, f, value, error, NO_EXTRA)
 
+    def note(
+        self, process: int, f: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA
+    ) -> Event:
+        """Note what happened beside the operations of threads: begun and done at one instant.
+
+        `process` is a number that no thread ever gets, as its thread may be within an operation.
+        """
+        assert process >= 0
+        self._add(process, Kind.INVOKE, f, value, None, extra)
+        return self._add(process, Kind.OK, f, value, None, extra)
+
     def history(self) -> History:
         """Return all that was noted so far."""
         return History(self.events)

@@ -193,6 +193,15 @@ def test_a_group_may_move_a_subscriber_but_not_within_one_poll() -> None:
     assert check_log(script.history(), Facts()).valid is False
 
 
+def test_a_process_that_follows_a_subscribed_one_is_subscribed() -> None:
+    script = Script()
+    for value in range(3):
+        script.sends(0, value, value)
+    script.polls(1, [[0, 0], [1, 1]], mode="subscribe")
+    script.polls(1, [[1, 1], [2, 2]], mode="subscribe")
+    assert counts(script) == {"nonmonotonic-poll-subscribed": 1}
+
+
 def test_what_a_failed_poll_saw_must_be_right_but_counts_as_read_by_nobody() -> None:
     script = Script()
     script.sends(0, 1, 0)

@@ -104,15 +104,12 @@ def consume_counts(reading: LogReading) -> dict[str, int]:
     """Return how many records were consumed once, twice, … by subscribers of groups."""
     counts: dict[str, Counter[Value]] = {key: Counter() for key in reading.keys}
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
-    subscribed: set[int] = set()
+    readers: dict[int, Reader] = {}
     for operation in reading.history.operations():
-        process, f = operation.invoke.process, operation.invoke.f
-        if f == "subscribe":
-            subscribed.add(process)
-        elif f == "assign":
-            subscribed.discard(process)
+        reader = readers.setdefault(operation.invoke.process, Reader())
+        reader.on_change(operation)
         poll = polls.get(operation.invoke.index)
-        if poll is None or process not in subscribed:
+        if poll is None or not reader.is_subscribed:
             continue
         for key, records in poll.records.items():
             counts[key].update([value for _, value in records])

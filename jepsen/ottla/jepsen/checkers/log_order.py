@@ -51,6 +51,9 @@ class Reader:
                 name = key.rpartition("-")[0] if self.is_subscribed else key
                 if name not in kept:
                     del self.last[key]
+        elif told.get("mode") == "subscribe":
+            # Its client was subscribed already, under the number of a process that is gone.
+            self.is_subscribed = True
         for key in (*told.get("rebalanced", ()), *told.get("rewound", ())):
             self.last.pop(key, None)
 
