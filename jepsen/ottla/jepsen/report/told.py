@@ -1,0 +1,135 @@
+"""What a run's files say of it: test.json and results.json, as far as they are there.
+
+Pure.  A run that ended early has less to tell; what is missing is not shown, and a run without a
+verdict is "unknown".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ottla.jepsen.checkers.verdict import Finding, Validity, Verdict
+from ottla.jepsen.history import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One run, as its files tell it."""
+
+    test: Mapping[str, Json] = field(default_factory=dict)
+    """test.json: what was to be done, and how."""
+    results: Mapping[str, Json] = field(default_factory=dict)
+    """results.json: what came of it."""
+
+    @property
+    def workload(self) -> str:
+        """Return the workload's name."""
+        return _words(self.test.get("workload")) or "a workload"
+
+    @property
+    def nemesis(self) -> str:
+        """Return the names of the faults, "none" when there were none to be."""
+        return _words(self.test.get("nemesis") or self.test.get("nemeses")) or "none"
+
+    @property
+    def clients(self) -> str:
+        """Return the names of the clients."""
+        return _words(self.test.get("clients"))
+
+    @property
+    def started(self) -> str:
+        """Return when the run began, as it was written down."""
+        return str(self.test.get("started") or "")
+
+    @property
+    def planted(self) -> str | None:
+        """Return the name of the bug that was planted into the servers, if one was."""
+        planted = self.test.get("planted")
+        return str(planted) if planted else None
+
+    @property
+    def title(self) -> str:
+        """Return what the run is called in headings."""
+        under = "without faults" if self.nemesis == "none" else f"under {self.nemesis}"
+        planted = f" (planted: {self.planted})" if self.planted else ""
+        return f"{self.workload} {under}{planted}"
+
+    @property
+    def command(self) -> str:
+        """Return the command that runs it again."""
+        return str(self.results.get("command") or self.test.get("command") or "")
+
+    @property
+    def concurrency(self) -> int | None:
+        """Return the number of threads, if it was written down."""
+        told = self.test.get("concurrency") or self.test.get("threads")
+        return told if isinstance(told, int) else None
+
+    @property
+    def valid(self) -> Validity:
+        """Return the verdict of all checkers."""
+        told = self.results.get("valid", "unknown")
+        return told if isinstance(told, bool) else "unknown"
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """Return what each checker said; in the order of results.json, the bad ones first."""
+        told = self.results.get("verdicts") or self.results.get("checkers") or []
+        rows = list(told.values()) if isinstance(told, dict) else told
+        verdicts = [_verdict(row) for row in rows]
+        return sorted(verdicts, key=lambda verdict: SEVERITY[verdict.valid])
+
+    @property
+    def findings(self) -> Sequence[tuple[Verdict, Finding]]:
+        """Return every finding that was kept, with the verdict it belongs to."""
+        return [(verdict, finding) for verdict in self.verdicts for finding in verdict.findings]
+
+    def figure(self, *names: str) -> float | None:
+        """Return the first of these figures that the results or one of their verdicts have."""
+        for figures in (self.results.get("figures") or {}, *(v.figures for v in self.verdicts)):
+            for name in names:
+                value = figures.get(name)
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    return float(value)
+        return None
+
+
+SEVERITY: Mapping[Validity, int] = {False: 0, "unknown": 1, True: 2}
+
+
+def validity_class(valid: Validity) -> str:
+    """Return the theme's class of a verdict."""
+    return (
+        {True: "valid", False: "invalid"}.get(valid, "unknown") if valid != "unknown" else "unknown"
+    )
+
+
+def validity_sign(valid: Validity) -> str:
+    """Return the sign of a verdict, which says it without colour."""
+    return "✓" if valid is True else "✗" if valid is False else "?"
+
+
+def _verdict(row: Mapping[str, Json]) -> Verdict:
+    findings = tuple(
+        Finding(
+            str(told.get("anomaly")),
+            str(told.get("detail") or ""),
+            tuple(told.get("operations") or ()),
+            told.get("key"),
+        )
+        for told in row.get("findings") or ()
+    )
+    valid = row.get("valid", "unknown")
+    return Verdict(
+        str(row.get("checker", "?")),
+        valid if isinstance(valid, bool) else "unknown",
+        row.get("findings_count") or {},
+        findings,
+        row.get("figures") or {},
+        row.get("reason"),
+    )
+
+
+def _words(told: Json) -> str:
+    if isinstance(told, list | tuple):
+        return ", ".join(map(str, told))
+    return str(told) if told else ""

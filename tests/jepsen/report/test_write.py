@@ -1,0 +1,197 @@
+"""A run's directory gets pages that need nothing else and say what the files say."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from ottla.jepsen.history import History, Json, Kind
+from ottla.jepsen.report.write import file_name, write_matrix, write_report
+
+PICTURES = ("latency-raw", "latency-quantiles", "rate", "unseen", "realtime-lag", "clock")
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, queue_run: Callable[..., History]) -> Make:
+    """Return a function that writes a run's files into a store."""
+
+    def make(
+        name: str = "queue-kill/20260101T120000",
+        findings: Any = (),
+        valid: Json = True,
+        **test: Json,
+    ) -> Path:
+        directory = tmp_path / name
+        directory.mkdir(parents=True)
+        history = queue_run(2_000, seconds=120.0)
+        (directory / "history.jsonl").write_text("".join(history.to_lines()))
+        told = {"workload": "queue", "nemesis": ["kill"], "started": name[-15:], **test}
+        (directory / "test.json").write_text(json.dumps(told))
+        verdict = {
+            "checker": "log",
+            "valid": valid,
+            "reason": None if valid is True else "lost-write × 9",
+            "findings_count": {"lost-write": 9} if findings else {},
+            "findings": findings,
+            "figures": {"keys": 8},
+        }
+        results = {
+            "valid": valid,
+            "verdicts": [verdict],
+            "figures": {
+                "operations": 2_000,
+                "ops_per_s": 811.4,
+                "faults": 5,
+                "recovery_p99_s": 2.5,
+            },
+            "command": "ottla jepsen run --seed 7 && echo <done>",
+        }
+        (directory / "results.json").write_text(json.dumps(results))
+        (directory / "nodes").mkdir()
+        (directory / "nodes" / "b1.log").write_text("started")
+        return directory
+
+    return make
+
+
+def tree_of(path: Path) -> ElementTree.Element:
+    """Parse a page or a picture: it is well-formed, or this raises."""
+    return ElementTree.fromstring(path.read_text().removeprefix("<!DOCTYPE html>\n"))
+
+
+def text_of(path: Path) -> str:
+    return " ".join("".join(tree_of(path).itertext()).split())
+
+
+def test_a_valid_run_has_every_page_and_picture_each_complete_in_itself(make_run: Make) -> None:
+    directory = make_run()
+    index = write_report(directory)
+    written = [index, directory / "timeline.html", *(directory / f"{p}.svg" for p in PICTURES)]
+    for path in written:
+        tree_of(path)
+        text = path.read_text()
+        assert len(text) < 2_000_000
+        for outside in re.findall(r"(?:src|href)=\"([^\"]*)\"|url\(([^)]*)\)|(@import)", text):
+            link = "".join(outside)
+            assert not re.match(r"(https?:)?//|data:", link), link
+    text = text_of(index)
+    assert "Valid: 1 checker found nothing wrong in" in text
+    assert "while 5 faults struck" in text
+    assert "ottla jepsen run --seed 7 && echo <done>" in text
+    for link in re.findall(r'href="([^"#]+)', index.read_text()):
+        assert (directory / link).exists() or link.endswith("../index.html"), link
+    assert not list(directory.rglob("*.new")), "nothing unfinished is left"
+
+
+def test_a_finding_shows_the_operations_that_prove_it_and_leads_to_them(make_run: Make) -> None:
+    directory = make_run(
+        valid=False,
+        planted="forgets",
+        findings=[
+            {"anomaly": "lost-write", "detail": "17 <is> lost", "operations": [0, 5], "key": "q0-0"}
+        ],
+    )
+    with (directory / "history.jsonl").open() as lines:
+        history = History.from_lines(lines)
+    index = write_report(directory, history)
+    text = text_of(index)
+    assert "Invalid: log found lost-write × 9, in" in text
+    assert "The bug planted here, forgets, was found." in text
+    assert "lost-write × 9 log, the first 1 shown" in text
+    assert "17 <is> lost" in text
+    raw = index.read_text()
+    assert 'href="orders/q0-0.svg"' in raw
+    tree_of(directory / "orders" / "q0-0.svg")
+    proofs = re.findall(r"timeline\.html#e(\d+)", raw)
+    timeline = (directory / "timeline.html").read_text()
+    assert "0" in proofs
+    for index_of_event in proofs:
+        assert f'id="e{index_of_event}"' in timeline
+
+
+def test_a_run_without_any_results_is_unknown_and_not_a_pass(tmp_path: Path) -> None:
+    text = text_of(write_report(tmp_path))
+    assert "Unknown, which is not a pass: there is no verdict" in text
+    assert "No checker has spoken yet." in text
+
+
+def test_a_history_that_was_cut_off_is_told_as_far_as_it_goes(make_run: Make) -> None:
+    directory = make_run()
+    path = directory / "history.jsonl"
+    path.write_text(path.read_text()[:-30])
+    assert "operations" in text_of(write_report(directory))
+
+
+def test_what_a_history_says_never_becomes_markup(make_run: Make) -> None:
+    directory = make_run(valid=False, skipped={"slow<b>": "no <i>netem</i>"})
+    evil = "<script>alert(1)</script>\x00\"'>"
+    lines = []
+    for line in (directory / "history.jsonl").read_text().splitlines()[:400]:
+        event = json.loads(line)
+        if event["process"] < 0:
+            event["f"], event["value"] = evil, {"nodes": [evil], "what": evil}
+        elif event["type"] == Kind.OK:
+            event["error"] = event["extra"]["node"] = evil
+            if event["f"] == "send":
+                event["value"] = [["send", evil, [0, evil]]]
+        lines.append(json.dumps(event))
+    (directory / "history.jsonl").write_text("\n".join(lines) + "\n")
+    results = json.loads((directory / "results.json").read_text())
+    results["verdicts"][0]["findings"] = [
+        {"anomaly": evil, "detail": evil, "operations": [0, 1], "key": evil}
+    ]
+    (directory / "results.json").write_text(json.dumps(results))
+    write_report(directory)
+    for path in [*directory.glob("*.html"), *directory.rglob("*.svg")]:
+        tree = tree_of(path)
+        assert "<script>alert" not in path.read_text()
+        scripts = [e for e in tree.iter() if e.tag.endswith("script")]
+        assert len(scripts) == (path.suffix == ".html")
+    assert "slow<b>" in text_of(directory / "index.html")
+
+
+def test_no_key_leads_out_of_the_directory() -> None:
+    assert file_name("q0-1") == "q0-1"
+    assert file_name("../../etc/passwd") == "_.._etc_passwd"
+    assert file_name("..") == "_"
+    assert file_name("a b/<c>") == "a_b_c_"
+
+
+def test_the_matrix_has_the_latest_run_of_each_pair_and_links_to_it(make_run: Make) -> None:
+    make_run("queue-kill/20260101T120000", valid=False)
+    make_run("queue-kill/20260102T120000")
+    make_run(
+        "offsets-pause/20260101T120000", valid="unknown", workload="offsets", nemesis=["pause"]
+    )
+    planted = make_run("queue-kill-x/20260103T120000", valid=False, planted="acks-early")
+    store = planted.parents[1]
+    index = write_matrix(store)
+    tree = tree_of(index)
+    cells = [e for e in tree.iter("a") if (e.get("class") or "").startswith("cell ")]
+    assert {(c.get("class"), c.get("href")) for c in cells} == {
+        ("cell valid", "queue-kill/20260102T120000/index.html"),
+        ("cell unknown", "offsets-pause/20260101T120000/index.html"),
+    }
+    (green,) = (c for c in cells if c.get("class") == "cell valid")
+    assert "".join(green.itertext()) == "✓ valid811 ops/s5 faultsrecovery 2.50 s"
+    text = text_of(index)
+    assert "Of 2 pairs of workload and faults: 1 unknown, 1 valid." in text
+    assert text.count("not run") == 2
+    assert "acks-early" in text
+    assert "✓ found" in text
+
+
+def test_a_planted_bug_that_was_not_found_is_said_aloud(make_run: Make) -> None:
+    directory = make_run(planted="acks-early")
+    text = text_of(write_matrix(directory.parents[1]))
+    assert "✗ not found" in text
+    assert "Nothing has been run." in text
+
+
+def test_an_empty_store_has_a_page_that_says_so(tmp_path: Path) -> None:
+    assert "There is no run yet." in text_of(write_matrix(tmp_path))
