@@ -105,6 +105,20 @@ def test_a_run_that_hangs_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> Non
     assert failure.violation.invariant == "EveryRunEnds"
 
 
+def test_what_breaks_before_a_walk_begins_is_a_violation_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def break_at_once(self: Toy, chance: Chance, *, budget: int) -> Outcome:
+        raise AssertionError("SingleLeader: two of them")
+
+    monkeypatch.setattr(Toy, "run", break_at_once)
+
+    tally = run_batch(JOB, 0, 3)
+
+    assert tally.run_count == tally.violation_count == 3
+    assert tally.broken == {"SingleLeader": 3}
+
+
 def test_a_failure_is_kept_as_a_file_and_fails_again_from_it(tmp_path: Path) -> None:
     failure = run_many(JOB, 0, count=1000, ends_at_failure=True).failures[0]
     assert failure.violation is not None

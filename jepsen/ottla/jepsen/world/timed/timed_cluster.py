@@ -24,12 +24,12 @@ from ottla.jepsen.world.timed.controller_seat import ControllerSeat
 from ottla.jepsen.world.timed.machine import DiskWeather
 from ottla.jepsen.world.timed.net import CALM, swarm_weather
 from ottla.jepsen.world.timed.raft_node import RaftNode
+from ottla.jepsen.world.timed.storming import stormed
 from ottla.jepsen.world.timed.timeline import MS, SECOND
-from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.broker_life import Store
 from ottla.jepsen.world.walk.model_log import ModelStore
 from ottla.jepsen.world.walk.replication_cluster import TOPIC, Shape
-from ottla.model.buggify import buggified
 from ottla.model.ids import NO_NODE
 from ottla.model.limits import MIB
 from ottla.model.settings.quorum import QuorumConfig
@@ -90,29 +90,7 @@ class TimedCluster:
 
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Run one storm of at most `budget` events, and the calm after it."""
-        storm: Storm | None = None
-        violation: Violation | None = None
-        dice = chance.stream("buggify")
-        boldness = (0.0, 0.01, 0.1)[chance.below(3)]
-        try:
-            with buggified(lambda name: dice.chance(boldness)):
-                storm = Storm(chance, self.make_store)
-                storm.run(budget)
-        except Exception as error:
-            violation = violation_of(error)
-        assert storm is not None, violation
-        return Outcome(
-            self.name,
-            self.subject,
-            chance.seed,
-            storm.timeline.event_count,
-            storm.timeline.now_us // MS,
-            storm.all_figures(),
-            storm.rare.counts,
-            storm.trace.hash,
-            violation,
-            tuple(chance.decisions),
-        )
+        return stormed(self, chance, lambda: Storm(chance, self.make_store), budget=budget)
 
 
 def _shape(chance: Chance) -> Shape:

@@ -17,10 +17,10 @@ from ottla.jepsen.world.timed.machine import DiskWeather, DriftingClock, SlowDis
 from ottla.jepsen.world.timed.net import CALM, Net, swarm_weather
 from ottla.jepsen.world.timed.raft_node import RaftNode
 from ottla.jepsen.world.timed.raft_wire import RaftWire
+from ottla.jepsen.world.timed.storming import stormed
 from ottla.jepsen.world.timed.timeline import MS, SECOND, Timeline
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.violation import Violation, violation_of
-from ottla.model.buggify import buggified
+from ottla.jepsen.world.violation import Violation
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.limits import MIB
 from ottla.model.settings.quorum import QuorumConfig
@@ -66,26 +66,7 @@ class TimedRaft:
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Run one storm of at most `budget` events, and the calm after it."""
         storm = Storm(chance)
-        violation: Violation | None = None
-        dice = chance.stream("buggify")
-        boldness = (0.0, 0.01, 0.1)[chance.below(3)]
-        try:
-            with buggified(lambda name: dice.chance(boldness)):
-                storm.run(budget)
-        except Exception as error:
-            violation = violation_of(error)
-        return Outcome(
-            self.name,
-            self.subject,
-            chance.seed,
-            storm.timeline.event_count,
-            storm.timeline.now_us // MS,
-            storm.all_figures(),
-            storm.rare.counts,
-            storm.trace.hash,
-            violation,
-            tuple(chance.decisions),
-        )
+        return stormed(self, chance, lambda: storm, budget=budget)
 
 
 def _config(chance: Chance) -> QuorumConfig:
