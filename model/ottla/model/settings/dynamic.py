@@ -16,7 +16,7 @@ from ottla.model.settings.client_metrics import (
 from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
-from ottla.model.settings.topic import TOPIC_DEFINITIONS, check_topic_texts, default_definitions
+from ottla.model.settings.topic import DEFAULT_DEFINITIONS, TOPIC_DEFINITIONS, check_topic_texts
 
 
 class ResourceType(IntEnum):
@@ -32,7 +32,7 @@ class ResourceType(IntEnum):
 
 def broker_definitions() -> dict[str, Definition]:
     """Return every broker setting by key: its own, those of groups and the topic defaults."""
-    return {**definitions(BrokerConfig), **definitions(GroupConfig), **default_definitions()}
+    return {**definitions(BrokerConfig), **definitions(GroupConfig), **DEFAULT_DEFINITIONS}
 
 
 def definitions_of(resource_type: ResourceType) -> Mapping[str, Definition]:

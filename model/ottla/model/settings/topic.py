@@ -278,28 +278,26 @@ BROKER_TO_TOPIC: dict[str, str] = {
 """Which topic setting a broker key gives the default of."""
 
 
-def default_definitions() -> dict[str, Definition]:
-    """Return the broker-side twins of the topic settings, by broker key."""
-    return {
-        broker_key: replace(
-            TOPIC_DEFINITIONS[topic_key],
-            key=broker_key,
-            default=None if broker_key in LONGER_UNITS else TOPIC_DEFINITIONS[topic_key].default,
-            # As in Kafka, of several units only the one topics speak of is dynamic.
-            is_dynamic=broker_key not in LONGER_UNITS,
-        )
-        for broker_key, topic_key in BROKER_TO_TOPIC.items()
-    }
+DEFAULT_DEFINITIONS: Mapping[str, Definition] = {
+    broker_key: replace(
+        TOPIC_DEFINITIONS[topic_key],
+        key=broker_key,
+        default=None if broker_key in LONGER_UNITS else TOPIC_DEFINITIONS[topic_key].default,
+        # As in Kafka, of several units only the one topics speak of is dynamic.
+        is_dynamic=broker_key not in LONGER_UNITS,
+    )
+    for broker_key, topic_key in BROKER_TO_TOPIC.items()
+}
+"""The broker-side twins of the topic settings, by broker key."""
 
 
 def topic_defaults_of(broker_texts: Mapping[str, str]) -> dict[str, str]:
     """Return the topic defaults that broker settings give, by topic key; checks every value."""
-    twins = default_definitions()
     found: dict[str, str] = {}
     for definition in TOPIC_DEFINITIONS.values():
         for broker_key in definition.broker_keys:
             if broker_key in broker_texts:
-                value = twins[broker_key].value_of(broker_texts[broker_key])
+                value = DEFAULT_DEFINITIONS[broker_key].value_of(broker_texts[broker_key])
                 unit_ms = LONGER_UNITS.get(broker_key)
                 text = broker_texts[broker_key].strip()
                 found[definition.key] = text if unit_ms is None else str(_scaled(value, unit_ms))
