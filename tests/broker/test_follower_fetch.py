@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.follower_fetch import (
     BACKOFF_MS_FIRST,
+    BeginAnew,
     FindPlace,
     Flush,
     FollowerFetch,
@@ -93,6 +94,8 @@ class Pair:
         for duty in duties:
             if isinstance(duty, Truncate):
                 await self.ours.truncate_to(duty.offset)
+            elif isinstance(duty, BeginAnew):
+                await self.ours.truncate_fully_and_start_at(duty.offset)
             elif isinstance(duty, RaiseStart):
                 await self.ours.delete_records_before(duty.offset)
             elif isinstance(duty, Flush):
@@ -254,6 +257,41 @@ async def test_what_the_leader_has_deleted_is_let_go(make_pair: Any) -> None:
     pair.world.purgatory.wake(pair.leading.end_offset_key)
     assert await pair.round() == [RaiseStart(Offset(1))]
     assert pair.ours.log_start_offset == 1
+
+
+async def test_what_ends_where_the_leader_begins_and_is_not_its_own_is_let_go(
+    make_pair: Any,
+) -> None:
+    """The leader has deleted what would show that our record is another one."""
+
+    def before(ours: Log, theirs: Log) -> None:
+        written(ours, 0, b"never committed")
+        written(theirs, 1, b"a")
+
+    pair = await make_pair(before=before)
+    pair.theirs.update_high_watermark(Offset(1))
+    await pair.theirs.delete_records_before(Offset(1))
+
+    assert await pair.round() == [BeginAnew(Offset(1))]
+    pair.lead(b"b")
+    await pair.round()
+
+    assert pair.ours.log_start_offset == 1
+    assert content(pair.ours) == content(pair.theirs)
+
+
+async def test_what_ends_where_the_leader_begins_is_kept_when_it_is_known_to_be_committed(
+    make_pair: Any,
+) -> None:
+    """Its producers' sequences are still needed."""
+    pair = await make_pair()
+    pair.lead(b"a")
+    await pair.round()
+    pair.theirs.update_high_watermark(Offset(1))
+    await pair.theirs.delete_records_before(Offset(1))
+    pair.world.purgatory.wake(pair.leading.end_offset_key)
+
+    assert await pair.round() == [RaiseStart(Offset(1))]
 
 
 async def test_where_a_flush_is_demanded_it_asks_on_only_when_durable(make_pair: Any) -> None:

@@ -7,8 +7,9 @@ A partition that cannot be followed is set aside with its reason and tried again
 go on.
 
 Invariants: FollowsInOrder (what is appended begins where our log ends, in the epoch that was asked
-for), OneBadPartitionHoldsUpNoOther, AsksFromWhatIsFlushed (where a flush is demanded: the offset
-asked for is our promise to have all below, also of what we wrote as a leader or followed before).
+for, and behind nothing that may be another log's), OneBadPartitionHoldsUpNoOther,
+AsksFromWhatIsFlushed (where a flush is demanded: the offset asked for is our promise to have all
+below, also of what we wrote as a leader or followed before).
 """
 
 import logging
@@ -65,11 +66,17 @@ class RaiseStart(NamedTuple):
     offset: Offset
 
 
+class BeginAnew(NamedTuple):
+    """Let go of all: it lies below the leader's start, and may be other than what lay there."""
+
+    offset: Offset
+
+
 class Flush(NamedTuple):
     """Make durable what was appended, before the leader is told that we have it."""
 
 
-Duty = Truncate | FindPlace | RaiseStart | Flush
+Duty = Truncate | FindPlace | RaiseStart | BeginAnew | Flush
 """What must be done, and may take time, before the partition is asked for again."""
 
 
@@ -229,6 +236,8 @@ class FollowerFetch:
             return Truncate(truncation_of(log, data.diverging_epoch))
         records = data.records
         end_offset = log.end_offset
+        if is_unvouched(log, Offset(data.log_start_offset), followed.leader_epoch):
+            return BeginAnew(end_offset)
         if records is not None and len(records):
             assert isinstance(records, memoryview)
             log.append_as_follower(records, now_ms=wall_ms)
@@ -267,6 +276,20 @@ class FollowerFetch:
         followed.asked_in = NOT_ASKED
         self._set_aside[followed.key] = followed
         self.session.forget(followed.key)
+
+
+def is_unvouched(log: Log, leader_start: Offset, leader_epoch: Epoch) -> bool:
+    """Say whether all that we hold ends where the leader's log begins, and nobody vouches for it.
+
+    The leader cannot say where our logs part: it has deleted that.  What no leader has called
+    committed, and this one has not sent, may be something else than what lay there; it would come
+    back to light if we lost our new log start, and its producers' sequences would count at once.
+    """
+    return (
+        log.log_start_offset < log.end_offset == leader_start
+        and log.high_watermark < leader_start
+        and log.last_epoch < leader_epoch
+    )
 
 
 def truncation_of(log: Log, diverging: EpochEndOffset) -> Offset:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import trio
 
 from ottla.broker.follower_fetch import (
+    BeginAnew,
     Duty,
     FindPlace,
     Flush,
@@ -304,6 +305,8 @@ class LeaderFetcher:
                 await self._find_place(connection, followed)
             elif isinstance(duty, Truncate):
                 await self._truncate(followed, duty.offset)
+            elif isinstance(duty, BeginAnew):
+                await self._begin_anew(followed, duty.offset)
             elif isinstance(duty, RaiseStart):
                 await self._raise_start(followed, duty.offset)
         except (ConnectionLostError, ProtocolError):
@@ -323,13 +326,16 @@ class LeaderFetcher:
         if end < followed.log.end_offset:
             await self._truncate(followed, end)
         elif start > followed.log.end_offset:
-            logger.warning(
-                "%r begins anew at %s, where the leader's log begins", followed.partition, start
-            )
-            with self._busy(followed):
-                await followed.log.truncate_fully_and_start_at(start)
+            await self._begin_anew(followed, start)
         else:
             await self._raise_start(followed, min(start, followed.log.high_watermark))
+
+    async def _begin_anew(self, followed: Followed, start: Offset) -> None:
+        logger.warning(
+            "%r begins anew at %s, where the leader's log begins", followed.partition, start
+        )
+        with self._busy(followed):
+            await followed.log.truncate_fully_and_start_at(start)
 
     async def _truncate(self, followed: Followed, offset: Offset) -> None:
         log = followed.log
