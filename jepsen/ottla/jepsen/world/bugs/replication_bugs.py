@@ -270,6 +270,10 @@ def _cut_at_the_leaders_end_only() -> Any:
     return patched(follower_fetch, truncation_of=truncation_of)
 
 
+def _vouch_for_all() -> Any:
+    return patched(follower_fetch, is_unvouched=lambda log, leader_start, leader_epoch: False)
+
+
 @contextmanager
 def _cut_at_the_watermark() -> Iterator[None]:
     """What Kafka did before KIP-101: a new follower drops all above its own high watermark."""
@@ -512,6 +516,12 @@ MUTANTS = (
         _cut_at_the_leaders_end_only,
         20_000,
         is_quick=False,
+    ),
+    _row(
+        "replication-unvouched",
+        "a follower keeps what ends where its leader's log begins, whoever wrote it",
+        _vouch_for_all,
+        5_000,
     ),
     _row(
         "replication-cut-too-much",

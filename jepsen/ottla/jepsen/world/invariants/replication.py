@@ -6,7 +6,8 @@ WhoeverCanLeadDoes, RecoveringLeaderIsAlone, EpochsOnlyRise, ReassignmentEndsInS
 Of logs: LogMatching (an epoch writes an offset once, after one and the same record),
 LeaderCompleteness (whoever is elected holds all that was committed), LeaderCandidateCompleteness
 (so does everybody who could be), NoCommittedRecordLostGlobally, CommittedIsFlushed (where that is
-demanded, by everybody who could lead).
+demanded, by everybody who could lead), DeletedIsCommitted (a log begins where records are
+committed, and its broker knows them to be).
 Of leaders: OneLeaderPerEpoch, WatermarkNeverRecedes, NothingCommittedBelowMinIsr,
 ReplicationQuorumSuperset (a leader that may commit waits for the controller's ISR and ELR),
 ConsistentCommittedData.
@@ -37,7 +38,12 @@ class Held(Protocol):
 
     @property
     def records(self) -> list[Record]:
-        """All that it holds, from offset 0."""
+        """All that it holds, by offset; below its start they are nothing that counts."""
+        ...
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that it serves."""
         ...
 
     @property
@@ -174,6 +180,8 @@ class ReplicationJudge:
             if member not in holders:
                 continue
             held = holders[member]
+            if held is not None and held.log_start_offset > at:
+                continue
             found = None if held is None or len(held.records) <= at else held.records[at]
             if found != last:
                 name = (
@@ -189,7 +197,9 @@ class ReplicationJudge:
         if committed:
             at = len(committed) - 1
             is_kept = any(
-                held is not None and len(held.records) > at and held.records[at] == committed[at]
+                held is not None
+                and len(held.records) >= held.log_start_offset
+                and (held.log_start_offset > at or held.records[at : at + 1] == [committed[at]])
                 for held in everybody
             )
             require(is_kept, "NoCommittedRecordLostGlobally", f"{committed[at]} at {at} of {index}")
@@ -201,7 +211,13 @@ class ReplicationJudge:
         seen = self._seen.get((node, index))
         if seen is None:
             seen = self._seen[node, index] = _Seen()
-        records = held.records
+        records, start = held.records, held.log_start_offset
+        if start > min(held.high_watermark, len(self.committed[index])):
+            raise Violation(
+                "DeletedIsCommitted",
+                f"{index} of {node} begins at {start}, high watermark {held.high_watermark}, "
+                f"{len(self.committed[index])} are committed",
+            )
         if seen.cut_count != held.cut_count:
             seen.cut_count = held.cut_count
             seen.end = 0
@@ -210,10 +226,17 @@ class ReplicationJudge:
             seen.end = end
             return
         written = self._written
-        for offset in range(seen.end, end):
+        for offset in range(max(seen.end, start), end):
             record = records[offset]
+            place = (index, offset, record.epoch)
             found = (record, records[offset - 1] if offset else None)
-            known = written.setdefault((index, offset, record.epoch), found)
+            before = found[1]
+            if before is not None and before.epoch < 0:
+                # What lay before it is deleted, and gone.
+                found = record, written.get(place, found)[1]
+                if place not in written:
+                    continue
+            known = written.setdefault(place, found)
             if known != found:
                 raise Violation(
                     "LogMatching", f"{node} has {found} at {offset} of {index}, not {known}"
@@ -251,7 +274,8 @@ class ReplicationJudge:
         self._watermarks[node, index] = (epoch, high_watermark)
         committed = self.committed[index]
         records = held.records
-        for offset in range(before, min(high_watermark, len(committed))):
+        start = max(before, held.log_start_offset)
+        for offset in range(start, min(high_watermark, len(committed))):
             if records[offset] != committed[offset]:
                 raise Violation(
                     "ConsistentCommittedData",

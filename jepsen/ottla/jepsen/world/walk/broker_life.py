@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
+from ottla.broker.delete_records import DeleteRecordsApi
 from ottla.broker.dispatch import Peer, RequestContext
 from ottla.broker.fetch import FetchApi
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.follower_fetch import (
+    BeginAnew,
     Duty,
     FindPlace,
     Flush,
@@ -41,6 +43,7 @@ from ottla.proto import controller_pb2 as pb
 from ottla.storage.log_config import LogConfig
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
+from ottla.wire.messages.delete_records_request import DeleteRecordsRequest
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.messages.produce_request import ProduceRequest
@@ -62,6 +65,9 @@ PEER = Peer(
     local_port=0,
 )
 FETCH_HEADER = RequestHeader(FetchRequest.API_KEY, FetchRequest.VERSIONS[-1], 0, None, 0)
+DELETE_HEADER = RequestHeader(
+    DeleteRecordsRequest.API_KEY, DeleteRecordsRequest.VERSIONS[-1], 0, None, 0
+)
 PRODUCE_HEADER = RequestHeader(ProduceRequest.API_KEY, ProduceRequest.VERSIONS[-1], 0, None, 0)
 
 NO_PARTITIONS: Mapping[int, Partition] = {}
@@ -101,6 +107,7 @@ class Slot:
     """The place of one answer; it stands in for that of a connection."""
 
     __slots__ = ("_on_answer", "on_abandoned")
+    is_abandoned = False
 
     def __init__(self, on_answer: OnAnswer) -> None:
         self._on_answer = on_answer
@@ -185,6 +192,7 @@ class Life:
             clock=clock,
             on_flush_due=self.request_flush,
         )
+        self.delete_api = DeleteRecordsApi(table=self.table, purgatory=self.purgatory)
         for index in machine.store.indexes():
             at = TopicPartition(machine.topic, index)
             if self.replicas.is_stray(image, at, machine.topic_id):
@@ -245,6 +253,13 @@ class Life:
         if response is not None:
             on_answer(response)
 
+    def delete_records(
+        self, request: DeleteRecordsRequest, now_ms: int, on_answer: OnAnswer
+    ) -> None:
+        """Serve a DeleteRecords, at once or when everybody has deleted."""
+        slot: Any = Slot(on_answer)
+        run_now(self.delete_api.handle(RequestContext(DELETE_HEADER, PEER, slot, now_ms), request))
+
     # --- following ----------------------------------------------------------------------------
 
     def take_fetched(
@@ -279,6 +294,8 @@ class Life:
         try:
             if isinstance(duty, Truncate):
                 run_now(followed.log.truncate_to(duty.offset))
+            elif isinstance(duty, BeginAnew):
+                run_now(followed.log.truncate_fully_and_start_at(duty.offset))
             elif isinstance(duty, RaiseStart):
                 run_now(followed.log.delete_records_before(duty.offset))
         except OttlaError as error:
@@ -287,16 +304,19 @@ class Life:
             fetcher.core.done(followed)
 
     def find_place(
-        self, fetcher: LeaderFetcher, followed: Followed, end_offset: Offset, now_ms: int
+        self, fetcher: LeaderFetcher, followed: Followed, place: tuple[Offset, Offset], now_ms: int
     ) -> None:
-        """Cut off what the leader never had; its logs all begin at 0."""
+        """Cut off what the leader never had, or begin where its log does; `place`: start, end."""
         fetcher.places.remove(followed)
         if fetcher.core.find(followed.key) is not followed:
             return
-        if end_offset < followed.log.end_offset:
+        log, (start, end_offset) = followed.log, place
+        if end_offset < log.end_offset:
             self._perform(fetcher, followed, Truncate(end_offset), now_ms)
+        elif start > log.end_offset:
+            self._perform(fetcher, followed, BeginAnew(start), now_ms)
         else:
-            fetcher.core.done(followed)
+            self._perform(fetcher, followed, RaiseStart(min(start, log.high_watermark)), now_ms)
 
     # --- flushing -----------------------------------------------------------------------------
 
@@ -347,6 +367,8 @@ class Machine:
         self.is_paused = False
         self.clean_epoch = -1
         """The broker epoch in the marker of a clean shutdown; -1: there is none."""
+        self.has_stopped_cleanly = False
+        """Ever."""
         self.seen = 0
         """The newest of the controller's images that one of its processes has seen."""
         self.has_lost_tail = False

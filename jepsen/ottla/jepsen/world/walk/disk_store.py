@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.invariants.replication import Held, Record, require
-from ottla.jepsen.world.walk.model_log import records_in
+from ottla.jepsen.world.walk.model_log import NO_RECORD, records_in
 from ottla.jepsen.world.walk.now import run_now
 from ottla.model.ids import Offset
 from ottla.model.seams import Rng
@@ -43,11 +43,13 @@ class DiskHeld:
 
     @property
     def records(self) -> list[Record]:
-        """All that it holds, from offset 0."""
+        """All that it holds, by offset."""
         log = self.log
         if log._generation != self._generation:
             self._generation = log._generation
             self._records = []
+        if not self._records:
+            self._records = [NO_RECORD] * log.log_start_offset
         if len(self._records) < log.end_offset:
             found = log.read(
                 Offset(len(self._records)),
@@ -63,6 +65,11 @@ class DiskHeld:
     def cut_count(self) -> int:
         """How often its end went back, or its process ended."""
         return (self._opened_count << 32) + self.log._generation
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that it serves."""
+        return self.log.log_start_offset
 
     @property
     def recovery_point(self) -> Offset:
@@ -95,7 +102,7 @@ class DiskStore:
         if held is None:
             self._made_count += 1
             directory = f"{ROOT}/t-{index}.{self._made_count}"
-            log = self._opened(directory, topic_id, config, Offset(0), is_clean=False)
+            log = self._opened(directory, topic_id, config, (Offset(0), Offset(0)), is_clean=False)
             run_now(self._disk.fsync_directory(ROOT))
             held = self._held[index] = DiskHeld(directory, topic_id, log)
         held.log.config = config
@@ -146,8 +153,9 @@ class DiskStore:
 
     def _reopened(self, held: DiskHeld, *, is_clean: bool) -> Log:
         old = held.log
+        checkpoints = (old.recovery_checkpoint, old.log_start_offset)
         return self._opened(
-            held.directory, held.topic_id, old.config, old.recovery_checkpoint, is_clean=is_clean
+            held.directory, held.topic_id, old.config, checkpoints, is_clean=is_clean
         )
 
     def _opened(
@@ -155,7 +163,7 @@ class DiskStore:
         directory: str,
         topic_id: UUID,
         config: LogConfig,
-        recovery_point: Offset,
+        checkpoints: tuple[Offset, Offset],
         *,
         is_clean: bool,
     ) -> Log:
@@ -166,8 +174,8 @@ class DiskStore:
                 config=config,
                 topic_id=topic_id,
                 is_clean=is_clean,
-                recovery_point=recovery_point,
-                log_start_offset=Offset(0),
+                recovery_point=checkpoints[0],
+                log_start_offset=checkpoints[1],
                 now_ms=NOW_MS,
             )
         )

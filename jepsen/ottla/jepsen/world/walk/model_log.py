@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.jepsen.world.invariants.replication import Held, Record
-from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID, Epoch, Offset, OffsetAndEpoch, ProducerId
 from ottla.model.seams import Rng
 from ottla.storage.append_info import AppendInfo, AppendOrigin
@@ -31,6 +31,9 @@ from ottla.wire.batch import (
 from ottla.wire.batch_builder import build_batch
 
 DEFAULT_CONFIG = LogConfig()
+
+NO_RECORD = Record(-1, -1)
+"""In place of what is not there any more."""
 
 _prefix = Struct(">qii")
 
@@ -85,17 +88,17 @@ class ModelLog:
 
     failure: str | None = None
     directory = "/model"
-    log_start_offset = Offset(0)
     is_online = True
 
     def __init__(self, config: LogConfig = DEFAULT_CONFIG) -> None:
         self.config = config
         self.records: list[Record] = []
+        self.log_start_offset = Offset(0)
         self.high_watermark = Offset(0)
         self.recovery_point = Offset(0)
         self.cut_count = 0
         """How often its end went back."""
-        self._headers: list[BatchHeader] = []
+        self._headers: list[BatchHeader | None] = []
         self._batches: list[bytes] = []
         self._epochs = EpochCache()
         self._producers = ProducerStates()
@@ -208,7 +211,7 @@ class ModelLog:
         self, offset: Offset, *, bytes_max: int, end_offset: Offset, at_least_one: bool
     ) -> _Read:
         """Return whole batches from an offset on, below `end_offset`."""
-        if not 0 <= offset <= self.end_offset:
+        if not self.log_start_offset <= offset <= self.end_offset:
             raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
         chosen: list[bytes] = []
         for batch in self._batches[offset : min(end_offset, self.end_offset)]:
@@ -235,12 +238,25 @@ class ModelLog:
         return False
 
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Refuse: no log of a walk begins after 0."""
-        raise CorruptDataError(f"a log of the walk would begin at {offset}")
+        """Remove everything; the log is empty and begins and ends at `offset`."""
+        self.records = [NO_RECORD] * offset
+        self._headers = [None] * offset
+        self._batches = [b""] * offset
+        self.log_start_offset = self.high_watermark = self.recovery_point = offset
+        self._epochs.clear()
+        self._producers = ProducerStates()
+        self.cut_count += 1
 
     async def delete_records_before(self, offset: Offset) -> None:
-        """Refuse: nothing is deleted in a walk."""
-        raise CorruptDataError(f"records before {offset} would be deleted")
+        """Raise the log start; OFFSET_OUT_OF_RANGE beyond the high watermark.
+
+        The records stay, as those of an active segment do.
+        """
+        if offset > self.high_watermark:
+            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not committed")
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._epochs.truncate_from_start(offset)
 
     def _cut(self, end_offset: int) -> None:
         end_offset = Offset(end_offset)
@@ -250,19 +266,27 @@ class ModelLog:
         self._epochs.truncate_from_end(end_offset)
         self._producers = ProducerStates()
         for header in self._headers:
-            if header.producer_id >= 0:
+            if header is not None and header.producer_id >= 0:
                 self._producers.apply(header, header.base_offset, None)
         self.cut_count += 1
 
     # --- what the world does to it ---
 
-    def end_process(self, high_watermark: int, end_offset: int | None) -> None:
-        """Leave what a new process finds: a checkpoint's high watermark, and a log cut short.
+    def end_process(self, rng: Rng | None, *, is_power_cut: bool) -> bool:
+        """Leave what a new process finds: an old high watermark, and perhaps a log cut short.
 
-        `end_offset` None: nothing is lost.  A leadership without a record was never written down.
+        Without `rng`: it ends cleanly.  Says whether the log is shorter now.  A leadership without
+        a record was never written down.
         """
-        self.high_watermark = Offset(min(self.high_watermark, high_watermark))
-        self._cut(len(self.records) if end_offset is None else end_offset)
+        end = kept = self.end_offset
+        if rng is not None:
+            high_watermark = Offset(rng.below(self.high_watermark + 1))
+            if is_power_cut:
+                kept = Offset(self.recovery_point + rng.below(end - self.recovery_point + 1))
+                kept = max(kept, self.log_start_offset)
+            self.high_watermark = max(high_watermark, self.log_start_offset)
+        self._cut(kept)
+        return kept < end
 
 
 class ModelStore:
@@ -295,19 +319,12 @@ class ModelStore:
         """Let the process end, perhaps the power too; say whether a log is shorter now."""
         is_shorter = False
         for index in self.indexes():
-            log = self._logs[index]
-            high_watermark = rng.below(log.high_watermark + 1)
-            end = log.end_offset
-            kept = end
-            if is_power_cut:
-                kept = Offset(log.recovery_point + rng.below(end - log.recovery_point + 1))
-            is_shorter |= kept < end
-            log.end_process(high_watermark, kept)
+            is_shorter |= self._logs[index].end_process(rng, is_power_cut=is_power_cut)
         return is_shorter
 
     def stop_cleanly(self) -> None:
         """Flush everything, as a shutdown does."""
         for index in self.indexes():
             log = self._logs[index]
-            log.end_process(log.high_watermark, None)
+            log.end_process(None, is_power_cut=False)
             log.recovery_point = log.end_offset

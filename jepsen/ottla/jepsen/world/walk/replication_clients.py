@@ -10,6 +10,12 @@ from ottla.jepsen.world.walk.replication_cluster import TOPIC
 from ottla.jepsen.world.walk.replication_talk import TalkingCluster, ToClient
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
+from ottla.wire.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.wire.messages.delete_records_response import DeleteRecordsResponse
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.messages.produce_request import (
@@ -188,6 +194,11 @@ class Clients:
                 )
                 if producer.id >= 0:
                     self._cluster.send(ToClient(lambda: producer.hear(sent.sequence)))
+        elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_forgotten(sent, partition):
+            self._cluster.rare.sometimes(
+                "a clean start has forgotten all but a producer's last batch"
+            )
+            producer.hear(sent.sequence)
         elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition is not None:
             is_first = bool(producer.open) and min(producer.open) == sent.sequence
             is_leader = partition.leader_epoch == self._cluster.state(producer.index).leader_epoch
@@ -196,6 +207,68 @@ class Clients:
                 "SequencesInOrder",
                 f"{partition} refuses {sent.sequence} of producer {producer.id}, which comes next",
             )
+
+    def _is_forgotten(self, sent: Produced, partition: Partition | None) -> bool:
+        """Say whether a leader that once stopped cleanly knows only later batches of the producer.
+
+        A producer snapshot holds one batch of each producer, as Kafka's does; of several that were
+        under way the others are not known again.
+        """
+        log = None if partition is None else partition.log
+        if log is None or not sent.leader.machine.has_stopped_cleanly:
+            return False
+        known = log.active_producers.get(sent.producer.id)
+        return known is not None and sent.sequence < known.batches[0].base_sequence
+
+    def delete_records(self) -> None:
+        """Have a client delete some of what is committed."""
+        leading = self._cluster.leaders()
+        if not leading:
+            return
+        partition = leading[self._cluster.chance.below(len(leading))]
+        life = self._cluster.machines[partition.local_id - 1].life
+        assert life is not None
+        index = partition.index
+        offset = self._deletable_end(index)
+        if self._cluster.chance.below(2):
+            offset = self._cluster.chance.below(offset + 1)
+        asked = DeleteRecordsPartition(partition_index=index, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=TOPIC, partitions=[asked])], timeout_ms=30_000
+        )
+
+        def answer(response: DeleteRecordsResponse) -> None:
+            (topic,) = response.topics
+            (result,) = topic.partitions
+            if result.error_code == ErrorCode.NONE and offset:
+                self._cluster.rare.sometimes("records are deleted everywhere")
+                log = partition.log
+                require(
+                    log is not None and log.log_start_offset >= result.low_watermark >= offset,
+                    "DeletedEverywhere",
+                    f"{partition}: {offset} was asked for, {result.low_watermark} is told",
+                )
+
+        life.delete_records(request, self._cluster.now_ms, answer)
+        self._cluster.trace.add("delete", partition.local_id, index, offset)
+
+    def _deletable_end(self, index: int) -> int:
+        """Return the end of what may be deleted without making a broker forget a sequence.
+
+        Whoever begins anew behind deleted records knows nothing of their producers, as in Kafka:
+        what one may still send again, and the record before that, must stay.
+        """
+        committed = self._cluster.judge.committed[index]
+        kept = {
+            one.id: min(one.open, default=one.next_sequence) - 1
+            for one in self._producers
+            if one.id >= 0 and one.index == index
+        }
+        for offset, record in enumerate(committed):
+            producer, sequence = self._cluster.sent[record.number]
+            if producer >= 0 and sequence >= kept[producer]:
+                return offset
+        return len(committed)
 
     def consume(self) -> None:
         """Have a consumer read what anybody who believes to lead says is committed."""

@@ -219,6 +219,7 @@ class ReplicationCluster:
             return
         if life.is_leaving and answer.should_shut_down:
             machine.store.stop_cleanly()
+            machine.has_stopped_cleanly = True
             machine.life = None
             machine.clean_epoch = life.epoch
             self.trace.add("stopped", machine.id)

@@ -7,7 +7,7 @@ before, and what it asked may still arrive.  A request reaches the process it wa
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.broker.follower_fetch import Truncate
+from ottla.broker.follower_fetch import BeginAnew, Truncate
 from ottla.broker.isr_changes import IsrChange, request_of
 from ottla.broker.partition import Partition
 from ottla.controller import partitions
@@ -180,6 +180,8 @@ class TalkingCluster(ReplicationCluster):
             self.rare.sometimes("a fetch session is lost")
         duties = life.take_fetched(asked.fetcher, told.response, self.now_ms)
         for duty in duties:
+            if isinstance(duty, BeginAnew):
+                self.rare.sometimes("a follower lets go of what nobody vouches for")
             if isinstance(duty, Truncate):
                 self.rare.sometimes("a follower cuts its log")
         self.trace.add("fetched", life.machine.id, len(duties))
@@ -188,22 +190,25 @@ class TalkingCluster(ReplicationCluster):
         """Let a follower ask where its leader ends."""
         followed = fetcher.places[0]
         leader = self.machines[fetcher.core.leader_id - 1]
-        end_offset = None
+        place = None
         if leader.life is not None and not leader.is_paused:
             try:
                 partition = leader.life.table.find(TOPIC, followed.key.partition)
-                end_offset = partition.leader_log(followed.leader_epoch).end_offset
+                log = partition.leader_log(followed.leader_epoch)
+                place = (log.log_start_offset, log.end_offset)
             except RefusedError as error:
                 fetcher.places.remove(followed)
                 fetcher.core.set_aside(followed, error, self.now_ms)
                 return
-        if end_offset is None:
+        if place is None:
             fetcher.places.remove(followed)
             fetcher.core.done(followed)
             fetcher.core.session.reset()
             return
         self.rare.sometimes("a follower looks for its place")
-        life.find_place(fetcher, followed, end_offset, self.now_ms)
+        if place[0] > followed.log.end_offset:
+            self.rare.sometimes("a follower begins anew at its leader's start")
+        life.find_place(fetcher, followed, place, self.now_ms)
 
     # --- in-sync replicas -----------------------------------------------------------------------
 
@@ -330,13 +335,22 @@ class TalkingCluster(ReplicationCluster):
         for fetcher in list(life.fetchers.values()):
             if fetcher.places:
                 self.find_place(life, fetcher)
-            for _ in range(PACKETS_MAX):
-                if fetcher.core.leader_id not in life.fetchers or not self.talk(life, fetcher):
-                    break
+            self._talk_out(life, fetcher)
+            leader = self.machines[fetcher.core.leader_id - 1].life
+            if fetcher.asked is not None and leader is not None:
+                # A fetch that waits is told of the high watermark and the log start at its end.
+                self.now_ms += life.machine.config.replica_fetch_wait_ms_max
+                leader.purgatory.expire(self.now_ms)
+                self._talk_out(life, fetcher)
         while life.flush_due:
             self.flush_led(life, 0)
         life.altering = None
         self.settle_one(life)
+
+    def _talk_out(self, life: Life, fetcher: LeaderFetcher) -> None:
+        for _ in range(PACKETS_MAX):
+            if fetcher.core.leader_id not in life.fetchers or not self.talk(life, fetcher):
+                return
 
     def flush_led(self, life: Life, left_count: int) -> None:
         """End a flush of what a broker leads."""
@@ -352,12 +366,19 @@ class TalkingCluster(ReplicationCluster):
             leader = self.machines[state.leader - 1].store.held(index)
             if leader is None or leader.high_watermark < len(leader.records):
                 return False
-            if any(log is None or log.records != leader.records for log in logs):
+            if any(log is None or not _agree(log, leader) for log in logs):
                 return False
         return True
+
+
+def _agree(log: Held, leader: Held) -> bool:
+    """Say whether a follower serves what its leader does, and nothing that it does not."""
+    start = log.log_start_offset
+    return start >= leader.log_start_offset and log.records[start:] == leader.records[start:]
 
 
 def _shown(held: Held | None) -> str:
     if held is None:
         return "nothing"
-    return f"up to {len(held.records)}, of which {held.high_watermark} committed"
+    start, end = held.log_start_offset, len(held.records)
+    return f"from {start} to {end}, {held.high_watermark} are committed"

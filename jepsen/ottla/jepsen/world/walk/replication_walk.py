@@ -80,6 +80,9 @@ class ReplicationWalk:
         "a consumer reads from a deposed leader",
         "a change of min.insync.replicas forgets an ELR",
         "min.insync.replicas rises",
+        "records are deleted everywhere",
+        "a follower begins anew at its leader's start",
+        "a follower lets go of what nobody vouches for",
     )
 
     def make_store(self, chance: Chance) -> Store:
@@ -188,6 +191,7 @@ class Walk(TalkingCluster):
             (self._fail_controller_over, 1, False),
             (self._tear, 1, False),
             (self.clients.consume, 4, False),
+            (self.clients.delete_records, 3, False),
         )
         actions: list[Callable[[], None]] = []
         for action, weight, is_needed in rows:
