@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.rng import SeededRng
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import config_record, encode_record
@@ -263,3 +265,33 @@ async def test_a_disk_that_takes_no_more_ends_the_replica(
     assert caught.value.errno == errno.EIO
     await trio.lowlevel.checkpoint()
     log.abandon()
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_a_segment_rolled_right_at_the_latest_snapshot_is_checked_by_the_next_start(
+    seed: int,
+) -> None:
+    disk = SimulatedDisk(SeededRng(seed))
+    await disk.makedirs("/meta/__cluster_metadata-0")
+    disk.flush_everything()
+    config = QuorumConfig(segment_bytes=64 << 10, retention_ms_max=-1)
+    log = await open_metadata_log(disk, "/meta", config=config, clock=RealClock())
+    segments = log._log._segments
+    lead(log, 1)
+    while len(segments) == 1:
+        log.note_high_watermark(await log.flush())
+        end = OffsetAndEpoch(log.end_offset, log.last_epoch)
+        await log.write_snapshot(end, [snapshot_of(end, "a")])
+        log.append(LeaderAppend(leader_epoch=Epoch(1), records=batch(*["x" * 200] * 30)))
+    await disk.fsync(segments[1].file)
+    await disk.fsync_directory(log.directory)
+    assert segments[1].base_offset == end.offset
+    places = [segments[0].offset_index.entry_at(at) for at in range(segments[0].offset_index.count)]
+
+    log.abandon()
+    disk.crash()
+    again = await open_metadata_log(disk, "/meta", config=config, clock=RealClock())
+
+    index = again._log._segments[0].offset_index
+    assert [index.entry_at(at) for at in range(index.count)] == places
+    again.abandon()

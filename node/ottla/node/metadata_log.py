@@ -48,8 +48,9 @@ async def open_metadata_log(
     snapshots = await open_snapshot_store(disk, directory)
     earliest, latest = snapshots.earliest_id, snapshots.latest_id
     start = Offset(0) if earliest is None else earliest.offset
-    # What lies below the latest snapshot was flushed before that snapshot was written.
-    flushed = Offset(0) if latest is None else latest.offset
+    # What lies below the latest snapshot was flushed before that snapshot was written; but not the
+    # indexes of a segment that was rolled right there.
+    flushed = Offset(0) if latest is None else Offset(max(0, latest.offset - 1))
     log = await open_log(
         disk,
         directory,
