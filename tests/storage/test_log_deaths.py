@@ -441,3 +441,34 @@ def test_what_a_killed_process_left_unflushed_is_flushed_before_it_is_removed(se
     again: Log = run_through(bench.kill_and_open(log, recovery_point=log.recovery_checkpoint))
 
     assert (flushed, again.end_offset) == (12, 12)
+
+
+@pytest.mark.parametrize("steps", range(9))
+def test_retention_leaves_a_log_alone_that_is_truncated(steps: int) -> None:
+    disk = DoomedDisk(SeededRng(0))
+    run_through(disk.makedirs(DIRECTORY))
+    bench = Workbench(disk, DIRECTORY)
+    log: Log = run_through(bench.open(replace(CONFIG, retention_bytes=0)))
+    for sequence in range(12):
+        data = build_batch(
+            [(NOW_MS, None, b"v" * 12)],
+            producer_id=ProducerId(7),
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        append(log, data)
+    cut_at = log._segments[2].base_offset + 1
+    log.update_high_watermark(Offset(cut_at))
+    removal = log.delete_records_before(log._segments[1].base_offset)
+    removal.send(None)
+    truncation = log.truncate_to(Offset(cut_at))
+    for _ in range(steps):
+        truncation.send(None)
+
+    run_through(log.delete_old_segments(NOW_MS))
+    run_through(removal)
+    run_through(truncation)
+
+    assert log.failure is None
+    assert (log.end_offset, offsets(log)) == (cut_at, list(range(log.log_start_offset, cut_at)))
+    assert log.active_producers[7].batches[-1].last_offset == cut_at - 1

@@ -9,6 +9,7 @@ write nor take back what it wrote is offline, with its reason.
 import errno
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NoReturn
 from uuid import UUID
 
@@ -392,7 +393,14 @@ class LocalLog:
     async def _remove_snapshots(self, *, above: Offset) -> None:
         for offset in offsets_of(await self._disk.listdir(self.directory), SNAPSHOT):
             if offset > above:
-                await self._disk.unlink(f"{self.directory}/{file_name(offset, SNAPSHOT)}")
+                await self._remove_snapshot(offset)
+
+    async def _remove_snapshot(self, offset: int) -> None:
+        """Remove a snapshot if it is there; somebody else who removes it may be first."""
+        path = f"{self.directory}/{file_name(offset, SNAPSHOT)}"
+        if self._disk.exists(path):
+            with suppress(FileNotFoundError):
+                await self._disk.unlink(path)
 
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove everything; the log is empty and begins and ends at `offset`."""
@@ -403,6 +411,7 @@ class LocalLog:
         self.recovery_point = offset
         self._epochs.clear()
         self._unsealed.clear()
+        self._is_cutting = True
         try:
             for segment in reversed(self._segments):
                 await self._remove_segment(segment)
@@ -418,6 +427,8 @@ class LocalLog:
         except OSError as error:
             self._fail(f"{self.directory}: {error}")
             self._refuse(error)
+        finally:
+            self._is_cutting = False
 
     async def delete_records_before(self, offset: Offset) -> None:
         """Raise the log start; OFFSET_OUT_OF_RANGE beyond the high watermark."""
@@ -437,8 +448,13 @@ class LocalLog:
         self._producers.on_log_start(self.log_start_offset)
 
     async def delete_old_segments(self, now_ms: int) -> int:
-        """Remove segments that retention or the log start no longer keeps; return how many."""
+        """Remove segments that retention or the log start no longer keeps; return how many.
+
+        None while the log is truncated: the next round comes.
+        """
         self._check_online()
+        if self._is_cutting:
+            return 0
         count = deletable_count(
             self._segments,
             self.config,
@@ -469,7 +485,8 @@ class LocalLog:
             for segment in doomed:
                 if not segment.is_sealed and segment in self._segments:
                     await self._fsync(segment)
-            self._leaving += self._part_with(doomed)
+            if not self._is_cutting:  # a truncation under way reads them; the next round comes
+                self._leaving += self._part_with(doomed)
             if not self._is_removing:  # of two callers one removes all, so that no gap is left
                 await self._remove_leaving()
         except OSError as error:
@@ -491,9 +508,7 @@ class LocalLog:
             while self._leaving:
                 segment = self._leaving[0]
                 await self._remove_segment(segment)
-                snapshot = f"{self.directory}/{file_name(segment.base_offset, SNAPSHOT)}"
-                if self._disk.exists(snapshot):
-                    await self._disk.unlink(snapshot)
+                await self._remove_snapshot(segment.base_offset)
                 del self._leaving[0]
         finally:
             self._is_removing = False
