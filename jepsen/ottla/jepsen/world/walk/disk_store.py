@@ -24,18 +24,29 @@ NOW_MS = 1
 class DiskHeld:
     """One replica's log, and what a judge sees of it."""
 
-    __slots__ = ("_generation", "_opened_count", "_records", "directory", "log", "topic_id")
+    __slots__ = (
+        "_durable_offset",
+        "_generation",
+        "_opened_count",
+        "_records",
+        "directory",
+        "log",
+        "topic_id",
+    )
 
     def __init__(self, directory: str, topic_id: UUID, log: Log) -> None:
         self.directory = directory
         self.topic_id = topic_id
         self.log = log
         self._generation = 0
+        self._durable_offset = Offset(0)
+        """What was flushed before the log was opened, and is there still."""
         self._opened_count = 0
         self._records: list[Record] = []
 
     def take(self, log: Log) -> None:
         """Go on with the log as it was recovered."""
+        self._durable_offset = min(self.recovery_point, log.end_offset)
         self.log = log
         self._opened_count += 1
         self._records = []
@@ -73,8 +84,13 @@ class DiskHeld:
 
     @property
     def recovery_point(self) -> Offset:
-        """The end of what survives a power cut."""
-        return self.log.recovery_point
+        """The end of what survives a power cut.
+
+        A log that was opened knows only what its checkpoint vouches for; the disk holds more.
+        """
+        if self.log._generation > 0:
+            return self.log.recovery_point
+        return max(self.log.recovery_point, self._durable_offset)
 
     @property
     def high_watermark(self) -> Offset:
@@ -130,12 +146,13 @@ class DiskStore:
         for index in self.indexes():
             held = self._held[index]
             old = held.log
+            kept_offset = held.recovery_point if is_power_cut else old.end_offset
             high_watermark = rng.below(old.high_watermark + 1)
             log = self._reopened(held, is_clean=False)
             require(
-                log.end_offset >= (old.recovery_point if is_power_cut else old.end_offset),
+                log.end_offset >= kept_offset,
                 "FlushedIsKept",
-                f"a log ends at {log.end_offset}, not {old.recovery_point}..{old.end_offset}",
+                f"a log ends at {log.end_offset}, not at {kept_offset} or later",
             )
             log.update_high_watermark(Offset(high_watermark))
             is_shorter |= log.end_offset < old.end_offset
