@@ -92,6 +92,27 @@ async def test_what_was_not_committed_comes_again(ottla_cluster: ClusterUnderTes
         assert await read(consumer, 5) == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_member_says_as_whom_it_commits_while_it_is_one(
+    ottla_cluster: ClusterUnderTest, protocol: str
+) -> None:
+    await create(ottla_cluster, 1)
+    by_hand = config(enable_auto_commit=False, group_protocol=protocol)
+    async with open_consumer(ottla_cluster.bootstrap, by_hand) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(RefusedError):
+            consumer.group_metadata()
+        with trio.fail_after(TIMEOUT_S):
+            while not consumer.assignment:
+                await consumer.poll(0.05)
+        membership = consumer.group_metadata()
+        assert membership.generation_id > 0
+        assert membership.member_id
+        await consumer.unsubscribe()
+        with pytest.raises(RefusedError):
+            consumer.group_metadata()
+
+
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 async def test_members_come_and_go_and_each_record_is_read_once(
     ottla_cluster: ClusterUnderTest, assignor: str

@@ -20,6 +20,7 @@ from ottla.client.connection import ConnectionLostError
 from ottla.client.fetch_link import FetchLink
 from ottla.client.fetched import ConsumerRecord
 from ottla.client.group import LEAVE_PATIENCE_S, NO_LONGER_OURS, Group
+from ottla.client.group_member import Membership
 from ottla.client.group_offsets import Committed
 from ottla.client.handover import Listener
 from ottla.client.offset_lookup import FoundOffset, find_offsets
@@ -234,6 +235,13 @@ class Consumer:
     ) -> dict[TopicPartition, Committed]:
         """Return what the group has committed; partitions without a commit are absent."""
         return await self._member_of().committed(partitions)
+
+    def group_metadata(self) -> Membership:
+        """Return as whom it commits now: member id and generation (KIP-848: epoch).
+
+        RefusedError when it is in no group at present.
+        """
+        return self._member_of().driver.membership()
 
     def _member_of(self) -> Group:
         if self._group is None:
