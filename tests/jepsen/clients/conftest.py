@@ -1,19 +1,18 @@
 """Small runs: a workload's threads against a cluster, in bursts of time that pass quickly."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from random import Random
 
 import pytest
 import trio
 
-from ottla.client.testing.fixtures import ottla_cluster
+from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.jepsen.history import History, Json, Recorder
 from ottla.jepsen.workloads.load import SECOND, LoadClient, LoadPlan, Op
 from ottla.jepsen.workloads.table import WORKLOADS, Workload
 
-__all__ = ["ottla_cluster"]
-
 TIMEOUT_S = 60
+NOTES_FROM = 1_000_000
 
 
 class Run:
@@ -23,7 +22,6 @@ class Run:
         plan = LoadPlan(prefix="t-", kinds=kinds, broker_count=1)
         self.workload: Workload = WORKLOADS[name](plan)
         self.bootstrap = bootstrap
-        self.notes: list[tuple[int, str, Json]] = []
         self._threads = len(kinds)
         self._began = trio.current_time()
         self.recorder = Recorder(self._clock_ns, concurrency=self._threads)
@@ -68,7 +66,23 @@ class Run:
         self.workload.on_completion(thread, op, done)
 
     def noter(self, thread: int) -> Callable[[str, Json], None]:
-        return lambda f, value: self.notes.append((thread, f, value))
+        def note(f: str, value: Json) -> None:
+            self.recorder.note(NOTES_FROM + thread, f, value)
+
+        return note
+
+
+@pytest.fixture
+async def ottla_cluster() -> AsyncIterator[ClusterUnderTest]:
+    """Give each test a cluster that misses a crashed member soon."""
+    soon = {
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "100",
+    }
+    async with open_test_cluster(settings=soon) as cluster:
+        yield cluster
 
 
 @pytest.fixture

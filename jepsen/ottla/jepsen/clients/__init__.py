@@ -5,7 +5,10 @@ renewable.py        things that crash and are opened anew
 topics.py           making a workload's topics, and taking them away
 
 own.py              a load client of our own client
-own_queue.py        the queue workload by it
+own_sending.py      what its delivery reports mean
+own_*.py            the workload of that name by it
+
 confluent.py        a load client of confluent-kafka, in threads
-confluent_queue.py  the queue workload by it
+confluent_sending.py    what its delivery reports mean
+confluent_*.py      the workload of that name by it
 """

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from ottla.jepsen.clients.completions import DEADLINE_S, PAUSE_S, READS
+from ottla.jepsen.clients.completions import PAUSE_S, READS
 from ottla.jepsen.history import Json, Kind
 from ottla.jepsen.workloads.load import CONFLUENT, Completion, Note, Op
 from ottla.model.errors import ConfigError
@@ -47,6 +47,11 @@ def library(module: str = "confluent_kafka") -> Any:
         return import_module(module)
     except ImportError as error:
         raise ConfigError(*MISSING) from error
+
+
+def admin_module() -> Any:
+    """Return its part for operators."""
+    return library("confluent_kafka.admin")
 
 
 def settings(bootstrap: str, **more: Json) -> dict[str, Json]:
@@ -124,6 +129,3 @@ async def open_confluent(
         with trio.move_on_after(CLOSE_S) as scope:
             scope.shield = True
             await client.in_thread(client.close)
-
-
-__all__ = ["DEADLINE_S", "ConfluentClient", "library", "open_confluent", "settings"]

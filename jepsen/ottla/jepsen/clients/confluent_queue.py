@@ -1,21 +1,18 @@
 """The queue workload by confluent-kafka: one producer, and one consumer for each way of reading."""
 
 from collections.abc import Callable, Mapping
-from time import monotonic
 from typing import Any
 
-from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok, unknown
-from ottla.jepsen.clients.confluent import ConfluentClient, library, settings
-from ottla.jepsen.clients.topics import COPIES
-from ottla.jepsen.history import Json, Kind
-from ottla.jepsen.workloads.keys import PARTITION_COUNT, key_of, partition_of
+from ottla.jepsen.clients.completions import failed, ok
+from ottla.jepsen.clients.confluent import ConfluentClient, admin_module, settings
+from ottla.jepsen.clients.confluent_sending import create_topic, producer_settings, send_one
+from ottla.jepsen.history import Json
+from ottla.jepsen.workloads.keys import key_of, partition_of
 from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
 from ottla.jepsen.workloads.subscribers import group_of
 
 POLL_S = 0.02
 RECORDS_MAX = 500
-NOT_TAKEN = frozenset({"MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_UNKNOWN_PARTITION"})
-"""Errors of a record that was never sent."""
 NO_LONGER_OURS = frozenset(
     {
         "REBALANCE_IN_PROGRESS",
@@ -31,18 +28,6 @@ NO_LONGER_OURS = frozenset(
 """Refusals of a commit by a group that went on without this member."""
 
 
-def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
-    """Return how load is sent."""
-    return settings(
-        bootstrap,
-        acks="all",
-        enable__idempotence=idempotent,
-        linger__ms=0,
-        message__timeout__ms=int(DEADLINE_S * 1_000),
-        request__timeout__ms=4_000,
-    )
-
-
 def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Json]:
     """Return how logs are read."""
     return settings(
@@ -50,36 +35,10 @@ def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Jso
         group__id=group,
         auto__offset__reset="earliest",
         enable__auto__commit=False,
+        check__crcs=True,
         fetch__error__backoff__ms=50,
         **more,
     )
-
-
-def send_one(producer: Any, op: Op) -> Completion:
-    """Do a `send` operation: produce, then poll until its report has come."""
-    ((_, key, value),) = op.value
-    topic, partition = partition_of(key)
-    told: list[tuple[Any, Any]] = []
-    try:
-        producer.produce(
-            topic,
-            str(value).encode(),
-            partition=partition,
-            on_delivery=lambda error, message: told.append((error, message)),
-        )
-    except BufferError as error:
-        return failed(str(error))
-    end = monotonic() + DEADLINE_S
-    while not told and (left := end - monotonic()) > 0:
-        producer.poll(left)
-    if not told:
-        return unknown(op, f"not settled in {DEADLINE_S:g} s")
-    failure, message = told[0]
-    if failure is None:
-        offset = message.offset()
-        return ok([["send", key, [None if offset is None or offset < 0 else offset, value]]])
-    text = f"{failure.name()}: {failure.str()}"
-    return failed(text) if failure.name() in NOT_TAKEN else unknown(op, text)
 
 
 def consume(consumer: Any, timeout_s: float, count_max: int) -> tuple[dict[str, Json], list[str]]:
@@ -236,19 +195,6 @@ class ConfluentQueueClient(ConfluentClient):
                     self._rebalanced.add(key)
 
     def _create_topic(self, op: Op) -> Completion:
-        admin_module = library("confluent_kafka.admin")
         if self._admin is None:
-            self._admin = admin_module.AdminClient(settings(self.bootstrap))
-        copies = min(COPIES, self._plan.broker_count)
-        topic = admin_module.NewTopic(
-            op.value,
-            num_partitions=PARTITION_COUNT,
-            replication_factor=copies,
-            config={"min.insync.replicas": str(max(1, copies - 1))},
-        )
-        try:
-            self._admin.create_topics([topic], request_timeout=DEADLINE_S)[op.value].result()
-        except self.kafka.KafkaException as error:
-            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                return Completion(Kind.INFO, None, f"{error.args[0].name()}")
-        return ok()
+            self._admin = admin_module().AdminClient(settings(self.bootstrap))
+        return create_topic(self._admin, op, self._plan)

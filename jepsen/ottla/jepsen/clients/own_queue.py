@@ -7,51 +7,37 @@ import trio
 
 from ottla.client.admin import Admin, open_admin
 from ottla.client.consumer import Consumer, open_consumer
-from ottla.client.delivery import Delivery
 from ottla.client.fetched import ConsumerRecord
 from ottla.client.group import NO_LONGER_OURS
 from ottla.client.producer import Producer, open_producer
-from ottla.client.producer_lane import NotDeliveredError
 from ottla.jepsen.clients.completions import (
     DEADLINE_S,
     TROUBLE,
     failed,
     ok,
     troubled,
-    unknown,
 )
 from ottla.jepsen.clients.own import OwnClient
+from ottla.jepsen.clients.own_sending import (
+    DEADLINE_MS,
+    REQUEST_TIMEOUT_MS,
+    producer_config,
+    send_one,
+)
 from ottla.jepsen.clients.renewable import Renewable
-from ottla.jepsen.clients.topics import TopicMaker
+from ottla.jepsen.clients.topics import TopicMaker, create_topic
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import key_of, partition_of
 from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
 from ottla.jepsen.workloads.subscribers import group_of
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
-from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+from ottla.model.settings.client import ConsumerConfig
 
-REQUEST_TIMEOUT_MS = 4_000
-"""A broker that stands still is given up in time for another one to answer within the deadline."""
 POLL_S = 0.02
 """A poll of a log without news; Jepsen waits 100 ms, and has more machines."""
 RECORDS_MAX = 500
 LEAVE_S = 3.0
-
-DEADLINE_MS = int(DEADLINE_S * 1_000)
-
-
-def producer_config(*, idempotent: bool) -> ProducerConfig:
-    """Return how load is sent: acknowledged by all, and settled when the operation ends."""
-    return ProducerConfig(
-        enable_idempotence=idempotent,
-        linger_ms=0,
-        request_timeout_ms=REQUEST_TIMEOUT_MS,
-        delivery_timeout_ms=DEADLINE_MS,
-        block_ms_max=DEADLINE_MS,
-        retry_backoff_ms=50,
-        client_id="jepsen",
-    )
 
 
 def consumer_config(group_id: str | None, protocol: str = "classic") -> ConsumerConfig:
@@ -67,27 +53,6 @@ def consumer_config(group_id: str | None, protocol: str = "classic") -> Consumer
         heartbeat_interval_ms=500,
         client_id="jepsen",
     )
-
-
-async def send_one(producer: Producer, op: Op) -> Completion:
-    """Do a `send` operation."""
-    ((_, key, value),) = op.value
-    topic, partition = partition_of(key)
-    delivery: Delivery | None = None
-    with trio.move_on_after(DEADLINE_S):
-        try:
-            delivery = await producer.send(topic, str(value).encode(), partition=partition)
-            found = await delivery
-            offset = None if found.offset < 0 else int(found.offset)
-            return ok([["send", key, [offset, value]]])
-        except NotDeliveredError as error:
-            text = f"{error.code.name}: {error.message}"
-            return unknown(op, text) if error.may_be_in_log else failed(text)
-        except TROUBLE as error:
-            # `send` refuses before it takes anything.
-            return failed(f"{type(error).__name__}: {error}")
-    text = f"not settled in {DEADLINE_S:g} s"
-    return failed(text) if delivery is None else unknown(op, text)
 
 
 def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
@@ -214,10 +179,4 @@ class OwnQueueClient(OwnClient):
         return Completion(done.kind, value, done.error, {"refused": True} if is_normal else {})
 
     async def _create_topic(self, op: Op) -> Completion:
-        admin = await self._admin.get()
-        try:
-            await self._topics.make(admin, op.value)
-        except RefusedError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
-        return ok()
+        return await create_topic(await self._admin.get(), self._topics, op)

@@ -5,9 +5,13 @@ from collections.abc import Iterable
 import trio
 
 from ottla.client.admin import Admin, open_admin
-from ottla.jepsen.clients.completions import TROUBLE
+from ottla.client.bootstrap import addresses_of
+from ottla.client.cluster import open_cluster
+from ottla.client.coordinator import open_coordinator
+from ottla.client.group_offsets import fetch_offsets
+from ottla.jepsen.clients.completions import TROUBLE, ok
 from ottla.jepsen.workloads.keys import PARTITION_COUNT
-from ottla.jepsen.workloads.load import LoadPlan, NewTopic
+from ottla.jepsen.workloads.load import Completion, LoadPlan, NewTopic, Op
 from ottla.model.errors import ErrorCode, RefusedError
 
 COPIES = 3
@@ -33,6 +37,16 @@ class TopicMaker:
         )
 
 
+async def create_topic(admin: Admin, maker: TopicMaker, op: Op) -> Completion:
+    """Do a `create-topic` operation: it is made once, whoever tries again finds it there."""
+    try:
+        await maker.make(admin, op.value)
+    except RefusedError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    return ok()
+
+
 async def make_topics(bootstrap: str, plan: LoadPlan, topics: Iterable[NewTopic]) -> None:
     """Make topics and wait until each partition has a leader; RefusedError when it takes long."""
     maker = TopicMaker(plan)
@@ -56,6 +70,16 @@ async def _until_led(admin: Admin, name: str) -> None:
                 trouble = str(error)
             await trio.sleep(LOOK_AGAIN_S)
     raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name} is not ready: {trouble}")
+
+
+async def warm_up(bootstrap: str, plan: LoadPlan) -> None:
+    """Wait until a group has its coordinator; the first question has their topic made."""
+    addresses = addresses_of(bootstrap)
+    async with (
+        open_cluster(addresses, client_id="jepsen") as cluster,
+        open_coordinator(cluster, f"{plan.prefix}warm-up", client_id="jepsen") as coordinator,
+    ):
+        await coordinator.until_it_answers(lambda: fetch_offsets(coordinator, []), READY_TIMEOUT_S)
 
 
 async def delete_topics(bootstrap: str, prefix: str) -> int:

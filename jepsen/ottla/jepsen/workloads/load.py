@@ -78,6 +78,8 @@ class Generator(Protocol):
     name: str
     checkers: tuple[str, ...]
     """Names in `ottla.jepsen.checkers.table`."""
+    ops_per_s_max: int
+    """How often all threads together are asked for an operation."""
 
     @property
     def topics(self) -> Sequence[NewTopic]:

@@ -23,6 +23,7 @@ from ottla.jepsen.workloads.final_reads import FinalReads
 from ottla.jepsen.workloads.keys import Topics, partition_of
 from ottla.jepsen.workloads.load import Completion, LoadPlan, NewTopic, Op
 from ottla.jepsen.workloads.log_model import LogModel, read_of
+from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_TOPICS = 4
 VALUES_MAX = 512
@@ -52,6 +53,7 @@ class QueueLoad:
 
     name = "queue"
     checkers: tuple[str, ...] = ("log", "cycles", "availability", "servers")
+    ops_per_s_max = OPS_PER_S_MAX
 
     def __init__(self, plan: LoadPlan, *, values_max: int = VALUES_MAX) -> None:
         self._topics = Topics(plan.prefix, open_count=OPEN_TOPICS, values_max=values_max)

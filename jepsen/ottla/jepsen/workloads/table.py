@@ -10,11 +10,23 @@ from typing import Any
 import trio
 
 from ottla.jepsen.clients.confluent import open_confluent
+from ottla.jepsen.clients.confluent_group import ConfluentGroupClient
+from ottla.jepsen.clients.confluent_list_offsets import ConfluentListOffsetsClient
+from ottla.jepsen.clients.confluent_metadata import ConfluentMetadataClient
+from ottla.jepsen.clients.confluent_offsets import ConfluentOffsetsClient
+from ottla.jepsen.clients.confluent_producer_ids import ConfluentProducerIdsClient
 from ottla.jepsen.clients.confluent_queue import ConfluentQueueClient
 from ottla.jepsen.clients.own import open_own
+from ottla.jepsen.clients.own_group import OwnGroupClient
+from ottla.jepsen.clients.own_list_offsets import OwnListOffsetsClient
+from ottla.jepsen.clients.own_metadata import OwnMetadataClient
+from ottla.jepsen.clients.own_offsets import OwnOffsetsClient
+from ottla.jepsen.clients.own_producer_ids import OwnProducerIdsClient
 from ottla.jepsen.clients.own_queue import OwnQueueClient
-from ottla.jepsen.clients.topics import delete_topics, make_topics
+from ottla.jepsen.clients.topics import delete_topics, make_topics, warm_up
 from ottla.jepsen.history import Json
+from ottla.jepsen.workloads.group import GroupLoad
+from ottla.jepsen.workloads.list_offsets import ListOffsetsLoad
 from ottla.jepsen.workloads.load import (
     OWN,
     Completion,
@@ -24,6 +36,10 @@ from ottla.jepsen.workloads.load import (
     Note,
     Op,
 )
+from ottla.jepsen.workloads.metadata import MetadataLoad
+from ottla.jepsen.workloads.offsets import OffsetsLoad
+from ottla.jepsen.workloads.pace import Pace
+from ottla.jepsen.workloads.producer_ids import ProducerIdsLoad
 from ottla.jepsen.workloads.queue import QueueLoad
 
 
@@ -40,6 +56,11 @@ class Row:
 
 ROWS: Mapping[str, Row] = {
     "queue": Row(QueueLoad, OwnQueueClient, ConfluentQueueClient),
+    "offsets": Row(OffsetsLoad, OwnOffsetsClient, ConfluentOffsetsClient),
+    "group": Row(GroupLoad, OwnGroupClient, ConfluentGroupClient),
+    "metadata": Row(MetadataLoad, OwnMetadataClient, ConfluentMetadataClient),
+    "producer-ids": Row(ProducerIdsLoad, OwnProducerIdsClient, ConfluentProducerIdsClient),
+    "list-offsets": Row(ListOffsetsLoad, OwnListOffsetsClient, ConfluentListOffsetsClient),
 }
 
 
@@ -51,6 +72,7 @@ class Workload:
         self.plan = plan
         self._row = row
         self._generator = row.generator(plan)
+        self._pace = Pace(plan.thread_count, self._generator.ops_per_s_max)
 
     @property
     def checkers(self) -> tuple[str, ...]:
@@ -67,8 +89,12 @@ class Workload:
         return {"workload": self.name, "idempotent": self.plan.idempotent, "acks": "all"}
 
     async def set_up(self, bootstrap: str) -> None:
-        """Make its first topics; RefusedError or ConnectionLostError where that fails."""
+        """Make its first topics; RefusedError or ConnectionLostError where that fails.
+
+        The group coordinators are there then, too: the first to ask for one has it made.
+        """
         await make_topics(bootstrap, self.plan, self._generator.topics)
+        await warm_up(bootstrap, self.plan)
 
     async def tear_down(self, bootstrap: str) -> None:
         """Delete its topics, by their prefix: for a cluster that lives on."""
@@ -76,6 +102,8 @@ class Workload:
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
         """Return what a thread does next; None when there is nothing at present."""
+        if not self._pace.may_begin(thread, now_ns):
+            return None
         return self._generator.next_op(thread, now_ns, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:

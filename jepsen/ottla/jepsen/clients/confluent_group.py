@@ -1,0 +1,148 @@
+"""The group workload by confluent-kafka, by either protocol; it does not tell its generation."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok
+from ottla.jepsen.clients.confluent import ConfluentClient
+from ottla.jepsen.clients.confluent_queue import (
+    NO_LONGER_OURS,
+    POLL_S,
+    RECORDS_MAX,
+    consume,
+    consumer_settings,
+)
+from ottla.jepsen.clients.confluent_sending import producer_settings, send_one
+from ottla.jepsen.clients.own_group import NOT_A_MEMBER
+from ottla.jepsen.history import Json
+from ottla.jepsen.workloads.group import CONSUMER
+from ottla.jepsen.workloads.keys import key_of, partition_of
+from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+
+
+def member_settings(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
+    """Return how a member takes part, as a `join` operation says."""
+    more: dict[str, Json] = {}
+    if joined["protocol"] == CONSUMER:
+        more["group.protocol"] = "consumer"
+    else:
+        more["partition.assignment.strategy"] = joined["protocol"]
+        more["session.timeout.ms"] = 6_000
+        more["heartbeat.interval.ms"] = 500
+    if joined["instance"] is not None:
+        more["group.instance.id"] = joined["instance"]
+    return {**consumer_settings(bootstrap, joined["group"]), **more}
+
+
+class ConfluentGroupClient(ConfluentClient):
+    """One thread of the group workload."""
+
+    def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
+        super().__init__(bootstrap, thread, note)
+        self._plan = plan
+        self._producer: Any = None
+        self._member: Any = None
+        self._group = ""
+        self._next: dict[str, int] = {}
+
+    @property
+    def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
+        """Return how each operation is done, by `f`."""
+        return {
+            "send": self._send,
+            "join": self._join,
+            "leave": self._leave,
+            "poll": self._poll,
+            "commit": self._commit,
+            "fetch": self._fetch,
+        }
+
+    def drop(self) -> None:
+        """Forget both handles; a member that is not closed does not leave its group."""
+        self._producer = self._member = None
+        self._next.clear()
+
+    def close(self) -> None:
+        """Leave the group, and forget both handles."""
+        if self._member is not None:
+            self._member.close()
+        self.drop()
+
+    def _send(self, op: Op) -> Completion:
+        if self._producer is None:
+            config = producer_settings(self.bootstrap, idempotent=self._plan.idempotent)
+            self._producer = self.kafka.Producer(config)
+        return send_one(self._producer, op)
+
+    def _join(self, op: Op) -> Completion:
+        self._group = op.value["group"]
+        self._member = self.kafka.Consumer(member_settings(self.bootstrap, op.value))
+        self._member.subscribe(
+            op.value["topics"],
+            on_assign=partial(self._tell, "assigned"),
+            on_revoke=partial(self._tell, "revoked"),
+            on_lost=partial(self._tell, "lost"),
+        )
+        return ok()
+
+    def _tell(self, f: str, consumer: Any, partitions: list[Any]) -> None:
+        keys = [key_of(one.topic, one.partition) for one in partitions]
+        for key in keys:
+            self._next.pop(key, None)
+        self.note(f, {**self._who(consumer), "keys": keys})
+
+    def _leave(self, op: Op) -> Completion:
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+        self._next.clear()
+        return ok()
+
+    def _poll(self, op: Op) -> Completion:
+        if self._member is None:
+            return failed(NOT_A_MEMBER)
+        read, errors = consume(self._member, POLL_S, RECORDS_MAX)
+        for key, records in read.items():
+            self._next[key] = records[-1][0] + 1
+        value = {**self._who(self._member), "keys": read}
+        return ok(value, {"errors": sorted(set(errors))} if errors else {})
+
+    def _commit(self, op: Op) -> Completion:
+        if self._member is None:
+            return failed(NOT_A_MEMBER)
+        value = {**self._who(self._member), "keys": dict(self._next)}
+        if not self._next:
+            return ok(value)
+        kafka = self.kafka
+        offsets = [
+            kafka.TopicPartition(*partition_of(key), offset) for key, offset in self._next.items()
+        ]
+        try:
+            told = self._member.commit(offsets=offsets, asynchronous=False)
+            error = next((one.error for one in told if one.error is not None), None)
+        except kafka.KafkaException as trouble:
+            error = trouble.args[0]
+        if error is None:
+            return ok(value)
+        done = self.troubled(op, error, NO_LONGER_OURS)
+        extra = {"refused": True} if error.name() in NO_LONGER_OURS else {}
+        return replace(done, value=value, extra=extra)
+
+    def _fetch(self, op: Op) -> Completion:
+        if self._member is None:
+            return failed(NOT_A_MEMBER)
+        partitions = [self.kafka.TopicPartition(*partition_of(key)) for key in self._next]
+        told = self._member.committed(partitions, timeout=DEADLINE_S) if partitions else []
+        refused = next((one.error for one in told if one.error is not None), None)
+        if refused is not None:
+            return self.troubled(op, refused)
+        keys = {
+            key_of(one.topic, one.partition): one.offset if one.offset >= 0 else None
+            for one in told
+        }
+        return ok({"group": self._group, "keys": keys})
+
+    def _who(self, consumer: Any) -> dict[str, Json]:
+        return {"group": self._group, "member": consumer.memberid(), "generation": None}

@@ -1,0 +1,117 @@
+"""The metadata workload by confluent-kafka's operator.
+
+It does not tell the id of a topic it made, so that is asked for before the operation ends: nobody
+else deletes a topic of this name meanwhile.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import monotonic, sleep
+from typing import Any
+from uuid import UUID
+
+from ottla.jepsen.clients.completions import DEADLINE_S, ok, unknown
+from ottla.jepsen.clients.confluent import ConfluentClient, admin_module, settings
+from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+
+LOOK_AGAIN_S = 0.05
+ID_WAIT_S = DEADLINE_S / 2
+NEVER_DONE: Mapping[str, frozenset[str]] = {
+    "create": frozenset({"INVALID_REPLICATION_FACTOR", "INVALID_CONFIG"}),
+    "delete": frozenset(),
+    "partitions": frozenset({"UNKNOWN_TOPIC_OR_PART"}),
+    "set-config": frozenset({"UNKNOWN_TOPIC_OR_PART", "INVALID_CONFIG"}),
+}
+"""Refusals that no attempt of one's own, with its answer lost, can be the reason of."""
+
+REFUSALS = frozenset(
+    {"INVALID_CONFIG", "INVALID_PARTITIONS", "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PART"}
+)
+"""Answers of a controller that was there: what was asked for did not fit what there is."""
+
+
+class ConfluentMetadataClient(ConfluentClient):
+    """One thread of the metadata workload: it only writes."""
+
+    def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
+        super().__init__(bootstrap, thread, note)
+        self._admin: Any = None
+
+    @property
+    def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
+        """Return how each operation is done, by `f`."""
+        return dict.fromkeys(("create", "partitions", "set-config", "delete"), self._write)
+
+    def drop(self) -> None:
+        """Forget the handle."""
+        self._admin = None
+
+    def _write(self, op: Op) -> Completion:
+        if self._admin is None:
+            self._admin = admin_module().AdminClient(settings(self.bootstrap))
+        ask = {
+            "create": self._create,
+            "partitions": self._partitions,
+            "set-config": self._set_config,
+            "delete": self._delete,
+        }
+        try:
+            ask[op.f](op.value).result()
+        except self.kafka.KafkaException as error:
+            done = self.troubled(op, error.args[0], NEVER_DONE[op.f])
+            is_refused = error.args[0].name() in REFUSALS
+            return replace(done, extra={"refused": True}) if is_refused else done
+        if op.f != "create":
+            return ok()
+        found = self._id_of(op.value["topic"])
+        if found is None:
+            return unknown(op, "it was made, and its id not told")
+        return ok({**op.value, "id": found})
+
+    def _create(self, value: Any) -> Any:
+        topic = admin_module().NewTopic(
+            value["topic"], num_partitions=value["count"], replication_factor=1
+        )
+        return self._admin.create_topics([topic], request_timeout=DEADLINE_S)[value["topic"]]
+
+    def _partitions(self, value: Any) -> Any:
+        more = admin_module().NewPartitions(value["topic"], value["count"])
+        return self._admin.create_partitions([more], request_timeout=DEADLINE_S)[value["topic"]]
+
+    def _set_config(self, value: Any) -> Any:
+        module = admin_module()
+        entries = [
+            module.ConfigEntry(name, text, incremental_operation=module.AlterConfigOpType.SET)
+            for name, text in value["config"].items()
+        ]
+        resource = module.ConfigResource(
+            module.ResourceType.TOPIC, value["topic"], incremental_configs=entries
+        )
+        futures = self._admin.incremental_alter_configs([resource], request_timeout=DEADLINE_S)
+        return futures[resource]
+
+    def _delete(self, value: Any) -> Any:
+        return self._admin.delete_topics([value["topic"]], request_timeout=DEADLINE_S)[
+            value["topic"]
+        ]
+
+    def _id_of(self, topic: str) -> str | None:
+        """Ask until a broker knows the topic; None when that takes long."""
+        end = monotonic() + ID_WAIT_S
+        while monotonic() < end:
+            asked = self.kafka.TopicCollection([topic])
+            try:
+                found = self._admin.describe_topics(asked, request_timeout=ID_WAIT_S)[topic]
+                topic_id = found.result().topic_id
+            except self.kafka.KafkaException:
+                sleep(LOOK_AGAIN_S)
+                continue
+            bits = [
+                half & 0xFFFF_FFFF_FFFF_FFFF
+                for half in (
+                    topic_id.get_most_significant_bits(),
+                    topic_id.get_least_significant_bits(),
+                )
+            ]
+            return str(UUID(int=bits[0] << 64 | bits[1]))
+        return None

@@ -1,0 +1,74 @@
+"""Sending by confluent-kafka: what a delivery report means for a `send` operation.
+
+librdkafka knows whether a message may have been written, but does not say so in Python: what was
+handed over and failed is unknown here, unless it can not have left the machine.
+"""
+
+from time import monotonic
+from typing import Any
+
+from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok, unknown
+from ottla.jepsen.clients.confluent import admin_module, library, settings
+from ottla.jepsen.clients.topics import COPIES
+from ottla.jepsen.history import Json
+from ottla.jepsen.workloads.keys import PARTITION_COUNT, partition_of
+from ottla.jepsen.workloads.load import Completion, LoadPlan, Op
+
+NOT_TAKEN = frozenset({"MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_UNKNOWN_PARTITION"})
+"""Errors of a record that was never sent."""
+
+
+def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
+    """Return how load is sent."""
+    return settings(
+        bootstrap,
+        acks="all",
+        enable__idempotence=idempotent,
+        linger__ms=0,
+        message__timeout__ms=int(DEADLINE_S * 1_000),
+        request__timeout__ms=4_000,
+    )
+
+
+def send_one(producer: Any, op: Op) -> Completion:
+    """Do a `send` operation: produce, then poll until its report has come."""
+    ((_, key, value),) = op.value
+    topic, partition = partition_of(key)
+    told: list[tuple[Any, Any]] = []
+    try:
+        producer.produce(
+            topic,
+            str(value).encode(),
+            partition=partition,
+            on_delivery=lambda error, message: told.append((error, message)),
+        )
+    except BufferError as error:
+        return failed(str(error))
+    end = monotonic() + DEADLINE_S
+    while not told and (left := end - monotonic()) > 0:
+        producer.poll(left)
+    if not told:
+        return unknown(op, f"not settled in {DEADLINE_S:g} s")
+    failure, message = told[0]
+    if failure is None:
+        offset = message.offset()
+        return ok([["send", key, [None if offset is None or offset < 0 else offset, value]]])
+    text = f"{failure.name()}: {failure.str()}"
+    return failed(text) if failure.name() in NOT_TAKEN else unknown(op, text)
+
+
+def create_topic(admin: Any, op: Op, plan: LoadPlan) -> Completion:
+    """Do a `create-topic` operation: it is made once, whoever tries again finds it there."""
+    copies = min(COPIES, plan.broker_count)
+    topic = admin_module().NewTopic(
+        op.value,
+        num_partitions=PARTITION_COUNT,
+        replication_factor=copies,
+        config={"min.insync.replicas": str(max(1, copies - 1))},
+    )
+    try:
+        admin.create_topics([topic], request_timeout=DEADLINE_S)[op.value].result()
+    except library().KafkaException as error:
+        if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+            raise
+    return ok()

@@ -1,0 +1,175 @@
+"""The group workload by our own client, by either protocol."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from functools import partial
+
+import trio
+
+from ottla.client.consumer import Consumer, open_consumer
+from ottla.client.group import NO_LONGER_OURS
+from ottla.client.producer import Producer, open_producer
+from ottla.jepsen.clients.completions import TROUBLE, failed, ok, troubled
+from ottla.jepsen.clients.own import OwnClient
+from ottla.jepsen.clients.own_queue import (
+    LEAVE_S,
+    POLL_S,
+    RECORDS_MAX,
+    consumer_config,
+    read_value,
+)
+from ottla.jepsen.clients.own_sending import producer_config, send_one
+from ottla.jepsen.clients.renewable import Renewable
+from ottla.jepsen.history import Json
+from ottla.jepsen.workloads.group import CONSUMER
+from ottla.jepsen.workloads.keys import key_of, partition_of
+from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.model.errors import RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.model.settings.client import ConsumerConfig
+
+NOT_A_MEMBER = "it is in no group"
+
+
+def member_config(joined: Mapping[str, Json]) -> ConsumerConfig:
+    """Return how a member takes part, as a `join` operation says."""
+    is_new = joined["protocol"] == CONSUMER
+    config = consumer_config(joined["group"], "consumer" if is_new else "classic")
+    config = replace(config, group_instance_id=joined["instance"])
+    if not is_new:
+        config = replace(config, partition_assignment_strategy=(joined["protocol"],))
+    return config
+
+
+class OwnGroupClient(OwnClient):
+    """One thread of the group workload."""
+
+    def __init__(
+        self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
+    ) -> None:
+        super().__init__(nursery, bootstrap, thread, note)
+        config = producer_config(idempotent=plan.idempotent)
+        self._producer: Renewable[Producer] = Renewable(
+            nursery, partial(open_producer, bootstrap, config)
+        )
+        self._joined: Mapping[str, Json] | None = None
+        self._member: Renewable[Consumer] = Renewable(nursery, self._open_member)
+        self._next: dict[str, int] = {}
+        """How far it has read what it has now."""
+        self.parts = [self._producer, self._member]
+
+    @property
+    def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
+        """Return how each operation is done, by `f`."""
+        return {
+            "send": self._send,
+            "join": self._join,
+            "leave": self._leave,
+            "poll": self._poll,
+            "commit": self._commit,
+            "fetch": self._fetch,
+        }
+
+    def on_crash(self) -> None:
+        """Forget the membership."""
+        self._joined = None
+        self._next.clear()
+
+    def _open_member(self) -> AbstractAsyncContextManager[Consumer]:
+        assert self._joined is not None
+        return open_consumer(self.bootstrap, member_config(self._joined))
+
+    async def _send(self, op: Op) -> Completion:
+        return await send_one(await self._producer.get(), op)
+
+    async def _join(self, op: Op) -> Completion:
+        self._joined = op.value
+        member = await self._member.get()
+
+        def tell(f: str, partitions: tuple[TopicPartition, ...]) -> None:
+            keys = [key_of(*at) for at in partitions]
+            for key in keys:
+                self._next.pop(key, None)
+            who, generation = _identity(member)
+            value = {"group": op.value["group"], "member": who, "generation": generation}
+            self.note(f, {**value, "keys": keys})
+
+        async def on_assigned(partitions: tuple[TopicPartition, ...]) -> None:
+            tell("assigned", partitions)
+            await trio.lowlevel.checkpoint()
+
+        async def on_revoked(partitions: tuple[TopicPartition, ...]) -> None:
+            tell("revoked", partitions)
+            await trio.lowlevel.checkpoint()
+
+        async def on_lost(partitions: tuple[TopicPartition, ...]) -> None:
+            tell("lost", partitions)
+            await trio.lowlevel.checkpoint()
+
+        member.subscribe(
+            op.value["topics"], on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+        )
+        return ok()
+
+    async def _leave(self, op: Op) -> Completion:
+        with trio.move_on_after(LEAVE_S):
+            await self._member.aclose()
+        self._joined = None
+        self._next.clear()
+        return ok()
+
+    async def _poll(self, op: Op) -> Completion:
+        if self._joined is None:
+            return failed(NOT_A_MEMBER)
+        member = await self._member.get()
+        before = _identity(member)
+        read = read_value(await member.poll(POLL_S, record_count_max=RECORDS_MAX))
+        for key, records in read.items():
+            self._next[key] = records[-1][0] + 1
+        return ok(self._told(member, before, read))
+
+    async def _commit(self, op: Op) -> Completion:
+        if self._joined is None:
+            return failed(NOT_A_MEMBER)
+        member = await self._member.get()
+        before = _identity(member)
+        keys = dict(self._next)
+        if not keys:
+            return ok(self._told(member, before, {}))
+        offsets = {TopicPartition(*partition_of(key)): offset for key, offset in keys.items()}
+        try:
+            await member.commit(offsets)
+        except TROUBLE as error:
+            done = troubled(op, error, certain=NO_LONGER_OURS)
+            is_refused = isinstance(error, RefusedError) and error.code in NO_LONGER_OURS
+            extra = {"refused": True} if is_refused else {}
+            return replace(done, value=self._told(member, before, keys), extra=extra)
+        return ok(self._told(member, before, keys))
+
+    async def _fetch(self, op: Op) -> Completion:
+        if self._joined is None:
+            return failed(NOT_A_MEMBER)
+        member = await self._member.get()
+        keys = list(self._next)
+        found = await member.committed([TopicPartition(*partition_of(key)) for key in keys])
+        told: dict[str, Json] = dict.fromkeys(keys)
+        told.update((key_of(*at), int(one.offset)) for at, one in found.items())
+        return ok({"group": op.value["group"], "keys": told})
+
+    def _told(
+        self, member: Consumer, before: tuple[str | None, int | None], keys: Json
+    ) -> dict[str, Json]:
+        assert self._joined is not None
+        who, generation = after = _identity(member)
+        value = {"group": self._joined["group"], "member": who}
+        return {**value, "generation": generation if after == before else None, "keys": keys}
+
+
+def _identity(member: Consumer) -> tuple[str | None, int | None]:
+    """Return member id and generation or epoch; None where it is nobody at present."""
+    try:
+        membership = member.group_metadata()
+    except RefusedError:
+        return None, None
+    return membership.member_id, membership.generation_id

@@ -1,0 +1,232 @@
+"""The metadata workload by our own client: every write is one request, every read asks one broker.
+
+Our admin repeats what it may; here nothing is, so that each request is one operation of a history.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from ottla.client.admin_configs import ConfigKind, ConfigSource, Operation
+from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.connection import ConnectionLostError
+from ottla.client.told import only
+from ottla.jepsen.clients.completions import failed, ok, troubled, unknown
+from ottla.jepsen.clients.own import OwnClient
+from ottla.jepsen.clients.own_producer_ids import beginning_elsewhere
+from ottla.jepsen.clients.own_sending import DEADLINE_MS, REQUEST_TIMEOUT_MS
+from ottla.jepsen.clients.renewable import Renewable
+from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.jepsen.workloads.metadata import CONFIG
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId
+from ottla.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_partitions_response import CreatePartitionsResponse
+from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.create_topics_response import CreateTopicsResponse
+from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
+from ottla.wire.messages.delete_topics_response import DeleteTopicsResponse
+from ottla.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from ottla.wire.messages.describe_configs_response import DescribeConfigsResponse
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.metadata_response import MetadataResponse
+
+DELETE_BY_NAME_VERSION = 5
+NEVER_DONE: Mapping[str, frozenset[ErrorCode]] = {
+    "create": frozenset({ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_CONFIG}),
+    "delete": frozenset({ErrorCode.TOPIC_DELETION_DISABLED}),
+    "partitions": frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+    "set-config": frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_CONFIG}),
+}
+"""Refusals that no attempt of one's own, with its answer lost, can be the reason of."""
+
+
+REFUSALS = frozenset(
+    {
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Answers of a controller that was there: what was asked for did not fit what there is."""
+
+
+class Brokers:
+    """A view of the cluster, and all brokers there ever were in it, taken by turns."""
+
+    def __init__(self, cluster: Cluster, turn: int) -> None:
+        self.cluster = cluster
+        self._known: list[NodeId] = []
+        self._turn = turn
+
+    async def next(self) -> NodeId:
+        """Return the broker that is asked next, be it there or not."""
+        self._turn += 1
+        if not self._known or self._turn % 100 == 0:
+            answer = await self.cluster.metadata([])
+            found = {NodeId(broker.node_id) for broker in answer.brokers}
+            self._known = sorted(found.union(self._known))
+        if not self._known:
+            raise ConnectionLostError("no broker is known")
+        return self._known[self._turn % len(self._known)]
+
+
+@asynccontextmanager
+async def open_brokers(bootstrap: str, turn: int) -> AsyncIterator[Brokers]:
+    """Open a view that begins with another broker at each turn."""
+    async with open_cluster(
+        beginning_elsewhere(bootstrap, turn),
+        client_id="jepsen",
+        request_timeout_s=2 * REQUEST_TIMEOUT_MS / 1_000,
+    ) as cluster:
+        yield Brokers(cluster, turn)
+
+
+class OwnMetadataClient(OwnClient):
+    """One thread of the metadata workload."""
+
+    def __init__(
+        self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
+    ) -> None:
+        super().__init__(nursery, bootstrap, thread, note)
+        self._turn = thread
+        self._brokers: Renewable[Brokers] = Renewable(
+            nursery, lambda: open_brokers(bootstrap, self._turn)
+        )
+        self.parts = [self._brokers]
+
+    @property
+    def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
+        """Return how each operation is done, by `f`."""
+        return {
+            "create": self._create,
+            "partitions": self._partitions,
+            "set-config": self._set_config,
+            "delete": self._delete,
+            "describe": self._describe,
+            "settle": self._settle,
+        }
+
+    def on_crash(self) -> None:
+        """Begin with another broker from now on."""
+        self._turn += 1
+
+    async def _create(self, op: Op) -> Completion:
+        topic = CreatableTopic(
+            name=op.value["topic"], num_partitions=op.value["count"], replication_factor=1
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=DEADLINE_MS)
+        cluster = (await self._brokers.get()).cluster
+        told = only((await cluster.request(request, CreateTopicsResponse)).topics, "topic")
+        done = _judged(op, told.error_code, told.error_message)
+        return done or ok({**op.value, "id": str(told.topic_id)})
+
+    async def _partitions(self, op: Op) -> Completion:
+        topic = CreatePartitionsTopic(
+            name=op.value["topic"], count=op.value["count"], assignments=None
+        )
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=DEADLINE_MS)
+        cluster = (await self._brokers.get()).cluster
+        told = only((await cluster.request(request, CreatePartitionsResponse)).results, "topic")
+        return _judged(op, told.error_code, told.error_message) or ok()
+
+    async def _set_config(self, op: Op) -> Completion:
+        changes = [
+            AlterableConfig(name=name, config_operation=Operation.SET, value=value)
+            for name, value in op.value["config"].items()
+        ]
+        resource = AlterConfigsResource(
+            resource_type=ConfigKind.TOPIC, resource_name=op.value["topic"], configs=changes
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        cluster = (await self._brokers.get()).cluster
+        answer = await cluster.request(request, IncrementalAlterConfigsResponse)
+        told = only(answer.responses, "resource")
+        return _judged(op, told.error_code, told.error_message) or ok()
+
+    async def _delete(self, op: Op) -> Completion:
+        request = DeleteTopicsRequest(topic_names=[op.value["topic"]], timeout_ms=DEADLINE_MS)
+        cluster = (await self._brokers.get()).cluster
+        answer = await cluster.request(
+            request, DeleteTopicsResponse, version=DELETE_BY_NAME_VERSION
+        )
+        told = only(answer.responses, "topic")
+        return _judged(op, told.error_code, told.error_message) or ok()
+
+    async def _settle(self, op: Op) -> Completion:
+        await trio.sleep(op.value)
+        return ok()
+
+    async def _describe(self, op: Op) -> Completion:
+        brokers = await self._brokers.get()
+        node = await brokers.next()
+        ask = _topic_of if op.value["part"] == "topic" else _config_of
+        try:
+            told = await ask(brokers.cluster, node, op.value["topic"])
+        except ConnectionLostError as error:
+            return troubled(op, error)
+        value = {"topic": op.value["topic"], "broker": int(node)}
+        if isinstance(told, int):
+            return failed(f"{ErrorCode(told).name}: broker {node}", value)
+        return ok({**value, **told})
+
+
+async def _topic_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Json] | int:
+    """Return id and count as one broker has them, or the code it refuses with."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    answer = await cluster.request(request, MetadataResponse, node=node)
+    told = only(answer.topics, "topic")
+    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return {"id": None, "count": None}
+    if told.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+        return int(told.error_code)
+    return {"id": str(told.topic_id), "count": len(told.partitions)}
+
+
+async def _config_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Json] | int:
+    """Return the setting as one broker has it, or the code it refuses with."""
+    asked = DescribeConfigsResource(
+        resource_type=ConfigKind.TOPIC, resource_name=topic, configuration_keys=[CONFIG]
+    )
+    request = DescribeConfigsRequest(resources=[asked])
+    answer = await cluster.request(request, DescribeConfigsResponse, node=node)
+    told = only(answer.results, "resource")
+    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return {"config": None}
+    if told.error_code != ErrorCode.NONE:
+        return int(told.error_code)
+    found: dict[str, Any] = {
+        one.name: one.value if one.config_source == ConfigSource.TOPIC else None
+        for one in told.configs
+    }
+    return {"config": found}
+
+
+def _judged(op: Op, code: int, message: str | None) -> Completion | None:
+    """Return what a refused write comes to; None where it was done."""
+    if code == ErrorCode.NONE:
+        return None
+    refusal = ErrorCode(code)
+    text = f"{refusal.name}: {message}"
+    extra = {"refused": True} if refusal in REFUSALS else {}
+    if refusal in NEVER_DONE[op.f]:
+        return Completion(Kind.FAIL, None, text, extra)
+    return unknown(op, text, extra)

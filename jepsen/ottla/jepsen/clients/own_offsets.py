@@ -1,0 +1,126 @@
+"""The offsets workload by our own client: one request for each commit, never a second one."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from ottla.client.bootstrap import addresses_of
+from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.connection import ConnectionLostError
+from ottla.client.coordinator import MOVED, Coordinator
+from ottla.client.group_offsets import Committed, commit_offsets, fetch_offsets
+from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok, troubled
+from ottla.jepsen.clients.own import OwnClient
+from ottla.jepsen.clients.own_sending import REQUEST_TIMEOUT_MS
+from ottla.jepsen.clients.renewable import Renewable
+from ottla.jepsen.workloads.keys import partition_of
+from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.ids import Offset, TopicPartition
+from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
+
+COORDINATORS_MAX = 8
+"""Groups whose coordinator a thread keeps at hand."""
+REQUEST_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1_000
+NOT_WRITTEN = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    }
+)
+"""Refusals of a commit that come before anything is written."""
+
+
+class Coordinators:
+    """The ways to the groups' coordinators, over one view of the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._by_group: dict[str, Coordinator] = {}
+
+    async def of(self, group: str) -> Coordinator:
+        """Return the way to a group's coordinator; the oldest one gives place to it."""
+        found = self._by_group.pop(group, None)
+        if found is None:
+            found = Coordinator(self._cluster, group, client_id="jepsen")
+            if len(self._by_group) >= COORDINATORS_MAX:
+                oldest = self._by_group.pop(next(iter(self._by_group)))
+                await oldest.forget()
+        self._by_group[group] = found
+        return found
+
+    async def aclose(self) -> None:
+        """Close them all."""
+        for coordinator in self._by_group.values():
+            await coordinator.forget()
+
+
+@asynccontextmanager
+async def open_coordinators(bootstrap: str) -> AsyncIterator[Coordinators]:
+    """Open a view of the cluster and no coordinator yet."""
+    async with open_cluster(
+        addresses_of(bootstrap), client_id="jepsen", request_timeout_s=REQUEST_TIMEOUT_S
+    ) as cluster:
+        coordinators = Coordinators(cluster)
+        try:
+            yield coordinators
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
+                await coordinators.aclose()
+
+
+class OwnOffsetsClient(OwnClient):
+    """One thread of the offsets workload."""
+
+    def __init__(
+        self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
+    ) -> None:
+        super().__init__(nursery, bootstrap, thread, note)
+        self._coordinators: Renewable[Coordinators] = Renewable(
+            nursery, partial(open_coordinators, bootstrap)
+        )
+        self.parts = [self._coordinators]
+
+    @property
+    def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
+        """Return how each operation is done, by `f`."""
+        return {"commit": self._commit, "fetch": self._fetch}
+
+    async def _commit(self, op: Op) -> Completion:
+        group, key, offset = op.value
+        coordinator = await (await self._coordinators.get()).of(group)
+        is_found = False
+        with trio.move_on_after(DEADLINE_S - REQUEST_TIMEOUT_S):
+            try:
+                await coordinator.until_it_answers(
+                    lambda: coordinator.version_of(OffsetCommitRequest.API_KEY), DEADLINE_S
+                )
+                is_found = True
+            except (RefusedError, ConnectionLostError, ProtocolError) as error:
+                return failed(f"no coordinator: {error}")
+        if not is_found:
+            return failed("no coordinator was found")
+        at = TopicPartition(*partition_of(key))
+        try:
+            await commit_offsets(
+                coordinator, {at: Committed(Offset(offset))}, timeout_s=REQUEST_TIMEOUT_S
+            )
+        except RefusedError as error:
+            if error.code in MOVED:
+                await coordinator.forget()
+            return troubled(op, error, certain=NOT_WRITTEN)
+        return ok()
+
+    async def _fetch(self, op: Op) -> Completion:
+        group, key, _ = op.value
+        coordinator = await (await self._coordinators.get()).of(group)
+        at = TopicPartition(*partition_of(key))
+        found = await coordinator.until_it_answers(
+            lambda: fetch_offsets(coordinator, [at], timeout_s=REQUEST_TIMEOUT_S), DEADLINE_S
+        )
+        return ok([group, key, int(found[at].offset) if at in found else None])

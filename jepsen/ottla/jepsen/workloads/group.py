@@ -1,0 +1,164 @@
+"""The group workload: members come, go and crash, while every partition keeps one reader.
+
+Pure.  Operations of a thread, each with the group it belongs to:
+
+- `join`, value `{"group", "topics", "protocol", "instance"}`: `protocol` is one of PROTOCOLS,
+  `instance` the name of a static member, or null;
+- `poll`, value `{"group"}` -> `{"group", "member", "generation", "keys"}`, the last one
+  `{key: [[offset, value], …]}`;
+- `commit`, value `{"group"}` -> the same with keys `{key: next_offset}`: how far it has read;
+- `fetch`, value `{"group"}` -> `{"group", "keys": {key: offset | null}}`: what is committed;
+- `leave`, `crash`, and `send` as the queue's, so that there is something to read.
+
+What happens to a member beside its operations is noted at that moment, by `assigned`, `revoked` and
+`lost` with `{"group", "member", "generation", "keys": [key, …]}`.  A generation is null where the
+client does not tell it (librdkafka), or where it changed during the operation.
+
+What Kafka promises: within one generation (KIP-848: epoch) a partition belongs to one member.  Who
+was cut off may go on reading under an older one, and learns only when it commits: such a commit is
+refused.  So what is committed is never overwritten from an older generation, and a new owner begins
+where the last acknowledged commit was.
+"""
+
+from collections import Counter
+from random import Random
+from typing import Final
+
+from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.workloads.crashes import CRASH, Crashes
+from ottla.jepsen.workloads.final_reads import FINAL
+from ottla.jepsen.workloads.keys import key_of
+from ottla.jepsen.workloads.load import SECOND, Completion, LoadPlan, NewTopic, Op
+from ottla.jepsen.workloads.log_model import sent_of
+from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
+
+RANGE: Final = "range"
+COOPERATIVE: Final = "cooperative-sticky"
+CONSUMER: Final = "consumer"
+PROTOCOLS = (RANGE, COOPERATIVE, CONSUMER)
+"""Two assignors of the classic protocol, one that stops all and one that does not, and KIP-848."""
+
+TOPIC_COUNT = 2
+PARTITION_COUNT = 4
+STATIC_ONE_IN = 4
+"""How many of the members have a name that outlives them."""
+STAY_NS = 20 * SECOND
+AWAY_NS = 2 * SECOND
+SEND_SHARE = 0.3
+COMMIT_SHARE = 0.25
+FETCH_SHARE = 0.05
+FINAL_NS = 60 * SECOND
+"""How long the groups may take to read all, once everything is healed."""
+
+
+class GroupLoad:
+    """The generator."""
+
+    name = "group"
+    checkers: tuple[str, ...] = ("groups", "availability", "servers")
+    ops_per_s_max = OPS_PER_S_MAX
+
+    def __init__(self, plan: LoadPlan) -> None:
+        self._prefix = plan.prefix
+        self._topics = [f"{plan.prefix}group-{index}" for index in range(TOPIC_COUNT)]
+        self._keys = [
+            key_of(topic, partition)
+            for topic in self._topics
+            for partition in range(PARTITION_COUNT)
+        ]
+        # Each group has members of both clients, where there are so many.
+        ranks = [plan.kinds[:thread].count(kind) for thread, kind in enumerate(plan.kinds)]
+        self._protocols = [PROTOCOLS[rank % len(PROTOCOLS)] for rank in ranks]
+        self._values: Counter[str] = Counter()
+        self._sent: dict[str, int] = {}
+        self._read: dict[tuple[str, str], int] = {}
+        """How far each group has read each key."""
+        self._is_in: dict[int, bool] = {}
+        self._turn_ns: dict[int, int] = {}
+        """When each thread joins or leaves next."""
+        self._crashes = Crashes()
+        self._final_ns: int | None = None
+
+    @property
+    def topics(self) -> tuple[NewTopic, ...]:
+        """The topics to make before it begins."""
+        return tuple(NewTopic(topic, PARTITION_COUNT) for topic in self._topics)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Say whether every group has read all that was sent."""
+        return all(self._is_group_caught_up(protocol) for protocol in set(self._protocols))
+
+    def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return what a thread does next."""
+        if self._crashes.is_due(thread, now_ns, rng):
+            return CRASH
+        is_in = self._is_in.get(thread, False)
+        if now_ns >= self._turn_ns.get(thread, 0):
+            stay_ns = AWAY_NS if is_in else STAY_NS
+            self._turn_ns[thread] = now_ns + stay_ns // 2 + rng.randrange(stay_ns)
+            return Op("leave", {"group": self._group(thread)}) if is_in else self._join(thread)
+        if not is_in or rng.random() < SEND_SHARE:
+            key = rng.choice(self._keys)
+            value = self._values[key]
+            self._values[key] += 1
+            return Op("send", [["send", key, value]])
+        return Op(self._member_f(rng), {"group": self._group(thread)})
+
+    def on_completion(self, thread: int, op: Op, done: Completion) -> None:
+        """Learn how it ended."""
+        for key, offset in sent_of(op, done):
+            self._sent[key] = max(offset, self._sent.get(key, -1))
+        if op.f == "poll" and done.value is not None:
+            self._on_read(done.value)
+        elif op.f == "join":
+            self._is_in[thread] = done.kind is Kind.OK
+        elif op.f in ("crash", "leave"):
+            if op.f == "crash" and self._is_in.get(thread, False):
+                # It comes back as one that left does.
+                self._turn_ns[thread] = 0
+            self._is_in[thread] = False
+
+    def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return the thread's next poll, until its group has read all."""
+        if self._final_ns is None:
+            self._final_ns = now_ns
+        is_late = now_ns - self._final_ns >= FINAL_NS
+        if is_late or self._is_group_caught_up(self._protocols[thread]):
+            return None
+        if not self._is_in.get(thread, False):
+            join = self._join(thread)
+            return Op(join.f, join.value, FINAL)
+        f = "commit" if rng.random() < COMMIT_SHARE else "poll"
+        return Op(f, {"group": self._group(thread)}, FINAL)
+
+    def _member_f(self, rng: Random) -> str:
+        draw = rng.random()
+        if draw < COMMIT_SHARE:
+            return "commit"
+        return "fetch" if draw < COMMIT_SHARE + FETCH_SHARE else "poll"
+
+    def _join(self, thread: int) -> Op:
+        is_static = thread % STATIC_ONE_IN == STATIC_ONE_IN - 1
+        value: dict[str, Json] = {
+            "group": self._group(thread),
+            "topics": self._topics,
+            "protocol": self._protocols[thread],
+            "instance": f"{self._prefix}member-{thread}" if is_static else None,
+        }
+        return Op("join", value)
+
+    def _group(self, thread: int) -> str:
+        return self._name_of(self._protocols[thread])
+
+    def _name_of(self, protocol: str) -> str:
+        return f"{self._prefix}group-{protocol}"
+
+    def _on_read(self, value: Json) -> None:
+        for key, records in value["keys"].items():
+            at = value["group"], key
+            self._read[at] = max(records[-1][0], self._read.get(at, -1))
+
+    def _is_group_caught_up(self, protocol: str) -> bool:
+        group = self._name_of(protocol)
+        return all(self._read.get((group, key), -1) >= offset for key, offset in self._sent.items())

@@ -1,0 +1,190 @@
+"""The metadata workload: topics are made, changed and deleted; every broker is asked about them.
+
+Pure.  Operations:
+
+- `create`, value `{"topic", "count"}` -> with `"id"`;
+- `partitions`, value `{"topic", "count"}`: so many from now on;
+- `set-config`, value `{"topic", "config": {name: value}}`: values are unique within a topic's name;
+- `delete`, value `{"topic"}`;
+- `describe`, value `{"topic", "part"}`: what one broker says, asked by itself; for `part` "topic"
+  -> `{"topic", "broker", "id", "count"}`, both null where there is no such topic, for "config" ->
+  `{"topic", "broker", "config": {name: value | null} | null}`, a value null being the default;
+- `crash`, and `settle` before the final reads.
+
+What Kafka promises, and what not.  A write that was acknowledged is in the metadata log, which has
+one order: acknowledged writes are linearizable.  A broker shows a prefix of that log, which grows;
+it may be behind, so nothing is promised of one broker after what another one has shown.
+
+- A refusal is no read.  A controller that was deposed and has not heard of it has nothing that it
+  must wait for, so it refuses at once, from a state that is old.
+- A refusal is no proof that nothing was done.  A broker passes a request on until it is answered: a
+  first attempt whose answer was lost makes the second one meet a topic that exists
+  (TOPIC_ALREADY_EXISTS), is gone (UNKNOWN_TOPIC_OR_PARTITION) or is as large (INVALID_PARTITIONS).
+  Such refusals are INFO.
+- An attempt that was repeated may be done twice.  So what can be done twice to effect (create and
+  delete, settings back and forth) is done to a name by one thread alone, which leaves the name when
+  it does not know how something ended.  All threads at once make one more topic, and widen it:
+  there a second time is refused.
+
+librdkafka does not let one choose the broker that is asked, so its threads only write.
+"""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from ottla.jepsen.history import Kind
+from ottla.jepsen.workloads.crashes import CRASH, Crashes
+from ottla.jepsen.workloads.final_reads import FINAL
+from ottla.jepsen.workloads.load import OWN, Completion, LoadPlan, NewTopic, Op
+from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
+
+DESCRIBE_SHARE = 0.85
+RACE_SHARE = 0.02
+"""Of all operations: writes to the topic that all threads make and widen."""
+LIFE_WRITES = 40
+"""Writes to one topic from its creation to its deletion: each makes and deletes real logs."""
+NAME_LIVES = 3
+"""How often a name is made and deleted before another one is taken."""
+PARTITIONS_MAX = 4
+RACE_PARTITIONS_MAX = 8
+RACE_UNKNOWN_MAX = 8
+CONFIG = "retention.ms"
+FIRST_VALUE = 86_400_000
+SETTLE_S = 2.0
+"""After everything is healed a broker may be behind for a moment."""
+
+
+@dataclass(slots=True)
+class Name:
+    """A topic as its only writer believes it to be."""
+
+    topic: str
+    count: int = 0
+    """0 while there is none."""
+    writes: int = 0
+    lives: int = 0
+    value: int = FIRST_VALUE
+    is_uncertain: bool = False
+
+
+class MetadataLoad:
+    """The generator."""
+
+    name = "metadata"
+    checkers: tuple[str, ...] = ("metadata", "availability", "servers")
+    ops_per_s_max = 2 * OPS_PER_S_MAX  # threads of librdkafka mostly have nothing to do
+    topics: tuple[NewTopic, ...] = ()
+
+    def __init__(self, plan: LoadPlan) -> None:
+        self._prefix = plan.prefix
+        self._crashes = Crashes()
+        self._name_count = 0
+        self._names = [self._new_name() for _ in plan.kinds]
+        self._race = f"{plan.prefix}race-0"
+        self._race_count = 1
+        self._race_size = 0
+        self._race_unknown = 0
+        self._readers = [thread for thread, kind in enumerate(plan.kinds) if kind == OWN]
+        self._made: dict[str, None] = {}
+        """Every topic somebody tried to make, in order."""
+        self._left: dict[int, list[tuple[str, str]]] = {}
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Say whether every thread has read its topics once more."""
+        return len(self._left) >= len(self._readers) and not any(self._left.values())
+
+    def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return what a thread does next."""
+        if self._crashes.is_due(thread, now_ns, rng):
+            return CRASH
+        draw = rng.random()
+        if draw < DESCRIBE_SHARE:
+            if thread not in self._readers:
+                return None
+            topics = [name.topic for name in self._names]
+            topic = self._race if rng.random() < RACE_SHARE else rng.choice(topics)
+            return _describe(topic, rng.choice(["topic", "config"]))
+        if draw < DESCRIBE_SHARE + RACE_SHARE:
+            return self._race_op(thread, rng)
+        return self._own_op(thread, rng)
+
+    def on_completion(self, thread: int, op: Op, done: Completion) -> None:
+        """Learn how it ended."""
+        if op.f == "describe":
+            if "final" in op.extra and done.kind is Kind.OK:
+                self._left[thread].remove((op.value["topic"], op.value["part"]))
+            return
+        if not isinstance(op.value, dict):
+            return
+        if op.value["topic"] == self._race:
+            self._on_race(op, done)
+            return
+        name = self._names[thread]
+        if op.value["topic"] != name.topic:
+            return
+        if done.kind is Kind.INFO:
+            name.is_uncertain = True
+        elif done.kind is Kind.OK:
+            name.writes += 1
+            if op.f == "delete":
+                name.count, name.writes = 0, 0
+                name.lives += 1
+            elif "count" in op.value:
+                name.count = op.value["count"]
+
+    def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return the next topic that is looked at once more."""
+        if thread not in self._readers:
+            return None
+        if thread not in self._left:
+            mine = list(self._made)[self._readers.index(thread) :: len(self._readers)]
+            self._left[thread] = [(topic, part) for topic in mine for part in ("topic", "config")]
+            return Op("settle", SETTLE_S, FINAL)
+        if not self._left[thread]:
+            return None
+        return _describe(*self._left[thread][0], is_final=True)
+
+    def _own_op(self, thread: int, rng: Random) -> Op:
+        name = self._names[thread]
+        if name.is_uncertain or name.lives >= NAME_LIVES:
+            name = self._names[thread] = self._new_name()
+        if not name.count:
+            self._made[name.topic] = None
+            return Op("create", {"topic": name.topic, "count": rng.randint(1, 2)})
+        if name.writes >= LIFE_WRITES:
+            return Op("delete", {"topic": name.topic})
+        if name.count < PARTITIONS_MAX and rng.random() < 1 / LIFE_WRITES:
+            return Op("partitions", {"topic": name.topic, "count": name.count + 1})
+        name.value += 1
+        return Op("set-config", {"topic": name.topic, "config": {CONFIG: str(name.value)}})
+
+    def _race_op(self, thread: int, rng: Random) -> Op:
+        if self._race_size >= RACE_PARTITIONS_MAX or self._race_unknown >= RACE_UNKNOWN_MAX:
+            self._new_race()
+        self._made[self._race] = None
+        if not self._race_size:
+            return Op("create", {"topic": self._race, "count": 1})
+        return Op("partitions", {"topic": self._race, "count": self._race_size + rng.randint(1, 2)})
+
+    def _on_race(self, op: Op, done: Completion) -> None:
+        if done.kind is Kind.OK:
+            self._race_size = max(self._race_size, op.value["count"])
+        elif done.kind is Kind.INFO:
+            self._race_unknown += 1
+
+    def _new_race(self) -> None:
+        self._race = f"{self._prefix}race-{self._race_count}"
+        self._race_count += 1
+        self._race_size = 0
+        self._race_unknown = 0
+
+    def _new_name(self) -> Name:
+        self._name_count += 1
+        return Name(f"{self._prefix}m{self._name_count - 1}")
+
+
+def _describe(topic: str, part: str, *, is_final: bool = False) -> Op:
+    value: dict[str, Any] = {"topic": topic, "part": part}
+    return Op("describe", value, FINAL) if is_final else Op("describe", value)

@@ -1,0 +1,123 @@
+"""The offsets workload: each committed offset of a group is a register, written and read.
+
+Pure.  Operations, all by nobody in particular (generation -1):
+
+- `commit`, value `[group, key, offset]`: offsets are unique within a register;
+- `fetch`, value `[group, key, null]` -> `[group, key, offset | null]`: null where there is none;
+- `crash`.
+
+What Kafka promises: a commit that was acknowledged is in the log of the group's coordinator, on as
+many replicas as must have it, so commits are linearizable.  A refusal may come after the append
+(NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, REQUEST_TIMED_OUT), so it is INFO; one operation of our
+client sends nothing twice.  A fetch is answered from memory: a coordinator that was deposed, and is
+cut off so that it has not heard of it, may answer a fetch with what it last knew.  So under
+partitions a stale fetch is a limit of Kafka's own; anything else must fit one order.
+
+librdkafka may repeat a commit within one operation, so its threads write registers of their own.
+
+A register is judged by a search that grows quickly: groups give way to new ones after so many
+operations of one register, or as soon as it has a few whose end is unknown.
+"""
+
+from collections import Counter
+from random import Random
+
+from ottla.jepsen.history import Kind
+from ottla.jepsen.workloads.crashes import CRASH, Crashes
+from ottla.jepsen.workloads.final_reads import FINAL
+from ottla.jepsen.workloads.keys import key_of
+from ottla.jepsen.workloads.load import CONFLUENT, Completion, LoadPlan, NewTopic, Op
+from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
+
+OPEN_GROUPS = 3
+SHARED_COUNT = 4
+"""Registers of a group that all threads of our own client write."""
+OPERATIONS_MAX = 250
+"""Of one register."""
+UNKNOWN_MAX = 4
+"""Writes of one register whose end is unknown: each may come at any later time."""
+
+
+class OffsetsLoad:
+    """The generator."""
+
+    name = "offsets"
+    checkers: tuple[str, ...] = ("offsets", "availability", "servers")
+    ops_per_s_max = OPS_PER_S_MAX
+
+    def __init__(self, plan: LoadPlan, *, operations_max: int = OPERATIONS_MAX) -> None:
+        self._plan = plan
+        self._operations_max = operations_max
+        self._topic = f"{plan.prefix}offsets"
+        others = [thread for thread, kind in enumerate(plan.kinds) if kind == CONFLUENT]
+        self._own = {thread: SHARED_COUNT + index for index, thread in enumerate(others)}
+        """The partition that each thread of librdkafka writes."""
+        self._partition_count = SHARED_COUNT + len(others)
+        self._group_count = 0
+        self._groups = [self._new_group() for _ in range(OPEN_GROUPS)]
+        self._operations: Counter[tuple[str, int]] = Counter()
+        self._unknown: Counter[tuple[str, str]] = Counter()
+        self._crashes = Crashes()
+        self._left: dict[int, list[tuple[str, int]]] = {}
+
+    @property
+    def topics(self) -> tuple[NewTopic, ...]:
+        """The topics to make before it begins."""
+        return (NewTopic(self._topic, self._partition_count),)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Say whether every register that is open was read once more."""
+        return bool(self._left) and not any(self._left.values())
+
+    def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return what a thread does next: half of it commits, half of it fetches."""
+        if self._crashes.is_due(thread, now_ns, rng):
+            return CRASH
+        slot = rng.randrange(OPEN_GROUPS)
+        group = self._groups[slot]
+        is_commit = rng.random() < 0.5
+        if is_commit:
+            partition = self._own.get(thread, rng.randrange(SHARED_COUNT))
+        else:
+            partition = rng.randrange(self._partition_count)
+        register = group, partition
+        self._operations[register] += 1
+        if self._operations[register] >= self._operations_max:
+            self._groups[slot] = self._new_group()
+        key = key_of(self._topic, partition)
+        if is_commit:
+            # The count is unique in its register, and offsets need not grow.
+            return Op("commit", [group, key, self._operations[register]])
+        return Op("fetch", [group, key, None])
+
+    def on_completion(self, thread: int, op: Op, done: Completion) -> None:
+        """Learn how it ended."""
+        if op.f == "commit" and done.kind is Kind.INFO:
+            self._on_unknown(op.value[0], op.value[1])
+        elif "final" in op.extra and op.f == "fetch" and done.kind is Kind.OK:
+            self._left[thread].pop(0)
+
+    def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
+        """Return the next register that is read once more."""
+        if thread not in self._left:
+            self._left[thread] = [
+                (group, partition)
+                for group in self._groups
+                for partition in range(self._partition_count)
+            ]
+            return Op("crash", None, FINAL)
+        if not self._left[thread]:
+            return None
+        group, partition = self._left[thread][0]
+        return Op("fetch", [group, key_of(self._topic, partition), None], FINAL)
+
+    def _on_unknown(self, group: str, key: str) -> None:
+        self._unknown[group, key] += 1
+        if self._unknown[group, key] >= UNKNOWN_MAX and group in self._groups:
+            self._groups[self._groups.index(group)] = self._new_group()
+
+    def _new_group(self) -> str:
+        name = f"{self._plan.prefix}registers-{self._group_count}"
+        self._group_count += 1
+        return name

@@ -1,0 +1,217 @@
+"""What each client makes of its answers: certain, impossible, or unknown."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.client import open_admin
+from ottla.client.committer import PendingCommit
+from ottla.client.consumer import Consumer
+from ottla.client.testing import ClusterUnderTest
+from ottla.jepsen.clients.topics import delete_topics
+from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.workloads.group import CONSUMER, RANGE
+from ottla.jepsen.workloads.load import (
+    CLIENTS,
+    CONFLUENT,
+    OWN,
+    Completion,
+    LoadClient,
+    LoadPlan,
+    Op,
+)
+from ottla.jepsen.workloads.table import WORKLOADS
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+
+TIMEOUT_S = 30
+
+
+@asynccontextmanager
+async def client_of(
+    cluster: ClusterUnderTest, name: str, kind: str, notes: list[tuple[str, Json]] | None = None
+) -> AsyncIterator[LoadClient]:
+    workload = WORKLOADS[name](LoadPlan(prefix="t-", kinds=(kind,), broker_count=1))
+    await workload.set_up(cluster.bootstrap)
+    told = [] if notes is None else notes
+    async with workload.open_client(
+        cluster.bootstrap, 0, lambda f, value: told.append((f, value))
+    ) as client:
+        yield client
+
+
+async def until_read(client: LoadClient) -> Completion:
+    """Poll until something comes, or fails."""
+    with trio.fail_after(TIMEOUT_S):
+        while True:
+            done = await client.invoke(Op("poll", [["poll"]]))
+            if done.kind is not Kind.OK or done.value[0][1]:
+                return done
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_what_is_sent_is_read_where_it_is_said_to_be(
+    kind: str, ottla_cluster: ClusterUnderTest
+) -> None:
+    async with client_of(ottla_cluster, "queue", kind) as client:
+        for value in (7, 8):
+            done = await client.invoke(Op("send", [["send", "t-q0-1", value]]))
+            assert done.value == [["send", "t-q0-1", [value - 7, value]]]
+            assert done.extra == {"client": kind}
+        assert (await client.invoke(Op("assign", ["t-q0-1"]))).kind is Kind.OK
+        read = await until_read(client)
+        assert read.value[0][1]["t-q0-1"][0] == [0, 7]
+        assert read.extra["mode"] == "assign"
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_keys_that_stay_are_read_on_and_a_crash_begins_anew(
+    kind: str, ottla_cluster: ClusterUnderTest
+) -> None:
+    async with client_of(ottla_cluster, "queue", kind) as client:
+        await client.invoke(Op("send", [["send", "t-q0-0", 0]]))
+        await client.invoke(Op("assign", ["t-q0-0"]))
+        assert (await until_read(client)).value == [["poll", {"t-q0-0": [[0, 0]]}]]
+        await client.invoke(Op("assign", ["t-q0-0", "t-q1-0"]))
+        await client.invoke(Op("send", [["send", "t-q0-0", 1]]))
+        assert (await until_read(client)).value == [["poll", {"t-q0-0": [[1, 1]]}]]
+        assert (await client.invoke(Op("crash"))).kind is Kind.INFO
+        await client.invoke(Op("assign", ["t-q0-0"]))
+        assert (await until_read(client)).value[0][1]["t-q0-0"][0] == [0, 0]
+
+
+async def test_a_commit_that_is_refused_fails_the_poll_and_takes_it_back(
+    ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client_of(ottla_cluster, "queue", OWN) as client:
+        await client.invoke(Op("send", [["send", "t-q0-0", 5]]))
+        await client.invoke(Op("subscribe", ["t-q0"]))
+        with monkeypatch.context() as patch:
+
+            async def refuse(*_: Any) -> PendingCommit:
+                await trio.lowlevel.checkpoint()
+                raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+            patch.setattr(Consumer, "commit", refuse)
+            failed = await until_read(client)
+        assert failed.kind is Kind.FAIL
+        assert failed.value == [["poll", {"t-q0-0": [[0, 5]]}]]
+        assert failed.extra["refused"]
+        again = await until_read(client)
+        assert (again.kind, again.value) == (Kind.OK, failed.value)
+        assert again.extra["mode"] == "subscribe"
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("f", ["leave", "crash"])
+async def test_who_leaves_is_gone_and_who_crashes_is_missed(
+    f: str, kind: str, ottla_cluster: ClusterUnderTest
+) -> None:
+    notes: list[tuple[str, Json]] = []
+    join = {"group": "t-g", "topics": ["t-group-0"], "protocol": RANGE, "instance": None}
+    async with client_of(ottla_cluster, "group", kind, notes) as client:
+        await client.invoke(Op("join", join))
+        with trio.fail_after(TIMEOUT_S):
+            while not notes:
+                await client.invoke(Op("poll", {"group": "t-g"}))
+        name, value = notes[0]
+        assert name == "assigned"
+        assert value["keys"] == [f"t-group-0-{index}" for index in range(4)]
+        assert value["member"]
+        assert (value["generation"] is None) == (kind == CONFLUENT)
+        await client.invoke(Op(f, {"group": "t-g"}))
+        async with open_admin(ottla_cluster.bootstrap) as admin:
+            members = (await admin.describe_group("t-g")).members
+        assert len(members) == (f == "crash")
+        assert (await client.invoke(Op("poll", {"group": "t-g"}))).kind is Kind.FAIL
+        if f == "leave":
+            assert [name for name, _ in notes] == ["assigned", "revoked"]
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_a_member_commits_what_it_has_read(
+    kind: str, ottla_cluster: ClusterUnderTest
+) -> None:
+    join = {"group": "t-g", "topics": ["t-group-0"], "protocol": CONSUMER, "instance": None}
+    async with client_of(ottla_cluster, "group", kind) as client:
+        await client.invoke(Op("send", [["send", "t-group-0-2", 0]]))
+        await client.invoke(Op("join", join))
+        with trio.fail_after(TIMEOUT_S):
+            while not (read := await client.invoke(Op("poll", {"group": "t-g"}))).value["keys"]:
+                pass
+        assert read.value["keys"] == {"t-group-0-2": [[0, 0]]}
+        done = await client.invoke(Op("commit", {"group": "t-g"}))
+        assert (done.kind, done.value["keys"]) == (Kind.OK, {"t-group-0-2": 1})
+        assert (done.value["generation"] is None) == (kind == CONFLUENT)
+        found = await client.invoke(Op("fetch", {"group": "t-g"}))
+        assert found.value["keys"] == {"t-group-0-2": 1}
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_a_register_holds_what_was_committed_last(
+    kind: str, ottla_cluster: ClusterUnderTest
+) -> None:
+    async with client_of(ottla_cluster, "offsets", kind) as client:
+        fetch = Op("fetch", ["t-r", "t-offsets-0", None])
+        assert (await client.invoke(fetch)).value == ["t-r", "t-offsets-0", None]
+        for offset in (9, 4):
+            done = await client.invoke(Op("commit", ["t-r", "t-offsets-0", offset]))
+            assert done.kind is Kind.OK
+            assert (await client.invoke(fetch)).value == ["t-r", "t-offsets-0", offset]
+        # What is refused before anything is written has certainly not been.
+        nowhere = await client.invoke(Op("commit", ["t-r", "t-nowhere-0", 1]))
+        assert nowhere.kind is Kind.FAIL
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_a_topic_that_is_there_already_may_be_ones_own(
+    kind: str, ottla_cluster: ClusterUnderTest
+) -> None:
+    async with client_of(ottla_cluster, "metadata", kind) as client:
+        create = Op("create", {"topic": "t-m", "count": 2})
+        made = await client.invoke(create)
+        assert made.kind is Kind.OK
+        again = await client.invoke(create)
+        assert (again.kind, again.extra["refused"]) == (Kind.INFO, True)
+        nowhere = Op("set-config", {"topic": "t-no", "config": {"retention.ms": "1"}})
+        assert (await client.invoke(nowhere)).kind is Kind.FAIL
+        wider = await client.invoke(Op("partitions", {"topic": "t-m", "count": 3}))
+        setting = {"topic": "t-m", "config": {"retention.ms": "86400007"}}
+        changed = await client.invoke(Op("set-config", setting))
+        assert wider.kind is changed.kind is Kind.OK
+    async with client_of(ottla_cluster, "metadata", OWN) as reader:
+        told = await reader.invoke(Op("describe", {"topic": "t-m", "part": "topic"}))
+        assert told.value == {"topic": "t-m", "broker": 1, "id": made.value["id"], "count": 3}
+        told = await reader.invoke(Op("describe", {"topic": "t-m", "part": "config"}))
+        assert told.value == {**setting, "broker": 1}
+        await reader.invoke(Op("delete", {"topic": "t-m"}))
+        told = await reader.invoke(Op("describe", {"topic": "t-m", "part": "topic"}))
+        assert told.value == {"topic": "t-m", "broker": 1, "id": None, "count": None}
+        told = await reader.invoke(Op("describe", {"topic": "t-m", "part": "config"}))
+        assert told.value == {"topic": "t-m", "broker": 1, "config": None}
+
+
+async def test_topics_are_deleted_by_their_prefix_alone(ottla_cluster: ClusterUnderTest) -> None:
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        for name in ("mine", "t-1", "t-2"):
+            await admin.create_topic(name, partition_count=1)
+        assert await delete_topics(ottla_cluster.bootstrap, "t-") == 2
+        assert await admin.list_topics() == ["mine"]
+
+
+async def test_nothing_is_known_of_a_write_that_nobody_answers() -> None:
+    workload = WORKLOADS["producer-ids"](LoadPlan(kinds=(OWN,)))
+    async with workload.open_client("127.0.0.1:1", 0, lambda f, value: None) as client:
+        done = await client.invoke(Op("init"))
+    assert done.kind is Kind.INFO
+
+
+async def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    workload = WORKLOADS["queue"](LoadPlan(kinds=(CONFLUENT,)))
+    with pytest.raises(ConfigError, match="needs the package confluent-kafka"):
+        async with workload.open_client("127.0.0.1:1", 0, lambda f, value: None):
+            pass
