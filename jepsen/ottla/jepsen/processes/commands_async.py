@@ -1,0 +1,14 @@
+"""Commands of the system beside a trio loop."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import trio
+
+from ottla.jepsen.processes.commands import run
+
+
+async def run_async(command: Sequence[str], *, given: str = "", is_checked: bool = True) -> str:
+    """Run a command beside the loop; it is waited for even when we are cancelled."""
+    call = partial(run, command, given=given, is_checked=is_checked)
+    return await trio.to_thread.run_sync(call)

@@ -1,0 +1,162 @@
+"""A network in the kernel: each node in a namespace of its own, all on one bridge.  Needs root.
+
+Only iproute2 is used.  A packet that shall not arrive is picked by a BPF classifier where it leaves
+the bridge for its receiver, and is sent to a bridge that leads nowhere: its sender hears nothing.
+What is slow is bound by a token bucket each way.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import trio
+
+from ottla.jepsen.processes.cluster_claim import Claim
+from ottla.jepsen.processes.commands_async import run_async
+from ottla.jepsen.processes.network import Seat
+from ottla.jepsen.processes.network_filters import Address, bytecode, program
+from ottla.jepsen.processes.network_links import CLIENTS, Links
+
+PORT = 9092
+"""The same on every node: each has an address of its own."""
+
+HARNESS_HOST = 254
+FIRST_HOST = 1
+BUCKET_BYTES = 32_768
+"""A token bucket must hold the largest packet."""
+QUEUE_MS = 400
+"""How long a packet may wait for its tokens; beyond that it is lost, as in a router."""
+
+
+class Hook(NamedTuple):
+    """A place in the kernel where one rule may stand."""
+
+    namespace: str | None
+    """None: our own."""
+    put: str
+    """What `tc` is told before the rule …"""
+    remove: str
+    """… and instead of it when there is none."""
+
+
+class NamespaceNetwork:
+    """The network of one run; owns its bridge, links and namespaces."""
+
+    def __init__(self, claim: Claim, nodes: Sequence[str]) -> None:
+        self.links = Links(nodes)
+        self._claim = claim
+        self._addresses = {node: claim.address(FIRST_HOST + at) for at, node in enumerate(nodes)}
+        self._addresses[CLIENTS] = claim.address(HARNESS_HOST)
+        self._lock = trio.Lock()
+        self._in_force: dict[Hook, str] = {}
+        self.seats: Mapping[str, Seat] = {node: self._seat(node) for node in nodes}
+
+    def _seat(self, node: str) -> Seat:
+        address = f"{self._addresses[node]}:{PORT}"
+        namespace = f"/run/netns/{self._claim.namespace_of(node)}"
+        # Unlike `ip netns exec`, nsenter leaves the node among our mounts.
+        return Seat(address, address, ("nsenter", f"--net={namespace}", "--"))
+
+    async def set_up(self) -> None:
+        """Make the bridges, and a namespace with a link for every node."""
+        claim = self._claim
+        lines = [
+            f"link add {claim.bridge} type bridge",
+            f"link add {claim.sink} type bridge",
+            f"link set {claim.sink} up",
+            f"address add {self._addresses[CLIENTS]}/24 dev {claim.bridge}",
+            f"link set {claim.bridge} up",
+        ]
+        for node in self.links.nodes:
+            link, namespace = claim.link_of(node), claim.namespace_of(node)
+            lines += [
+                f"netns add {namespace}",
+                f"link add {link} type veth peer name eth0 netns {namespace}",
+                f"link set {link} master {claim.bridge} up",
+            ]
+        await run_async(["ip", "-batch", "-"], given=_batch(lines))
+        hooks = [f"qdisc add dev {claim.link_of(node)} clsact" for node in self.links.nodes]
+        await run_async(["tc", "-batch", "-"], given=_batch(hooks))
+        for node in self.links.nodes:
+            lines = [
+                f"address add {self._addresses[node]}/24 dev eth0",
+                "link set eth0 up",
+                "link set lo up",
+            ]
+            await run_async(self._inside(node, "ip", "-batch", "-"), given=_batch(lines))
+
+    async def apply(self) -> None:
+        """Put into the kernel what `links` says, changing only what differs."""
+        async with self._lock:
+            wanted = self._wanted()
+            changes: dict[str | None, list[str]] = {}
+            for hook in sorted({*wanted, *self._in_force}, key=str):
+                if wanted.get(hook) != self._in_force.get(hook):
+                    rule = wanted.get(hook)
+                    line = hook.remove if rule is None else f"{hook.put} {rule}"
+                    changes.setdefault(hook.namespace, []).append(line)
+            with trio.CancelScope(shield=True):
+                for namespace, lines in changes.items():
+                    place = [] if namespace is None else ["-netns", namespace]
+                    await run_async(["tc", *place, "-batch", "-"], given=_batch(lines))
+            self._in_force = wanted
+
+    async def reset(self, nodes: Iterable[str]) -> int:
+        """Reset every TCP connection of the nodes, as a middlebox might."""
+        count = 0
+        for node in nodes:
+            kill = ["ss", "-K", "-H", "-t", "-n", "state", "connected", "dst", "10.231.0.0/16"]
+            said = await run_async(self._inside(node, *kill), is_checked=False)
+            count += sum("10.231." in line for line in said.splitlines())
+        return count
+
+    def _wanted(self) -> dict[Hook, str]:
+        wanted: dict[Hook, str] = {}
+        away = f"action mirred egress redirect dev {self._claim.sink}"
+        for node in self.links.nodes:
+            link, namespace = self._claim.link_of(node), self._claim.namespace_of(node)
+            # Our side of a link sends what the node receives.
+            lost = {self._addresses[one]: share for one, share in self.links.lost_to(node).items()}
+            if lost:
+                code = bytecode(program(lost, Address.SOURCE))
+                wanted[_filter_hook(link, "egress")] = f"bpf bytecode '{code}' {away}"
+            share = self.links.lost(node, CLIENTS)
+            if share > 0:
+                to_us = {self._addresses[CLIENTS]: share}
+                code = bytecode(program(to_us, Address.DESTINATION))
+                wanted[_filter_hook(link, "ingress")] = f"bpf bytecode '{code}' {away}"
+            rate = self.links.rate_of(node)
+            if rate is not None:
+                bucket = f"rate {rate}bit burst {BUCKET_BYTES} latency {QUEUE_MS}ms"
+                wanted[_rate_hook(None, link)] = bucket
+                wanted[_rate_hook(namespace, "eth0")] = bucket
+        return wanted
+
+    def _inside(self, node: str, *command: str) -> list[str]:
+        return [*self.seats[node].command_prefix, *command]
+
+
+@asynccontextmanager
+async def open_namespaces(claim: Claim, nodes: Sequence[str]) -> AsyncIterator[NamespaceNetwork]:
+    """Make the network; CommandError where the machine does not let us.
+
+    Whoever holds the claim takes it down again, with all else.
+    """
+    network = NamespaceNetwork(claim, nodes)
+    await network.set_up()
+    yield network
+
+
+def _filter_hook(link: str, direction: str) -> Hook:
+    where = f"dev {link} {direction} protocol ip pref 1"
+    return Hook(None, f"filter replace {where} handle 1", f"filter delete {where}")
+
+
+def _rate_hook(namespace: str | None, device: str) -> Hook:
+    return Hook(
+        namespace, f"qdisc replace dev {device} root tbf", f"qdisc delete dev {device} root"
+    )
+
+
+def _batch(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,50 @@
+"""The wall clock of one process jumps; its monotonic clock and all waiting stay true."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.jepsen.processes.abilities import Ability
+from ottla.jepsen.processes.clocks import Clocks, compile_shim
+
+SCRIPT = """
+import datetime, sys, time
+for line in sys.stdin:
+    began = time.monotonic()
+    time.sleep(0.01)
+    print(time.time(), datetime.datetime.now().timestamp(), time.monotonic(), flush=True)
+    assert time.monotonic() - began < 5
+"""
+pytestmark = pytest.mark.cluster
+
+
+async def test_a_jump_is_seen_at_once_and_by_the_wall_clock_alone(
+    tmp_path: Path, need: Callable[..., None]
+) -> None:
+    need(Ability.CLOCKS)
+    clocks = Clocks(tmp_path, ["b1", "b2"], library=await compile_shim(tmp_path))
+    command = [sys.executable, "-c", SCRIPT]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **clocks.environment("b1")},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for offset_ms in (0, 3_600_000, -90_000, 250, 0):
+            clocks.set("b1", offset_ms)
+            clocks.set("b2", 12_345_678)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            wall, today, monotonic = map(float, process.stdout.readline().split())
+            assert abs(wall - time.time() - offset_ms / 1_000) < 0.2
+            assert abs(today - wall) < 0.2
+            assert abs(monotonic - time.monotonic()) < 0.2
+        process.stdin.close()

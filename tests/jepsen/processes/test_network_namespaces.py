@@ -1,0 +1,195 @@
+"""Real packets between real namespaces: what is cut is silent, and what is not is not touched."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.jepsen.processes.abilities import Ability
+from ottla.jepsen.processes.cluster_claim import claimed
+from ottla.jepsen.processes.network import Faults
+from ottla.jepsen.processes.network_links import CLIENTS
+from ottla.jepsen.processes.network_namespaces import NamespaceNetwork, open_namespaces
+
+NODES = ("a", "b", "c")
+SERVE = """
+import socket, threading
+def drain(connection):
+    while connection.recv(65536):
+        pass
+server = socket.create_server(("0.0.0.0", 9092))
+print("ready", flush=True)
+while True:
+    threading.Thread(target=drain, args=[server.accept()[0]], daemon=True).start()
+"""
+REACH = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9092), timeout=0.3)
+except TimeoutError:
+    sys.exit(1)
+"""
+pytestmark = pytest.mark.cluster
+
+
+@asynccontextmanager
+async def serving(directory: Path) -> AsyncIterator[NamespaceNetwork]:
+    """Open a network where on every node somebody listens."""
+    with ExitStack() as stack:
+        claim = stack.enter_context(claimed(directory))
+        async with open_namespaces(claim, NODES) as network:
+            for node in NODES:
+                stack.enter_context(listening(network, node))
+            yield network
+
+
+class listening:  # noqa: N801 (used as a block)
+    """A listener on one node, for the length of a block."""
+
+    def __init__(self, network: NamespaceNetwork, node: str) -> None:
+        words = [*network.seats[node].command_prefix, sys.executable, "-c", SERVE]
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE)
+
+    def __enter__(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"ready\n"
+
+    def __exit__(self, *_error: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def host_of(network: NamespaceNetwork, node: str) -> str:
+    """Return a node's address."""
+    return network.seats[node].advertised.rpartition(":")[0]
+
+
+async def reached(network: NamespaceNetwork) -> set[tuple[str, str]]:
+    """Return who can connect to whom; a failure is silence, never a refusal."""
+    found: set[tuple[str, str]] = set()
+
+    async def attempt(sender: str, receiver: str) -> None:
+        prefix = () if sender == CLIENTS else network.seats[sender].command_prefix
+        words = [*prefix, sys.executable, "-c", REACH, host_of(network, receiver)]
+        done = await trio.run_process(words, check=False, capture_stderr=True)
+        assert done.returncode in (0, 1), done.stderr
+        if done.returncode == 0:
+            found.add((sender, receiver))
+
+    async with trio.open_nursery() as nursery:
+        for sender in (*NODES, CLIENTS):
+            for receiver in NODES:
+                if sender != receiver:
+                    nursery.start_soon(attempt, sender, receiver)
+    return found
+
+
+EVERYBODY = {(one, other) for one in (*NODES, CLIENTS) for other in NODES if one != other}
+
+
+async def test_what_is_cut_is_silent_and_nothing_else_is(
+    tmp_path: Path, need: Callable[..., None]
+) -> None:
+    need(Ability.NAMESPACES)
+    async with serving(tmp_path) as network:
+        faults = Faults(network)
+        assert await reached(network) == EVERYBODY
+        # A connection needs both ways.
+        await faults.cut("a", "b", one_way=True)
+        await faults.cut("c", CLIENTS)
+        assert await reached(network) == EVERYBODY - {("a", "b"), ("b", "a"), (CLIENTS, "c")}
+        await faults.heal_all()
+        assert await reached(network) == EVERYBODY
+
+
+async def test_over_a_one_way_cut_the_other_way_still_speaks(
+    tmp_path: Path, need: Callable[..., None]
+) -> None:
+    need(Ability.NAMESPACES)
+    async with serving(tmp_path) as network:
+        faults = Faults(network)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+            here.bind((network._addresses[CLIENTS], 0))
+            here.settimeout(0.3)
+            say = (
+                "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+                f"s.sendto(b'hello', {here.getsockname()!r})"
+            )
+            words = [*network.seats["a"].command_prefix, sys.executable, "-c", say]
+            await faults.cut(CLIENTS, "a", one_way=True)
+            await trio.run_process(words)
+            assert here.recv(10) == b"hello"
+            await faults.heal_all()
+            await faults.cut("a", CLIENTS, one_way=True)
+            await trio.run_process(words)
+            with pytest.raises(TimeoutError):
+                here.recv(10)
+
+
+async def test_lost_packets_are_about_as_many_as_was_asked_for(
+    tmp_path: Path, need: Callable[..., None]
+) -> None:
+    need(Ability.NAMESPACES)
+    async with serving(tmp_path) as network:
+        await Faults(network).loss(["a"], 0.3)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+            here.bind((network._addresses[CLIENTS], 0))
+            here.setblocking(False)
+            say = (
+                "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+                f"[s.sendto(b'x', {here.getsockname()!r}) for _ in range(200)]"
+            )
+            words = [*network.seats["a"].command_prefix, sys.executable, "-c", say]
+            await trio.run_process(words)
+            arrived = len(list(datagrams(here)))
+        assert 100 < arrived < 180
+
+
+def datagrams(here: socket.socket) -> Iterator[bytes]:
+    """Yield what has arrived."""
+    while True:
+        try:
+            yield here.recv(10)
+        except BlockingIOError:
+            return
+
+
+async def test_a_slow_link_takes_its_time(tmp_path: Path, need: Callable[..., None]) -> None:
+    need(Ability.NAMESPACES, Ability.RATES)
+    async with serving(tmp_path) as network:
+        faults = Faults(network)
+        await faults.slow(["a"], 800_000)
+        with socket.create_connection((host_of(network, "a"), 9092)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+            connection.settimeout(20)
+            began = time.monotonic()
+            # 120 kB at 100 kB/s, of which a bucket and some buffers go at once.
+            connection.sendall(bytes(120_000))
+            assert time.monotonic() - began > 0.3
+            await faults.heal_all()
+            began = time.monotonic()
+            connection.sendall(bytes(120_000))
+            assert time.monotonic() - began < 2
+
+
+async def test_a_reset_ends_connections_with_an_error(
+    tmp_path: Path, need: Callable[..., None]
+) -> None:
+    need(Ability.NAMESPACES, Ability.RESETS)
+    async with serving(tmp_path) as network:
+        with (
+            socket.create_connection((host_of(network, "a"), 9092)) as hit,
+            socket.create_connection((host_of(network, "b"), 9092)) as spared,
+        ):
+            assert await Faults(network).reset(["a"]) == 1
+            with pytest.raises(ConnectionResetError):
+                hit.recv(1)
+            spared.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                spared.recv(1)
