@@ -1,0 +1,333 @@
+"""A cluster of real processes that can be hurt: nodes in their seats, on their disks.
+
+`open_cluster` takes what it needs of the machine and gives all of it back at the end of the block,
+however that comes; what the machine does not have, it does without and says so (`abilities`).
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from ottla.jepsen.processes.abilities import Abilities, Ability, probe
+from ottla.jepsen.processes.clocks import Clocks, compile_shim
+from ottla.jepsen.processes.cluster_atlas import Atlas
+from ottla.jepsen.processes.cluster_claim import RUN_VARIABLE, Claim, claimed
+from ottla.jepsen.processes.cluster_files import format_controllers, settings_of, write_properties
+from ottla.jepsen.processes.cluster_view import (
+    NoAnswerError,
+    Partition,
+    View,
+    ask_all,
+    ask_quorum,
+    why_not_full,
+)
+from ottla.jepsen.processes.disks import Disk, ImageDisk, PlainDisk
+from ottla.jepsen.processes.network import Faults, Network
+from ottla.jepsen.processes.network_namespaces import open_namespaces
+from ottla.jepsen.processes.nodes import PLANTED_VARIABLE, Death, Node, NodeError, Role, State
+
+FIRST_CONTROLLER_ID = 101
+FIRST_BROKER_ID = 1
+HEALTHY_TIMEOUT_S = 60.0
+ASK_AGAIN_S = 0.25
+"""The only thing in here that asks again and again; it is done when the cluster is well."""
+RESTART_AFTER_S = 1.0
+"""How long a node that died by itself stays down."""
+RESTARTS_MAX = 20
+"""A node that dies over and over is left down: the run is red long since."""
+
+
+class Cluster:
+    """A running cluster; made by `open_cluster`."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        network: Network,
+        abilities: Abilities,
+        clocks: Clocks,
+        *,
+        flush: bool,
+    ) -> None:
+        self.nodes = nodes
+        self.network = Faults(network)
+        self.abilities = abilities
+        self.clocks = clocks
+        self.atlas = Atlas(self, flush=flush)
+
+    @property
+    def brokers(self) -> list[Node]:
+        """All brokers."""
+        return [node for node in self.nodes.values() if node.role is Role.BROKER]
+
+    @property
+    def controllers(self) -> list[Node]:
+        """All controllers."""
+        return [node for node in self.nodes.values() if node.role is Role.CONTROLLER]
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given: host:port of every broker."""
+        return ",".join(node.address for node in self.brokers)
+
+    @property
+    def deaths(self) -> list[Death]:
+        """Every end of a node that nobody ordered."""
+        found = [death for node in self.nodes.values() for death in node.deaths]
+        return sorted(found, key=lambda death: death.time_ns)
+
+    async def start(self, *names: str, wait: bool = True) -> None:
+        """Start nodes (all when none is named) at once; wait until each serves."""
+        nodes = [self.nodes[name] for name in names or self.nodes]
+        for node in nodes:
+            node.start()
+        if wait:
+            for node in nodes:
+                await node.wait_ready()
+
+    async def kill(self, *names: str) -> None:
+        """Kill nodes at the same moment, and wait until they are gone."""
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(self.nodes[name].kill)
+
+    async def stop(self, *names: str) -> None:
+        """Shut nodes down, in the order they are named."""
+        for name in names:
+            await self.nodes[name].stop()
+
+    async def stop_all(self) -> list[str]:
+        """Shut all down, brokers first: they need a controller for it; return what went wrong."""
+        wrong: list[str] = []
+
+        async def stop(node: Node) -> None:
+            try:
+                await node.stop()
+            except NodeError as error:
+                wrong.append(str(error))
+
+        for nodes in (self.brokers, self.controllers):
+            async with trio.open_nursery() as nursery:
+                for node in nodes:
+                    nursery.start_soon(stop, node)
+        return wrong
+
+    async def cut_power(self, *names: str) -> None:
+        """Take power from nodes at the same moment: what was not flushed is lost."""
+        await self.kill(*names)
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(self.nodes[name].disk.cut_power)
+
+    async def active_controller(self) -> Node | None:
+        """Return who leads the quorum, None when nobody does, or nobody can say."""
+        try:
+            quorum = await ask_quorum(self._addresses())
+        except NoAnswerError:
+            return None
+        return next((node for node in self.controllers if node.id == quorum.leader), None)
+
+    async def views(self) -> dict[str, View]:
+        """Return what each broker that answers says, by its name."""
+        found = await ask_all(self._addresses())
+        return {node.name: found[node.address] for node in self.brokers if node.address in found}
+
+    async def partitions(self) -> dict[str, Partition]:
+        """Return all partitions by key, as a broker says that most brokers agree with."""
+        views = list((await self.views()).values())
+        if not views:
+            return {}
+        return max((view.partitions for view in views), key=lambda one: _agreeing(one, views))
+
+    async def leader_of(self, key: str) -> Node | None:
+        """Return who leads a partition; None when nobody does, or nobody can say."""
+        partition = (await self.partitions()).get(key)
+        return None if partition is None else self.broker(partition.leader)
+
+    def broker(self, id_: int) -> Node | None:
+        """Return the broker of an id."""
+        return next((node for node in self.brokers if node.id == id_), None)
+
+    async def is_isr_full(self) -> bool:
+        """Say whether all replicas of all partitions are in sync, and surely so."""
+        return await self.why_not_full() is None
+
+    async def why_not_full(self) -> str | None:
+        """Say why not all replicas are known to be in sync; None when they are."""
+        absent = [node.name for node in self.brokers if node.state is not State.RUNNING]
+        if absent:
+            return f"{', '.join(absent)} is not running"
+        try:
+            quorum = await ask_quorum(self._addresses())
+        except NoAnswerError as error:
+            return str(error)
+        views = list((await self.views()).values())
+        return why_not_full(quorum, views, [node.id for node in self.brokers])
+
+    async def wait_healthy(self, timeout_s: float = HEALTHY_TIMEOUT_S) -> float:
+        """Wait until all nodes run and all replicas are in sync; return the seconds it took.
+
+        NodeError when it takes too long, with the reason.
+        """
+        began_s = trio.current_time()
+        reason: str | None = "nobody was asked yet"
+        with trio.move_on_after(timeout_s):
+            while True:
+                absent = [one.name for one in self.nodes.values() if one.state is not State.RUNNING]
+                reason = f"{absent} do not run" if absent else await self.why_not_full()
+                if reason is None:
+                    return trio.current_time() - began_s
+                await trio.sleep(ASK_AGAIN_S)
+        raise NodeError(f"the cluster is not healthy after {timeout_s:g} s: {reason}")
+
+    async def watch(self) -> None:
+        """Start nodes again that died by themselves, as whoever runs a cluster would."""
+        async with trio.open_nursery() as nursery:
+            for node in self.nodes.values():
+                nursery.start_soon(self._watch_one, node)
+
+    async def _watch_one(self, node: Node) -> None:
+        while node.starts <= RESTARTS_MAX or not node.deaths:
+            await node.wait_death()
+            await trio.sleep(RESTART_AFTER_S)
+            if node.state is State.DEAD and node.held_by is None:
+                node.start()
+
+    def collect_logs(self, to: Path) -> list[Path]:
+        """Copy every node's log into a directory, as NAME.log (and what came before)."""
+        to.mkdir(parents=True, exist_ok=True)
+        parts = [part for node in self.nodes.values() for part in node.log.parts]
+        return [Path(shutil.copy(part, to / part.name)) for part in parts]
+
+    def _addresses(self) -> list[str]:
+        return [node.address for node in self.brokers]
+
+
+def _agreeing(partitions: Mapping[str, Partition], views: Iterable[View]) -> int:
+    return sum(view.partitions == partitions for view in views)
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What all nodes of a cluster are built with."""
+
+    directory: Path
+    claim: Claim
+    network: Network
+    clocks: Clocks
+    settings: Mapping[str, str]
+    planted: str | None
+    nursery: trio.Nursery
+
+    def node(self, name: str, disk: Disk) -> Node:
+        """Build one node; nothing is started."""
+        role, id_ = _identity(name)
+        seat = self.network.seats[name]
+        properties = self.directory / f"{name}.properties"
+        write_properties(
+            properties,
+            role=role,
+            id_=id_,
+            seat=seat,
+            data=disk.data,
+            voters={
+                _identity(one)[1]: place
+                for one, place in self.network.seats.items()
+                if _identity(one)[0] is Role.CONTROLLER
+            },
+            settings=self.settings,
+        )
+        environment = {
+            **os.environ,
+            **self.clocks.environment(name),
+            RUN_VARIABLE: self.claim.run_id,
+            "OTTLA_PARENT_PID": str(os.getpid()),
+            **({} if self.planted is None else {PLANTED_VARIABLE: self.planted}),
+        }
+        return Node(
+            name,
+            role=role,
+            id_=id_,
+            seat=seat,
+            disk=disk,
+            properties=properties,
+            log=self.directory / f"{name}.log",
+            environment=environment,
+            nursery=self.nursery,
+        )
+
+
+@asynccontextmanager
+async def open_cluster(
+    directory: Path,
+    *,
+    controllers: int = 3,
+    brokers: int = 3,
+    settings: Mapping[str, str] | None = None,
+    planted: str | None = None,
+    flush: bool = False,
+    abilities: Abilities | None = None,
+) -> AsyncIterator[Cluster]:
+    """Start a new cluster in a directory; yield it when it is healthy; leave nothing behind.
+
+    `planted` names a bug that the nodes shall have; `flush` has brokers flush before they answer;
+    `abilities` (None: all the machine has) bounds what is used of the machine.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    directory = directory.resolve()
+    if abilities is None:
+        abilities = await probe(directory)
+    names = [f"c{at + 1}" for at in range(controllers)] + [f"b{at + 1}" for at in range(brokers)]
+    async with AsyncExitStack() as stack:
+        claim = stack.enter_context(claimed(directory))
+        network = await stack.enter_async_context(_open_network(claim, names, abilities))
+        disks = await _open_disks(directory, names, abilities)
+        has_clocks = Ability.CLOCKS in abilities
+        library = await compile_shim(directory) if has_clocks else None
+        clocks = Clocks(directory, names, library=library)
+        shared = settings_of(brokers, flush=flush, extra=settings or {})
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        site = _Site(directory, claim, network, clocks, shared, planted, nursery)
+        nodes = {name: site.node(name, disk) for name, disk in disks.items()}
+        cluster = Cluster(nodes, network, abilities, clocks, flush=flush)
+        await format_controllers(
+            (node.id, node.seat, node.disk.data) for node in cluster.controllers
+        )
+        try:
+            await cluster.start()
+            await cluster.wait_healthy()
+            nursery.start_soon(cluster.watch)
+            yield cluster
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await cluster.kill(*names)
+
+
+def _identity(name: str) -> tuple[Role, int]:
+    number = int(name[1:]) - 1
+    if name.startswith("c"):
+        return Role.CONTROLLER, FIRST_CONTROLLER_ID + number
+    return Role.BROKER, FIRST_BROKER_ID + number
+
+
+def _open_network(
+    claim: Claim, names: Sequence[str], _abilities: Abilities
+) -> AbstractAsyncContextManager[Network]:
+    return open_namespaces(claim, names)
+
+
+async def _open_disks(
+    directory: Path, names: Sequence[str], abilities: Abilities
+) -> dict[str, Disk]:
+    kind = ImageDisk if Ability.IMAGES in abilities else PlainDisk
+    disks: dict[str, Disk] = {name: kind(directory, name) for name in names}
+    async with trio.open_nursery() as nursery:
+        for disk in disks.values():
+            nursery.start_soon(disk.open)
+    return disks

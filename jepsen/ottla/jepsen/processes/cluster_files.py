@@ -1,0 +1,101 @@
+"""The files of a cluster: each node's settings, and the formatted directories of its controllers.
+
+Settings are Kafka's; what is not set here or by the caller has its default.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ottla.jepsen.processes.network import Seat
+from ottla.model.ids import NodeId
+from ottla.model.settings.endpoints import parse_address
+from ottla.node.clock_driver import RealRng
+from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.storage.disk import RealDisk
+from ottla.storage.meta_properties import uuid_to_text
+
+BROKER_LISTENER = "PLAINTEXT"
+
+SETTINGS = {
+    # A fault lasts about 10 s: a broker that is gone must be noticed well within that time.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "5000",
+    # Fifty partitions, the default, cost six processes on a small machine more than they show.
+    "offsets.topic.num.partitions": "6",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""For every cluster, unless the caller says otherwise."""
+
+FLUSH_SETTINGS = {"log.flush.interval.messages": "1"}
+"""Nothing is acknowledged but what is on disk: then all brokers may lose power at once."""
+
+
+def settings_of(brokers: int, *, flush: bool, extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that all nodes of a cluster share."""
+    replicas = min(3, brokers)
+    min_insync = 2 if replicas == 3 else 1
+    return {
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(min_insync),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(min_insync),
+        **SETTINGS,
+        **(FLUSH_SETTINGS if flush else {}),
+        **extra,
+    }
+
+
+def write_properties(
+    path: Path,
+    *,
+    role: str,
+    id_: int,
+    seat: Seat,
+    data: Path,
+    voters: Mapping[int, Seat],
+    settings: Mapping[str, str],
+) -> None:
+    """Write one node's .properties file."""
+    own = {
+        "process.roles": role,
+        "node.id": str(id_),
+        "controller.quorum.voters": ",".join(
+            f"{voter}@{place.advertised}" for voter, place in voters.items()
+        ),
+    }
+    if role == "controller":
+        own["listeners"] = f"{CONTROLLER_LISTENER}://{seat.binds}"
+        own["metadata.log.dir"] = str(data)
+    else:
+        own["listeners"] = f"{BROKER_LISTENER}://{seat.binds}"
+        own["advertised.listeners"] = f"{BROKER_LISTENER}://{seat.advertised}"
+        own["log.dirs"] = str(data)
+    lines = [f"{key}={value}\n" for key, value in {**own, **settings}.items()]
+    path.write_text("".join(lines))
+
+
+async def format_controllers(controllers: Iterable[tuple[int, Seat, Path]]) -> str:
+    """Format the directories of a new quorum: (id, seat, directory) each; return the cluster id."""
+    rng = RealRng()
+    cluster_id = uuid_to_text(rng.uuid())
+    voters, directories = [], []
+    for id_, seat, data in controllers:
+        host, port = parse_address(seat.advertised)
+        endpoint = Endpoint(CONTROLLER_LISTENER, host, port)
+        voters.append(Voter(id=NodeId(id_), directory_id=rng.uuid(), endpoints=(endpoint,)))
+        directories.append(str(data))
+    async with RealDisk() as disk:
+        for voter, directory in zip(voters, directories, strict=True):
+            assert voter.directory_id is not None
+            await format_directories(
+                disk,
+                {directory: voter.directory_id},
+                cluster_id=cluster_id,
+                node_id=voter.id,
+                metadata_log_dir=directory,
+                initial_voters=VoterSet(tuple(voters)),
+            )
+    return cluster_id

@@ -1,0 +1,272 @@
+"""One node of the cluster: a real `ottla` process in its seat, with its disk and its log.
+
+It starts nothing by itself but on order, and notes every end that nobody ordered: a node that dies
+by itself is a finding.  What it says goes to a file of bounded size.
+Invariant OneProcess: a node never has two processes at a time.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.jepsen.processes.node_log import NodeLog
+
+if TYPE_CHECKING:
+    from ottla.jepsen.processes.disks import Disk
+    from ottla.jepsen.processes.network import Seat
+
+READY = b"+"
+READY_TIMEOUT_S = 60.0
+"""Recovery after a power cut, of six nodes at once on two cores, included."""
+STOP_TIMEOUT_S = 30.0
+WORDS_BYTES = 2_000
+
+PLANTED_VARIABLE = "OTTLA_PLANTED_BUG"
+PLAIN_MODULE = "ottla.cli"
+PLANTED_MODULE = "ottla.jepsen.processes.node_main"
+
+
+class Role(StrEnum):
+    """What a node is."""
+
+    CONTROLLER = "controller"
+    BROKER = "broker"
+
+
+class State(StrEnum):
+    """Where a node's process stands."""
+
+    STOPPED = "stopped"
+    """No process: never started, or ended by us."""
+    STARTING = "starting"
+    RUNNING = "running"
+    """It said that it serves."""
+    PAUSED = "paused"
+    DEAD = "dead"
+    """It ended by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """An end that nobody ordered."""
+
+    node: str
+    time_ns: int
+    """When it was seen, on the wall clock."""
+    code: int | None
+    """The exit code; -N for signal N, None where it did not end when asked to."""
+    was_expected: bool
+    """Somebody had done what must end it, such as filling its disk."""
+    last_words: str
+
+
+class NodeError(Exception):
+    """A node did not do what it was told: it did not start, or did not stop."""
+
+
+class Node:
+    """One process of the cluster; owns it, and its log."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        role: Role,
+        id_: int,
+        seat: "Seat",
+        disk: "Disk",
+        properties: Path,
+        log: Path,
+        environment: Mapping[str, str],
+        nursery: trio.Nursery,
+    ) -> None:
+        self.name = name
+        self.role = role
+        self.id = id_
+        self.seat = seat
+        self.disk = disk
+        self.properties = properties
+        self.state = State.STOPPED
+        self.held_by: str | None = None
+        """Who is at work on it; a nemesis leaves alone what another one holds."""
+        self.may_die = False
+        """Whether its end would be no finding."""
+        self.deaths: list[Death] = []
+        self.starts = 0
+        self.log = NodeLog(log)
+        self._environment = environment
+        self._nursery = nursery
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_ending = False
+        self._ready = trio.Event()
+        self._ended = trio.Event()
+        self._ended.set()
+        self._awaiting_death = trio.lowlevel.ParkingLot()
+
+    @property
+    def address(self) -> str:
+        """host:port by which everybody reaches it."""
+        return self.seat.advertised
+
+    @property
+    def pid(self) -> int | None:
+        """The process' id while there is one."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_up(self) -> bool:
+        """Say whether it has a process that serves, or soon will."""
+        return self.state in (State.RUNNING, State.STARTING)
+
+    def start(self) -> None:
+        """Start the process and go on; `wait_ready` waits until it serves."""
+        assert self._process is None, f"{self.name} runs already"
+        ready_reader, ready_writer = os.pipe()
+        output_reader, output_writer = os.pipe()
+        try:
+            # Not through trio, which forks on a thread of its own: the kernel would end the node
+            # with that thread, its parent.
+            process = subprocess.Popen(
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=output_writer,
+                stderr=output_writer,
+                pass_fds=(ready_writer,),
+                env={**self._environment, "OTTLA_READY_FD": str(ready_writer)},
+                # A Ctrl-C is for the harness, which ends its nodes in order.
+                start_new_session=True,
+            )
+        finally:
+            os.close(ready_writer)
+            os.close(output_writer)
+        self.starts += 1
+        self._process = process
+        self._is_ending = False
+        self._ready, self._ended = trio.Event(), trio.Event()
+        self.state = State.STARTING
+        self._nursery.start_soon(self._look_after, process, ready_reader, output_reader)
+
+    async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until it serves; NodeError when it ends first, or takes too long."""
+        with trio.move_on_after(timeout_s):
+            await self._ready.wait()
+            if self.state is State.RUNNING or self.state is State.PAUSED:
+                return
+            raise NodeError(f"{self.name} ended at its start: {self.log.last_words(WORDS_BYTES)}")
+        raise NodeError(
+            f"{self.name} does not serve after {timeout_s:g} s: {self.log.last_words(WORDS_BYTES)}"
+        )
+
+    async def wait_death(self) -> None:
+        """Wait until it has died by itself."""
+        while self.state is not State.DEAD:
+            await self._awaiting_death.park()
+
+    async def kill(self) -> None:
+        """Kill the process, and wait until it is gone; nothing when there is none."""
+        await self._end(signal.SIGKILL, STOP_TIMEOUT_S)
+
+    async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Ask for a controlled shutdown and wait for it; NodeError (and a kill) if it hangs."""
+        if self.state is State.PAUSED:
+            self.resume()
+        await self._end(signal.SIGTERM, timeout_s)
+
+    def pause(self) -> None:
+        """Stop it in its tracks; the kernel still takes what is sent to it."""
+        assert self.is_up
+        self._signal(signal.SIGSTOP)
+        self.state = State.PAUSED
+
+    def resume(self) -> None:
+        """Let it go on; nothing when it is not paused."""
+        if self.state is State.PAUSED:
+            self._signal(signal.SIGCONT)
+            self.state = State.RUNNING if self._ready.is_set() else State.STARTING
+
+    def _command(self) -> list[str]:
+        module = PLANTED_MODULE if PLANTED_VARIABLE in self._environment else PLAIN_MODULE
+        words = [sys.executable, "-m", module, self.role, str(self.properties)]
+        return [*self.seat.command_prefix, *words]
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        # It is not waited for elsewhere, so its id is its own until then.
+        if self._process.returncode is None:
+            os.kill(self._process.pid, number)
+
+    async def _end(self, number: signal.Signals, timeout_s: float) -> None:
+        if self._process is None:
+            return
+        self._is_ending = True
+        self._signal(number)
+        with trio.move_on_after(timeout_s):
+            await self._ended.wait()
+            return
+        with trio.CancelScope(shield=True):
+            self._signal(signal.SIGKILL)
+            await self._ended.wait()
+        if number is not signal.SIGKILL:
+            self._note_death(None)
+        raise NodeError(f"{self.name} did not stop within {timeout_s:g} s and was killed")
+
+    async def _look_after(
+        self, process: subprocess.Popen[bytes], ready_reader: int, output_reader: int
+    ) -> None:
+        """Take what the process says, until it is gone."""
+        with trio.CancelScope(shield=True):
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._hear_ready, ready_reader)
+                    nursery.start_soon(self.log.copy, output_reader)
+                    code = await _exit_code(process)
+                    # A child of the node's could still hold the pipes.
+                    nursery.cancel_scope.deadline = trio.current_time() + 1
+            finally:
+                process.kill()
+                process.wait()
+            self._process = None
+            is_ordered = self._is_ending
+            self.state = State.STOPPED if is_ordered else State.DEAD
+            if not is_ordered or code not in (0, -signal.SIGKILL, -signal.SIGTERM):
+                self._note_death(code)
+            self._ready.set()
+            self._ended.set()
+            if self.state is State.DEAD:
+                self._awaiting_death.unpark_all()
+
+    async def _hear_ready(self, reader: int) -> None:
+        async with trio.lowlevel.FdStream(reader) as stream:
+            if await stream.receive_some(1) == READY:
+                if self.state is State.STARTING:
+                    self.state = State.RUNNING
+                self._ready.set()
+
+    def _note_death(self, code: int | None) -> None:
+        self.deaths.append(
+            Death(
+                node=self.name,
+                time_ns=time.time_ns(),
+                code=code,
+                was_expected=self.may_die,
+                last_words=self.log.last_words(WORDS_BYTES),
+            )
+        )
+
+
+async def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        await trio.lowlevel.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+    return process.wait()

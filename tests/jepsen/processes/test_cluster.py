@@ -1,0 +1,108 @@
+"""Real nodes in their seats: hurt, watched, and given back wholly."""
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.jepsen.processes.abilities import Abilities, Ability
+from ottla.jepsen.processes.cluster import Cluster, open_cluster
+from ottla.jepsen.processes.cluster_claim import pids_of
+from ottla.jepsen.processes.cluster_view import Partition, Quorum, View, why_not_full
+from ottla.jepsen.processes.nodes import NodeError, State
+
+SMALL_TIMEOUT_S = 30.0
+
+
+def run_id_of(cluster: Cluster) -> str:
+    """Return the name all its processes bear."""
+    return cluster.nodes["b1"]._environment["OTTLA_JEPSEN_RUN"]
+
+
+@pytest.mark.cluster
+async def test_a_node_that_dies_by_itself_is_noted_and_started_again(
+    tmp_path: Path, abilities: Abilities
+) -> None:
+    async with open_cluster(tmp_path, controllers=1, brokers=1, abilities=abilities) as cluster:
+        broker = cluster.nodes["b1"]
+        assert broker.pid is not None
+        assert await cluster.is_isr_full()
+        os.kill(broker.pid, signal.SIGABRT)
+        with trio.fail_after(SMALL_TIMEOUT_S):
+            await broker.wait_death()
+            await cluster.wait_healthy()
+        (death,) = cluster.deaths
+        assert (death.node, death.code, death.was_expected) == ("b1", -signal.SIGABRT, False)
+        assert broker.starts == 2
+
+
+@pytest.mark.cluster
+async def test_ends_that_were_ordered_are_no_finding_and_nothing_is_left(
+    tmp_path: Path, abilities: Abilities
+) -> None:
+    async with open_cluster(tmp_path, controllers=1, brokers=1, abilities=abilities) as cluster:
+        run_id = run_id_of(cluster)
+        assert len(pids_of(run_id)) == 2
+        await cluster.kill("b1", "c1")
+        await cluster.start()
+        await cluster.stop("b1")
+        await cluster.start("b1")
+        cluster.nodes["b1"].pause()
+        assert "b1" in str(await cluster.why_not_full())
+        cluster.nodes["b1"].resume()
+        await cluster.wait_healthy()
+        assert await cluster.active_controller() is cluster.nodes["c1"]
+        assert await cluster.stop_all() == []
+        assert [node.state for node in cluster.nodes.values()] == [State.STOPPED] * 2
+        assert cluster.deaths == []
+        logs = cluster.collect_logs(tmp_path / "logs")
+        assert not any("Traceback" in path.read_text() for path in logs)
+    assert pids_of(run_id) == []
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+
+
+@pytest.mark.cluster
+async def test_a_node_that_cannot_start_says_why(tmp_path: Path, need: Callable[..., None]) -> None:
+    need(Ability.NAMESPACES)
+    settings = {"log.flush.interval.messages": "-7"}
+    with pytest.RaisesGroup(NodeError, flatten_subgroups=True) as caught:
+        async with open_cluster(tmp_path, controllers=1, brokers=1, settings=settings):
+            raise AssertionError("it started")
+    assert "log.flush.interval.messages" in str(caught.value.exceptions)
+
+
+FULL = Partition(1, (1, 2), (2, 1))
+VIEW = View(frozenset({1, 2}), {"q-0": FULL})
+QUORUM = Quorum(101, 10, {101: 10, 1: 10, 2: 11})
+
+
+def test_all_are_in_sync_when_everybody_says_so_who_knows_the_latest() -> None:
+    assert why_not_full(QUORUM, [VIEW, VIEW], [1, 2]) is None
+
+
+@pytest.mark.parametrize(
+    ("quorum", "views", "reason"),
+    [
+        (Quorum(-1, 10, QUORUM.end_offsets), [VIEW, VIEW], "no active controller"),
+        (Quorum(101, 11, QUORUM.end_offsets), [VIEW, VIEW], r"\[1\] have not read"),
+        (Quorum(101, 10, {1: 10}), [VIEW, VIEW], r"\[2\] have not read"),
+        (QUORUM, [VIEW], "only 1 of 2 brokers answer"),
+        (QUORUM, [VIEW, View(frozenset({1}), VIEW.partitions)], r"\[1\] are unfenced"),
+        (
+            QUORUM,
+            [VIEW, View(VIEW.brokers, {"q-0": Partition(1, (1, 2), (1,))})],
+            "such as q-0",
+        ),
+        (QUORUM, [View(VIEW.brokers, {"q-0": Partition(-1, (1, 2), (1, 2))})] * 2, "such as q-0"),
+    ],
+)
+def test_one_doubt_is_enough_not_to_call_it_full(
+    quorum: Quorum, views: list[View], reason: str
+) -> None:
+    found = why_not_full(quorum, views, [1, 2])
+    assert found is not None
+    assert re.search(reason, found)

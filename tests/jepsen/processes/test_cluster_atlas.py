@@ -1,0 +1,137 @@
+"""The fault atlas refuses what no replicated log promises to bear, and allows all the rest."""
+
+from typing import Any
+
+import pytest
+
+from ottla.jepsen.processes.cluster_atlas import Atlas
+from ottla.jepsen.processes.nodes import Role, State
+
+
+class Member:
+    """A node, as the atlas sees it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.role = Role.BROKER if name.startswith("b") else Role.CONTROLLER
+        self.state = State.RUNNING
+        self.held_by: str | None = None
+
+
+class Links:
+    """A network, as the atlas sees it."""
+
+    is_well = True
+
+
+class World:
+    """A cluster that is in whatever state a test wants."""
+
+    def __init__(self) -> None:
+        self.nodes = {name: Member(name) for name in ("c1", "c2", "c3", "b1", "b2", "b3")}
+        self.brokers = [self.nodes[name] for name in ("b1", "b2", "b3")]
+        self.network = Links()
+        self.reason: str | None = None
+        self.while_asked: Any = lambda: None
+
+    async def why_not_full(self) -> str | None:
+        """Say what the test wants to be said."""
+        self.while_asked()
+        return self.reason
+
+    async def is_isr_full(self) -> bool:
+        """Say it as a yes or no."""
+        return self.reason is None
+
+    def some(self, names: str) -> list[Any]:
+        """Return nodes by their names."""
+        return [self.nodes[name] for name in names.split()]
+
+
+def make(*, flush: bool = False) -> tuple[World, Atlas]:
+    """Return a healthy cluster and its atlas."""
+    world: Any = World()
+    return world, Atlas(world, flush=flush)
+
+
+async def test_one_broker_may_lose_power_while_all_are_in_sync() -> None:
+    world, atlas = make()
+    assert await atlas.why_not_damage(world.some("b1")) is None
+    assert atlas.damaged is not None
+    assert atlas.damaged.name == "b1"
+
+
+@pytest.mark.parametrize("victims", ["b1 b2", "b1 b2 b3", "c1 b1 b2"])
+async def test_two_brokers_may_not_lose_power_at_once_unless_they_flush(victims: str) -> None:
+    world, atlas = make()
+    assert await atlas.why_not_damage(world.some(victims)) is not None
+    assert atlas.damaged is None
+    world, atlas = make(flush=True)
+    assert await atlas.why_not_damage(world.some(victims)) is None
+
+
+async def test_controllers_may_lose_power_all_together_at_any_time() -> None:
+    world, atlas = make()
+    world.reason = "not full"
+    world.network.is_well = False
+    assert await atlas.why_not_damage(world.some("c1 c2 c3")) is None
+    assert atlas.damaged is None
+
+
+async def test_nobody_may_lose_power_while_a_replica_is_behind() -> None:
+    world, atlas = make()
+    world.reason = "not full"
+    assert await atlas.why_not_damage(world.some("b1")) == "not full"
+
+
+async def test_until_the_damaged_has_all_again_no_other_broker_is_killed_or_damaged() -> None:
+    world, atlas = make()
+    assert await atlas.why_not_damage(world.some("b1")) is None
+    world.reason = "not full"
+    assert await atlas.why_not_kill(world.some("b2")) is not None
+    assert await atlas.why_not_damage(world.some("b2")) is not None
+    assert await atlas.why_not_kill(world.some("b1 c1 c2 c3")) is None
+    world.reason = None
+    assert await atlas.why_not_kill(world.some("b2 b3")) is None
+
+
+@pytest.mark.parametrize("state", [State.PAUSED, State.STARTING, State.DEAD, State.STOPPED])
+async def test_a_broker_that_is_not_well_keeps_the_others_power_on(state: State) -> None:
+    world, atlas = make()
+    world.nodes["b2"].state = state
+    assert await atlas.why_not_damage(world.some("b1")) is not None
+
+
+async def test_faulty_links_keep_the_power_on_for_nobody_knows_who_is_in_sync() -> None:
+    world, atlas = make()
+    world.network.is_well = False
+    assert await atlas.why_not_damage(world.some("b1")) is not None
+
+
+async def test_what_happened_while_the_cluster_was_asked_counts() -> None:
+    world, atlas = make()
+
+    def kill_another() -> None:
+        world.nodes["b3"].held_by = "kill"
+
+    world.while_asked = kill_another
+    assert await atlas.why_not_damage(world.some("b1")) is not None
+    assert atlas.damaged is None
+
+
+async def test_bytes_that_are_flipped_are_lost_even_to_those_who_flush() -> None:
+    world, atlas = make(flush=True)
+    victim: Any = world.nodes["b1"]
+    assert await atlas.why_not_corrupt(victim) is None
+    other: Any = world.nodes["b2"]
+    world.reason = "not full"
+    assert await atlas.why_not_kill([other]) is not None
+
+
+async def test_a_node_is_chosen_by_one_nemesis_at_a_time() -> None:
+    world, atlas = make()
+    with atlas.holding(world.some("b1 c1"), "kill"):
+        assert [node.name for node in atlas.free()] == ["c2", "c3", "b2", "b3"]
+        with pytest.raises(AssertionError):
+            atlas.hold(world.some("b1"), "pause")
+    assert len(atlas.free()) == 6
