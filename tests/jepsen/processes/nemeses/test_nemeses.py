@@ -1,0 +1,159 @@
+"""Every nemesis hurts a real cluster and heals it: what was acknowledged is there afterwards.
+
+`OTTLA_NEMESES_SECONDS=600` goes on with random ones for longer; `OTTLA_NEMESES=kill,flip` are the
+only ones; `OTTLA_NEMESES_SEED` draws the same again (when they meet the cluster is the machine's).
+"""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.jepsen.checkers.verdict import Facts
+from ottla.jepsen.processes.abilities import Abilities
+from ottla.jepsen.processes.cluster import Cluster, open_cluster
+from ottla.jepsen.processes.nemeses.mixer import Mixer
+from ottla.jepsen.processes.nemeses.nemesis import Nemesis
+from ottla.jepsen.processes.nemeses.table import CLASSES, NEMESES
+
+SECONDS = float(os.environ.get("OTTLA_NEMESES_SECONDS", "0"))
+NAMES = tuple(filter(None, os.environ.get("OTTLA_NEMESES", "").split(","))) or tuple(NEMESES)
+FAULT_S = 6.0 if SECONDS else 0.5
+"""A long search lets sessions end; a short one sees that each fault comes and goes."""
+TOPIC, PARTITIONS = "q0", 3
+RECORD_BYTES = 2_000
+PARTITIONS_A_RUN = 2
+BATCH = 100
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3_600)]
+
+
+class Load:
+    """A producer that keeps count of what was acknowledged."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.acknowledged: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
+        self.sent = 0
+        self._bootstrap = bootstrap
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        config = {"segment.bytes": str(1 << 20), "min.insync.replicas": "2"}
+        for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config=config)]).values():
+            future.result(30)
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        )
+
+    def send(self) -> None:
+        """Send some more; what is not acknowledged yet will be, or will not."""
+        for _ in range(BATCH):
+            number, self.sent = self.sent, self.sent + 1
+            self._producer.produce(
+                TOPIC,
+                number.to_bytes(8, "big") + bytes(RECORD_BYTES),
+                partition=number % PARTITIONS,
+                on_delivery=lambda error, message: (
+                    self.acknowledged[message.partition()].append(
+                        int.from_bytes(message.value()[:8], "big")
+                    )
+                    if error is None
+                    else None
+                ),
+            )
+        self._producer.poll(0.1)
+
+    def finish(self) -> int:
+        """Wait for the last acknowledgements; return how many records never had one."""
+        return int(self._producer.flush(60))
+
+    def read(self) -> dict[int, list[int]]:
+        """Read all there is, by partition."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "g",
+                "check.crcs": True,
+                "enable.partition.eof": True,
+            }
+        )
+        found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
+        try:
+            consumer.assign([TopicPartition(TOPIC, number, 0) for number in found])
+            ended: set[int] = set()
+            while len(ended) < PARTITIONS:
+                for message in consumer.consume(1_000, 10):
+                    if message.error() is not None:
+                        assert message.error().name() == "_PARTITION_EOF", message.error()
+                        ended.add(message.partition())
+                    else:
+                        found[message.partition()].append(
+                            int.from_bytes(message.value()[:8], "big")
+                        )
+        finally:
+            consumer.close()
+        return found
+
+
+async def hurt_and_heal(
+    nemesis: Nemesis, dice: random.Random, load: Load, cluster: Cluster
+) -> bool:
+    """Do one fault under load; say whether anything was done."""
+    did = await nemesis.inject(dice)
+    with trio.move_on_after(FAULT_S):
+        while True:
+            await trio.to_thread.run_sync(load.send)
+            await trio.sleep(0.1)
+    healed = await nemesis.heal()
+    took_s = await cluster.wait_healthy()
+    print(f"{nemesis.name}: {did}\n  healed {healed}, healthy {took_s:.1f} s later")
+    assert bool(did) == (nemesis.count > 0)
+    assert cluster.network.is_well
+    assert all(node.held_by is None for node in cluster.nodes.values())
+    return bool(did)
+
+
+def deal(names: list[str], dice: random.Random) -> Iterator[str]:
+    """Deal each once, and then, if there is time, without end."""
+    yield from names
+    while SECONDS:
+        yield dice.choice(names)
+
+
+@pytest.mark.parametrize("flush", [False, True] if SECONDS else [True], ids=str)
+async def test_after_every_fault_all_that_was_acknowledged_is_there(
+    tmp_path: Path, abilities: Abilities, flush: bool
+) -> None:
+    seed = int(os.environ.get("OTTLA_NEMESES_SEED", random.randrange(1 << 32)))
+    dice = random.Random(seed)
+    possible = [name for name in NAMES if all(one in abilities for one in CLASSES[name].needs)]
+    wanted = [name for name in possible if flush or not CLASSES[name].needs_flush]
+    if not SECONDS:  # all kinds of partitions take their turn over many short runs
+        kinds = [name for name in wanted if name.startswith("partition-")]
+        spared = dice.sample(kinds, max(0, len(kinds) - PARTITIONS_A_RUN))
+        wanted = [name for name in wanted if name not in spared]
+    if not wanted:
+        pytest.skip(f"this machine lacks what these need: {abilities.missing}")
+    print(f"OTTLA_NEMESES_SEED={seed}, left out: {sorted(set(NAMES) - set(possible))}")
+    async with open_cluster(tmp_path, flush=flush, abilities=abilities) as cluster:
+        load = await trio.to_thread.run_sync(Load, cluster.bootstrap)
+        for _ in range(15):
+            await trio.to_thread.run_sync(load.send)
+        nemeses = {name: NEMESES[name](cluster, dice, Facts()) for name in wanted}
+        with trio.move_on_after(SECONDS or 300):
+            for name in deal(wanted, dice):
+                with trio.CancelScope(shield=True):
+                    done = await hurt_and_heal(nemeses[name], dice, load, cluster)
+                assert done or name == Mixer.name or SECONDS, f"{name} did nothing"
+        assert await trio.to_thread.run_sync(load.finish) == 0
+        found = await trio.to_thread.run_sync(load.read)
+        for partition, numbers in load.acknowledged.items():
+            assert found[partition] == sorted(numbers), f"partition {partition}"
+        assert await cluster.stop_all() == []
+        assert [death for death in cluster.deaths if not death.was_expected] == []
+        for path in cluster.collect_logs(tmp_path / "logs"):
+            assert "Traceback" not in path.read_text(), path.read_text()
+    assert load.sent > BATCH
