@@ -127,6 +127,8 @@ class History:
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.events: tuple[Event, ...] = tuple(events)
+        self.readings: dict[object, Any] = {}
+        """What checkers have worked out of it, so that the next one need not."""
         self._operations: tuple[Operation, ...] | None = None
 
     def operations(self, *f: str) -> Sequence[Operation]:

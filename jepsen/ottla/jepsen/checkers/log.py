@@ -17,7 +17,7 @@ ALLOWED = log_order.ALLOWED | log_values.ALLOWED
 def check_log(history: History, facts: Facts) -> Verdict:
     """Judge what senders and readers of logs were told."""
     findings = Findings("log")
-    reading = LogReading(history, facts)
+    reading = LogReading.of(history, facts)
     log_values.check_values(reading, findings)
     log_order.check_polls(reading, findings)
     log_order.check_sends(reading, findings)

@@ -53,6 +53,8 @@ class KeyLog:
 
     key: str
     sends: dict[Value, Send] = field(default_factory=dict)
+    begun: dict[Value, int] = field(default_factory=dict)
+    """By value: the index of the event with which its send began."""
     reads: dict[Value, Poll] = field(default_factory=dict)
     """By value: the first successful poll that saw it."""
     values: dict[int, Value] = field(default_factory=dict)
@@ -95,6 +97,16 @@ class LogReading:
         for log in self.keys.values():
             for offset, value in _pairs(log):
                 log.offsets.setdefault(value, set()).add(offset)
+
+    @staticmethod
+    def of(history: History, facts: Facts) -> "LogReading":
+        """Return the reading of a history, made once."""
+        key = (LogReading, facts.acks, facts.idempotent)
+        if key not in history.readings:
+            history.readings[key] = LogReading(history, facts)
+        found = history.readings[key]
+        assert isinstance(found, LogReading)
+        return found
 
     @property
     def has_final_reads(self) -> bool:
@@ -155,6 +167,7 @@ class LogReading:
         if value in log.sends:
             raise ValueError(f"{key}: {value!r} was sent twice; values must be unique")
         log.sends[value] = send
+        log.begun[value] = operation.invoke.index
         return send
 
     def _log(self, key: str) -> KeyLog:

@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 
+from ottla.jepsen.checkers.availability import check_availability
+from ottla.jepsen.checkers.cycles import check_cycles
+from ottla.jepsen.checkers.groups import check_groups
+from ottla.jepsen.checkers.list_offsets import check_list_offsets
 from ottla.jepsen.checkers.log import check_log
+from ottla.jepsen.checkers.metadata import check_metadata
+from ottla.jepsen.checkers.offsets import check_offsets
+from ottla.jepsen.checkers.producer_ids import check_producer_ids
+from ottla.jepsen.checkers.servers import check_servers
 from ottla.jepsen.checkers.verdict import Checker, Facts, Verdict, combined
 from ottla.jepsen.history import History, collection_paused
 
@@ -10,6 +18,14 @@ __all__ = ["CHECKERS", "combined", "judge"]
 
 CHECKERS: Mapping[str, Checker] = {
     "log": check_log,
+    "cycles": check_cycles,
+    "offsets": check_offsets,
+    "groups": check_groups,
+    "metadata": check_metadata,
+    "producer-ids": check_producer_ids,
+    "list-offsets": check_list_offsets,
+    "availability": check_availability,
+    "servers": check_servers,
 }
 
 

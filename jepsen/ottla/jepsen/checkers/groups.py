@@ -1,0 +1,182 @@
+"""Judges a group history: who owns which key, and what is committed for it.
+
+Pure.  Source: R7 of the house's rules.  two-owners: within one generation (KIP-848: epoch) a key
+belongs to two members.  generation-went-back: a member acts in an older generation than it did
+before.  old-generation-commit: what was committed in a generation was overwritten from an older
+one.  committed-unread: a group committed an offset beyond a record that none of its members was
+given.  What is fetched must fit what was committed (`registers.py`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ottla.jepsen.checkers import registers
+from ottla.jepsen.checkers.log_reading import indexes
+from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
+from ottla.jepsen.history import History, Json, Kind, Operation
+
+OWNING = ("assigned", "poll", "commit")
+"""Operations that say who owns a key in which generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One operation of a member on one key."""
+
+    operation: Operation
+    group: str
+    member: str
+    generation: int
+    key: str
+
+
+def check_groups(history: History, facts: Facts) -> Verdict:
+    """Judge members of groups."""
+    findings = Findings("groups")
+    claims = list(_claims(history))
+    _check_one_owner(claims, _clients(history), findings)
+    _check_generations(claims, findings)
+    _check_commits(claims, findings)
+    _check_read_before_committed(history, findings)
+    groups: dict[str, registers.Group] = {}
+    for operation in history.operations("commit", "fetch"):
+        told = operation.value
+        if isinstance(told, Mapping) and isinstance(told.get("keys"), Mapping):
+            group = groups.setdefault(told["group"], registers.Group())
+            group.add(operation, told["keys"])
+    registers.check_registers(groups, facts, findings)
+    findings.figures["generations"] = len({(claim.group, claim.generation) for claim in claims})
+    findings.figures["members"] = len({(claim.group, claim.member) for claim in claims})
+    return findings.verdict(facts, allowed=registers.ALLOWED)
+
+
+def _claims(history: History) -> Iterator[Claim]:
+    for operation in history.operations(*OWNING):
+        told = operation.value
+        if operation.kind is not Kind.OK or not isinstance(told, Mapping):
+            continue
+        member, generation = told.get("member"), told.get("generation")
+        if member is None or generation is None:
+            continue
+        for key in told.get("keys") or ():
+            yield Claim(operation, told["group"], member, generation, key)
+
+
+def _clients(history: History) -> dict[tuple[str, str], int]:
+    """Return by (group, member) the process that notes what happens to it.
+
+    A static member that comes back has a new id in the same generation: it is the same client.
+    """
+    return {
+        (operation.value["group"], operation.value["member"]): operation.invoke.process
+        for operation in history.operations("assigned", "revoked", "lost")
+        if operation.value.get("member") is not None
+    }
+
+
+def _check_one_owner(
+    claims: list[Claim], clients: Mapping[tuple[str, str], int], findings: Findings
+) -> None:
+    owners: dict[tuple[str, int, str], Claim] = {}
+    for claim in claims:
+        place = (claim.group, claim.generation, claim.key)
+        owner = owners.setdefault(place, claim)
+        if owner.member == claim.member:
+            continue
+        client = clients.get((claim.group, claim.member))
+        if client is None or client != clients.get((owner.group, owner.member)):
+            findings.add(
+                "two-owners",
+                f"{claim.group}: in generation {claim.generation} {claim.key} belongs to "
+                f"{owner.member} and to {claim.member}",
+                indexes([owner.operation, claim.operation]),
+                claim.key,
+            )
+
+
+def _check_generations(claims: list[Claim], findings: Findings) -> None:
+    newest: dict[tuple[str, str], Claim] = {}
+    for claim in sorted(claims, key=lambda claim: claim.operation.index):
+        before = newest.setdefault((claim.group, claim.member), claim)
+        if claim.generation >= before.generation:
+            newest[claim.group, claim.member] = claim
+        elif before.operation.index < claim.operation.invoke.index:
+            findings.add(
+                "generation-went-back",
+                f"{claim.group}: {claim.member} acted in generation {claim.generation} "
+                f"after {before.generation}",
+                indexes([before.operation, claim.operation]),
+                claim.key,
+            )
+
+
+def _check_commits(claims: list[Claim], findings: Findings) -> None:
+    """Hold every commit to it that none of a newer generation was acknowledged before it began."""
+    moments: list[tuple[int, Claim, bool]] = []
+    for claim in claims:
+        if claim.operation.invoke.f == "commit":
+            moments.append((claim.operation.invoke.index, claim, True))
+            moments.append((claim.operation.index, claim, False))
+    newest: dict[tuple[str, str], Claim] = {}
+    for _, claim, is_begin in sorted(moments, key=lambda moment: moment[0]):
+        before = newest.get((claim.group, claim.key))
+        is_newest = before is None or before.generation <= claim.generation
+        if before is not None and is_begin and not is_newest:
+            findings.add(
+                "old-generation-commit",
+                f"{claim.group}: {claim.key} was committed in generation {claim.generation} "
+                f"after {before.generation}",
+                indexes([before.operation, claim.operation]),
+                claim.key,
+            )
+        elif not is_begin and is_newest:
+            newest[claim.group, claim.key] = claim
+
+
+def _check_read_before_committed(history: History, findings: Findings) -> None:
+    given: dict[tuple[str, str], set[int]] = {}
+    known: dict[str, set[int]] = {}
+    has_lost_polls: set[str] = set()
+    for operation in history.operations("send", "poll"):
+        told = operation.value
+        if operation.invoke.f == "send":
+            for _, key, at in told if operation.kind is Kind.OK else ():
+                if isinstance(at, list | tuple) and at[0] is not None:
+                    known.setdefault(key, set()).add(at[0])
+        elif isinstance(told, Mapping):
+            keys = told.get("keys")
+            if not isinstance(keys, Mapping):
+                has_lost_polls.add(told["group"])
+                continue
+            for key, records in keys.items():
+                offsets = {offset for offset, _ in records}
+                given.setdefault((told["group"], key), set()).update(offsets)
+                known.setdefault(key, set()).update(offsets)
+    ends: dict[tuple[str, str], tuple[int, Operation]] = {}
+    for operation in history.operations("commit"):
+        told = operation.value
+        if operation.kind is Kind.OK and isinstance(told, Mapping):
+            for key, offset in _offsets(told).items():
+                if offset > ends.get((told["group"], key), (-1, operation))[0]:
+                    ends[told["group"], key] = (offset, operation)
+    for (group, key), (end, operation) in ends.items():
+        unread = sorted(
+            offset
+            for offset in known.get(key, set()) - given.get((group, key), set())
+            if offset < end
+        )
+        if unread and group in has_lost_polls:
+            findings.figures["unread_of_unknown_polls"] = len(unread)
+        elif unread:
+            findings.add(
+                "committed-unread",
+                f"{group}: {key} was committed up to {end}, "
+                f"and nobody was given {len(unread)} records below, first offset {unread[0]}",
+                indexes([operation]),
+                key,
+            )
+
+
+def _offsets(told: Mapping[str, Json]) -> Mapping[str, int]:
+    keys = told.get("keys")
+    return keys if isinstance(keys, Mapping) else {}

@@ -1,0 +1,127 @@
+"""Judges a list-offsets history: a log's end lies behind all that was acknowledged before.
+
+Pure.  stale-end-offset: an answer does not cover what was acknowledged before it was asked for.
+end-offset-went-back: it is lower than an earlier answer of the same leader or an older one.  A
+leader that was deposed and has not heard of it may answer less to who did not know better; that is
+told as stale-end-offset-of-a-deposed-leader (its epoch is older than another answer's) or
+-of-an-unknown-leader (the client does not tell the epoch), and allowed; never at the end, when all
+is healed, and never of what the asking process itself was acknowledged.
+Values: end-offset has [key, offset].
+"""
+
+from dataclasses import dataclass, field
+
+from ottla.jepsen.checkers.log_reading import LogReading, Send, indexes
+from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
+from ottla.jepsen.history import History, Kind, Operation
+
+DEPOSED = "stale-end-offset-of-a-deposed-leader"
+UNKNOWN = "stale-end-offset-of-an-unknown-leader"
+ALLOWED = frozenset({DEPOSED, UNKNOWN})
+
+
+@dataclass(slots=True)
+class KeyEnd:
+    """What is known of one key's end at a moment of the history."""
+
+    acknowledged: Send | None = None
+    """The highest record acknowledged so far."""
+    own: dict[int, Send] = field(default_factory=dict)
+    """By process: the highest it was acknowledged."""
+    answers: dict[int, Operation] = field(default_factory=dict)
+    """By leader epoch: the highest end it has told."""
+
+
+def check_list_offsets(history: History, facts: Facts) -> Verdict:
+    """Judge the ends of logs that clients were told."""
+    findings = Findings("list-offsets")
+    reading = LogReading.of(history, facts)
+    asked = [
+        operation
+        for operation in history.operations("end-offset")
+        if operation.kind is Kind.OK and operation.value[1] is not None
+    ]
+    newest_epoch: dict[str, int] = {}
+    for operation in asked:
+        epoch = operation.extra.get("leader_epoch")
+        if epoch is not None:
+            key = operation.value[0]
+            newest_epoch[key] = max(newest_epoch.get(key, -1), epoch)
+    moments: list[tuple[int, Operation, bool]] = []
+    for operation in (*asked, *history.operations("send", "txn")):
+        moments.append((operation.invoke.index, operation, True))
+        moments.append((operation.index, operation, False))
+    moments.sort(key=lambda moment: moment[0])
+    ends: dict[str, KeyEnd] = {}
+    for _, operation, is_begin in moments:
+        if operation.invoke.f == "end-offset":
+            end = ends.setdefault(operation.value[0], KeyEnd())
+            if is_begin:
+                _judge(operation, end, newest_epoch.get(operation.value[0], -1), findings)
+            else:
+                _note_answer(operation, end)
+        elif not is_begin:
+            for send in reading.sends_of.get(operation.invoke.index, ()):
+                _note_send(send, ends.setdefault(send.key, KeyEnd()))
+    findings.figures["answers"] = len(asked)
+    findings.figures["keys"] = len(ends)
+    return findings.verdict(facts, allowed=ALLOWED)
+
+
+def _note_send(send: Send, end: KeyEnd) -> None:
+    if not send.is_promised or send.offset is None:
+        return
+    process = send.operation.invoke.process
+    end.acknowledged = max(end.acknowledged or send, send, key=_offset)
+    end.own[process] = max(end.own.get(process, send), send, key=_offset)
+
+
+def _offset(send: Send) -> int:
+    """Return where a promised record was said to be."""
+    assert send.offset is not None
+    return send.offset
+
+
+def _note_answer(operation: Operation, end: KeyEnd) -> None:
+    epoch = operation.extra.get("leader_epoch")
+    if epoch is not None:
+        before = end.answers.get(epoch)
+        if before is None or operation.value[1] > before.value[1]:
+            end.answers[epoch] = operation
+
+
+def _judge(operation: Operation, end: KeyEnd, newest_epoch: int, findings: Findings) -> None:
+    key, told = operation.value
+    epoch = operation.extra.get("leader_epoch")
+    is_final = bool(operation.extra.get("final"))
+    own = end.own.get(operation.invoke.process)
+    missed = own if own is not None and told <= _offset(own) else None
+    is_certain = missed is not None or is_final
+    highest = end.acknowledged
+    if missed is None and highest is not None and told <= _offset(highest):
+        missed = highest
+    if missed is not None:
+        name = "stale-end-offset"
+        if not is_certain and epoch is None:
+            name = UNKNOWN
+        elif not is_certain and epoch is not None and epoch < newest_epoch:
+            name = DEPOSED
+        findings.add(
+            name,
+            f"{key}: offset {missed.offset} was acknowledged before, it ends at {told}",
+            indexes([missed.operation, operation]),
+            key,
+        )
+        return
+    if epoch is None:
+        return
+    for earlier, answer in end.answers.items():
+        if earlier <= epoch and answer.value[1] > told:
+            findings.add(
+                "end-offset-went-back",
+                f"{key}: the leader of epoch {earlier} told {answer.value[1]}, "
+                f"that of {epoch} {told} later",
+                indexes([answer, operation]),
+                key,
+            )
+            return
