@@ -19,7 +19,7 @@ class Run:
     """One workload's run; `history` is what happened."""
 
     def __init__(self, name: str, bootstrap: str, kinds: tuple[str, ...]) -> None:
-        plan = LoadPlan(prefix="t-", kinds=kinds, broker_count=1)
+        plan = LoadPlan(prefix="t-", kinds=kinds)
         self.workload: Workload = WORKLOADS[name](plan)
         self.bootstrap = bootstrap
         self._threads = len(kinds)
@@ -74,14 +74,15 @@ class Run:
 
 @pytest.fixture
 async def ottla_cluster() -> AsyncIterator[ClusterUnderTest]:
-    """Give each test a cluster that misses a crashed member soon."""
-    soon = {
+    """Give each test a cluster that misses a crashed member soon, and has few coordinators."""
+    settings = {
+        "offsets.topic.num.partitions": "4",
         "group.consumer.min.session.timeout.ms": "1000",
         "group.consumer.session.timeout.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": "100",
     }
-    async with open_test_cluster(settings=soon) as cluster:
+    async with open_test_cluster(settings=settings) as cluster:
         yield cluster
 
 

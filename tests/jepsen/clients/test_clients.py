@@ -12,7 +12,7 @@ from ottla.client import open_admin
 from ottla.client.committer import PendingCommit
 from ottla.client.consumer import Consumer
 from ottla.client.testing import ClusterUnderTest
-from ottla.jepsen.clients.topics import delete_topics
+from ottla.jepsen.clients.topics import clear_away
 from ottla.jepsen.history import Json, Kind
 from ottla.jepsen.workloads.group import CONSUMER, RANGE
 from ottla.jepsen.workloads.load import (
@@ -26,6 +26,7 @@ from ottla.jepsen.workloads.load import (
 )
 from ottla.jepsen.workloads.table import WORKLOADS
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
 
 TIMEOUT_S = 30
 
@@ -34,7 +35,7 @@ TIMEOUT_S = 30
 async def client_of(
     cluster: ClusterUnderTest, name: str, kind: str, notes: list[tuple[str, Json]] | None = None
 ) -> AsyncIterator[LoadClient]:
-    workload = WORKLOADS[name](LoadPlan(prefix="t-", kinds=(kind,), broker_count=1))
+    workload = WORKLOADS[name](LoadPlan(prefix="t-", kinds=(kind,)))
     await workload.set_up(cluster.bootstrap)
     told = [] if notes is None else notes
     async with workload.open_client(
@@ -194,12 +195,17 @@ async def test_a_topic_that_is_there_already_may_be_ones_own(
         assert told.value == {"topic": "t-m", "broker": 1, "config": None}
 
 
-async def test_topics_are_deleted_by_their_prefix_alone(ottla_cluster: ClusterUnderTest) -> None:
+async def test_what_begins_with_the_prefix_is_cleared_away_and_nothing_else(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
     async with open_admin(ottla_cluster.bootstrap) as admin:
         for name in ("mine", "t-1", "t-2"):
             await admin.create_topic(name, partition_count=1)
-        assert await delete_topics(ottla_cluster.bootstrap, "t-") == 2
+        for group in ("mine", "t-g"):
+            await admin.alter_group_offsets(group, {TopicPartition("mine", 0): 1})
+        assert await clear_away(ottla_cluster.bootstrap, "t-") == 3
         assert await admin.list_topics() == ["mine"]
+        assert [group.group_id for group in await admin.list_groups()] == ["mine"]
 
 
 async def test_nothing_is_known_of_a_write_that_nobody_answers() -> None:

@@ -21,7 +21,7 @@ EXPECTED = {
     "producer-ids": {"init"},
     "list-offsets": {"send", "end-offset"},
 }
-OPERATIONS = {"producer-ids": 20}
+OPERATIONS = {"producer-ids": 5}
 """librdkafka takes half a second for an id."""
 
 
@@ -34,7 +34,7 @@ async def test_a_small_run_without_faults_does_everything_and_fails_nothing(
     name: str, ottla_cluster: ClusterUnderTest, small_run: Callable[..., Any]
 ) -> None:
     run = small_run(name, ottla_cluster.bootstrap, BOTH)
-    await run.drive(OPERATIONS.get(name, 100))
+    await run.drive(OPERATIONS.get(name, 80))
     found = counts(run.history)
     assert {f for f, kind in found if kind is Kind.OK} >= EXPECTED[name]
     assert run.workload.is_caught_up

@@ -14,9 +14,9 @@ def test_a_key_is_its_topic_and_its_partition(topic: str, partition: int) -> Non
     assert partition_of(key_of(topic, partition)) == (topic, partition)
 
 
-@given(st.integers(0, 999), st.integers(1, 20))
-def test_no_key_gets_a_value_twice_nor_many_more_than_it_may_have(
-    seed: int, values_max: int
+@given(st.integers(0, 999), st.integers(1, 20), st.sampled_from([0.0, 0.3]))
+def test_no_key_gets_a_value_twice_nor_more_than_it_may_have_where_topics_can_be_made(
+    seed: int, values_max: int, troubles: float
 ) -> None:
     rng = Random(seed)
     topics = Topics("p-", open_count=3, values_max=values_max)
@@ -25,7 +25,7 @@ def test_no_key_gets_a_value_twice_nor_many_more_than_it_may_have(
     for _ in range(300):
         to_make = topics.to_make()
         if to_make is not None:
-            is_made = rng.random() < 0.7
+            is_made = rng.random() >= troubles
             topics.on_made(to_make, is_made=is_made)
             if is_made:
                 assert to_make not in made
@@ -34,8 +34,7 @@ def test_no_key_gets_a_value_twice_nor_many_more_than_it_may_have(
         assert partition_of(key)[0] in made
         given_values[key, value] += 1
     assert set(given_values.values()) == {1}
-    # A topic is left when one of its keys is full; only a topic that was not made delays that.
-    assert max(value for _, value in given_values) <= 5 * values_max
+    assert troubles or max(value for _, value in given_values) < values_max
     assert len(topics.open) == 3
 
 

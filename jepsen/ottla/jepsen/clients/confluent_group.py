@@ -15,11 +15,22 @@ from ottla.jepsen.clients.confluent_queue import (
     consumer_settings,
 )
 from ottla.jepsen.clients.confluent_sending import producer_settings, send_one
-from ottla.jepsen.clients.own_group import NOT_A_MEMBER
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.group import CONSUMER
 from ottla.jepsen.workloads.keys import key_of, partition_of
-from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
+
+THROWN_OUT = frozenset(
+    {
+        "_FATAL",
+        "_FENCED",
+        "FENCED_INSTANCE_ID",
+        "UNRELEASED_INSTANCE_ID",
+        "GROUP_MAX_SIZE_REACHED",
+        "INCONSISTENT_GROUP_PROTOCOL",
+    }
+)
+"""Errors of a member that ends its membership; it may join anew."""
 
 
 def member_settings(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
@@ -102,16 +113,21 @@ class ConfluentGroupClient(ConfluentClient):
 
     def _poll(self, op: Op) -> Completion:
         if self._member is None:
-            return failed(NOT_A_MEMBER)
+            return failed(NOTHING_TO_READ)
         read, errors = consume(self._member, POLL_S, RECORDS_MAX)
         for key, records in read.items():
             self._next[key] = records[-1][0] + 1
+        if THROWN_OUT.intersection(errors):
+            self._member = None
+            self._next.clear()
+            text = f"{NOTHING_TO_READ}: {', '.join(sorted(set(errors)))}"
+            return failed(text, None, {"refused": True})
         value = {**self._who(self._member), "keys": read}
         return ok(value, {"errors": sorted(set(errors))} if errors else {})
 
     def _commit(self, op: Op) -> Completion:
         if self._member is None:
-            return failed(NOT_A_MEMBER)
+            return failed(NOTHING_TO_READ)
         value = {**self._who(self._member), "keys": dict(self._next)}
         if not self._next:
             return ok(value)
@@ -132,7 +148,7 @@ class ConfluentGroupClient(ConfluentClient):
 
     def _fetch(self, op: Op) -> Completion:
         if self._member is None:
-            return failed(NOT_A_MEMBER)
+            return failed(NOTHING_TO_READ)
         partitions = [self.kafka.TopicPartition(*partition_of(key)) for key in self._next]
         told = self._member.committed(partitions, timeout=DEADLINE_S) if partitions else []
         refused = next((one.error for one in told if one.error is not None), None)

@@ -8,7 +8,7 @@ from ottla.jepsen.clients.confluent import ConfluentClient, admin_module, settin
 from ottla.jepsen.clients.confluent_sending import create_topic, producer_settings, send_one
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import key_of, partition_of
-from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
 from ottla.jepsen.workloads.subscribers import group_of
 
 POLL_S = 0.02
@@ -147,7 +147,7 @@ class ConfluentQueueClient(ConfluentClient):
     def _poll(self, op: Op) -> Completion:
         consumer = self._member or self._reader
         if consumer is None:
-            return failed("nothing is assigned")
+            return failed(NOTHING_TO_READ)
         read, errors = consume(consumer, POLL_S, RECORDS_MAX)
         done = ok([["poll", read]])
         if self._member is not None:

@@ -24,12 +24,20 @@ from ottla.jepsen.clients.renewable import Renewable
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.group import CONSUMER
 from ottla.jepsen.workloads.keys import key_of, partition_of
-from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
-from ottla.model.errors import RefusedError
+from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
 
-NOT_A_MEMBER = "it is in no group"
+THROWN_OUT = frozenset(
+    {
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    }
+)
+"""Refusals of a member that ends its membership; it may join anew."""
 
 
 def member_config(joined: Mapping[str, Json]) -> ConsumerConfig:
@@ -120,19 +128,27 @@ class OwnGroupClient(OwnClient):
         return ok()
 
     async def _poll(self, op: Op) -> Completion:
-        if self._joined is None:
-            return failed(NOT_A_MEMBER)
-        member = await self._member.get()
+        member = self._member.current
+        if member is None:
+            return failed(NOTHING_TO_READ)
         before = _identity(member)
-        read = read_value(await member.poll(POLL_S, record_count_max=RECORDS_MAX))
+        try:
+            read = read_value(await member.poll(POLL_S, record_count_max=RECORDS_MAX))
+        except RefusedError as error:
+            if error.code not in THROWN_OUT:
+                raise
+            await self._member.crash()
+            self._next.clear()
+            text = f"{NOTHING_TO_READ}: {error.code.name}"
+            return failed(text, None, {"refused": True})
         for key, records in read.items():
             self._next[key] = records[-1][0] + 1
         return ok(self._told(member, before, read))
 
     async def _commit(self, op: Op) -> Completion:
-        if self._joined is None:
-            return failed(NOT_A_MEMBER)
-        member = await self._member.get()
+        member = self._member.current
+        if member is None:
+            return failed(NOTHING_TO_READ)
         before = _identity(member)
         keys = dict(self._next)
         if not keys:
@@ -148,9 +164,9 @@ class OwnGroupClient(OwnClient):
         return ok(self._told(member, before, keys))
 
     async def _fetch(self, op: Op) -> Completion:
-        if self._joined is None:
-            return failed(NOT_A_MEMBER)
-        member = await self._member.get()
+        member = self._member.current
+        if member is None:
+            return failed(NOTHING_TO_READ)
         keys = list(self._next)
         found = await member.committed([TopicPartition(*partition_of(key)) for key in keys])
         told: dict[str, Json] = dict.fromkeys(keys)

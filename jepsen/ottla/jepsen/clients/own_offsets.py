@@ -21,7 +21,7 @@ from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
 
-COORDINATORS_MAX = 8
+COORDINATORS_MAX = 4
 """Groups whose coordinator a thread keeps at hand."""
 REQUEST_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1_000
 NOT_WRITTEN = frozenset(

@@ -28,7 +28,7 @@ from ottla.jepsen.clients.renewable import Renewable
 from ottla.jepsen.clients.topics import TopicMaker, create_topic
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import key_of, partition_of
-from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
 from ottla.jepsen.workloads.subscribers import group_of
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
@@ -143,7 +143,9 @@ class OwnQueueClient(OwnClient):
             self._rebalanced.clear()
 
     async def _poll(self, op: Op) -> Completion:
-        consumer = await (self._member if self._is_member else self._reader).get()
+        consumer = (self._member if self._is_member else self._reader).current
+        if consumer is None:
+            return failed(NOTHING_TO_READ)
         read: dict[str, Json] = {}
         try:
             read = read_value(await consumer.poll(POLL_S, record_count_max=RECORDS_MAX))

@@ -64,6 +64,12 @@ class Renewable(Generic[T]):
         self._open_thing = open_thing
         self._life: Life[T] | None = None
 
+    @property
+    def current(self) -> T | None:
+        """Return the thing if it lives."""
+        life = self._life
+        return None if life is None or life.is_over.is_set() else life.thing
+
     async def get(self) -> T:
         """Return the thing, opened anew where it had ended."""
         if self._life is None or self._life.is_over.is_set():

@@ -82,11 +82,30 @@ async def warm_up(bootstrap: str, plan: LoadPlan) -> None:
         await coordinator.until_it_answers(lambda: fetch_offsets(coordinator, []), READY_TIMEOUT_S)
 
 
-async def delete_topics(bootstrap: str, prefix: str) -> int:
-    """Delete all topics that begin so; return how many there were."""
-    assert prefix, "everybody's topics begin with nothing"
+async def count_brokers(bootstrap: str) -> int:
+    """Return how many brokers there are."""
+    async with open_cluster(addresses_of(bootstrap), client_id="jepsen") as cluster:
+        return len((await cluster.metadata([])).brokers)
+
+
+async def clear_away(bootstrap: str, prefix: str) -> int:
+    """Delete all topics and groups that begin so; return how many there were.
+
+    A group that still has members stays: it is forgotten as all empty groups are, later.
+    """
+    assert prefix, "everybody's names begin with nothing"
+    count = 0
     async with open_admin(bootstrap, client_id="jepsen") as admin:
-        names = [name for name in await admin.list_topics() if name.startswith(prefix)]
-        for name in names:
-            await admin.delete_topic(name)
-    return len(names)
+        for name in await admin.list_topics():
+            if name.startswith(prefix):
+                await admin.delete_topic(name)
+                count += 1
+        for group in await admin.list_groups():
+            if group.group_id.startswith(prefix):
+                try:
+                    await admin.delete_group(group.group_id)
+                    count += 1
+                except RefusedError as error:
+                    if error.code is not ErrorCode.NON_EMPTY_GROUP:
+                        raise
+    return count

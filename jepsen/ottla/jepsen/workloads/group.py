@@ -28,7 +28,7 @@ from ottla.jepsen.history import Json, Kind
 from ottla.jepsen.workloads.crashes import CRASH, Crashes
 from ottla.jepsen.workloads.final_reads import FINAL
 from ottla.jepsen.workloads.keys import key_of
-from ottla.jepsen.workloads.load import SECOND, Completion, LoadPlan, NewTopic, Op
+from ottla.jepsen.workloads.load import NOTHING_TO_READ, SECOND, Completion, LoadPlan, NewTopic, Op
 from ottla.jepsen.workloads.log_model import sent_of
 from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
@@ -76,6 +76,8 @@ class GroupLoad:
         self._is_in: dict[int, bool] = {}
         self._turn_ns: dict[int, int] = {}
         """When each thread joins or leaves next."""
+        self._is_thrown_out: set[int] = set()
+        """Threads whose members found themselves out of their group, and join again soon."""
         self._crashes = Crashes()
         self._final_ns: int | None = None
 
@@ -94,6 +96,9 @@ class GroupLoad:
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         is_in = self._is_in.get(thread, False)
+        if thread in self._is_thrown_out:
+            self._is_thrown_out.discard(thread)
+            self._turn_ns[thread] = now_ns + AWAY_NS
         if now_ns >= self._turn_ns.get(thread, 0):
             stay_ns = AWAY_NS if is_in else STAY_NS
             self._turn_ns[thread] = now_ns + stay_ns // 2 + rng.randrange(stay_ns)
@@ -113,6 +118,9 @@ class GroupLoad:
             self._on_read(done.value)
         elif op.f == "join":
             self._is_in[thread] = done.kind is Kind.OK
+        elif done.error is not None and done.error.startswith(NOTHING_TO_READ):
+            self._is_in[thread] = False
+            self._is_thrown_out.add(thread)
         elif op.f in ("crash", "leave"):
             if op.f == "crash" and self._is_in.get(thread, False):
                 # It comes back as one that left does.

@@ -16,6 +16,9 @@ OWN: Final = "ottla"
 CONFLUENT: Final = "confluent"
 CLIENTS = (OWN, CONFLUENT)
 
+NOTHING_TO_READ: Final = "nothing is assigned"
+"""The error of a poll by a client that reads nothing: it never did, or lost it with its handle."""
+
 Note: TypeAlias = Callable[[str, Json], None]
 """Notes at once what happened to a client beside its operations: `f` and value."""
 
@@ -54,6 +57,7 @@ class LoadPlan:
     """The client of each thread, one of CLIENTS."""
     idempotent: bool = True
     broker_count: int = 3
+    """Found out when a workload is set up."""
 
     def __post_init__(self) -> None:
         assert self.kinds

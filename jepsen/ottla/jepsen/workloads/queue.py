@@ -21,7 +21,7 @@ from ottla.jepsen.history import Kind
 from ottla.jepsen.workloads.crashes import CRASH, Crashes
 from ottla.jepsen.workloads.final_reads import FinalReads
 from ottla.jepsen.workloads.keys import Topics, partition_of
-from ottla.jepsen.workloads.load import Completion, LoadPlan, NewTopic, Op
+from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, NewTopic, Op
 from ottla.jepsen.workloads.log_model import LogModel, read_of
 from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
@@ -100,6 +100,8 @@ class QueueLoad:
             self._on_change(reader, op, done)
             if is_final and done.kind is Kind.OK:
                 self._final.on_assigned(thread)
+        elif done.error == NOTHING_TO_READ:
+            reader.keys = frozenset()
         for key, offset in read_of(op, done):
             reader.seen[key] = max(offset, reader.seen.get(key, -1))
             if is_final:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -23,7 +23,7 @@ from ottla.jepsen.clients.own_metadata import OwnMetadataClient
 from ottla.jepsen.clients.own_offsets import OwnOffsetsClient
 from ottla.jepsen.clients.own_producer_ids import OwnProducerIdsClient
 from ottla.jepsen.clients.own_queue import OwnQueueClient
-from ottla.jepsen.clients.topics import delete_topics, make_topics, warm_up
+from ottla.jepsen.clients.topics import clear_away, count_brokers, make_topics, warm_up
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.group import GroupLoad
 from ottla.jepsen.workloads.list_offsets import ListOffsetsLoad
@@ -93,12 +93,13 @@ class Workload:
 
         The group coordinators are there then, too: the first to ask for one has it made.
         """
+        self.plan = replace(self.plan, broker_count=await count_brokers(bootstrap))
         await make_topics(bootstrap, self.plan, self._generator.topics)
         await warm_up(bootstrap, self.plan)
 
     async def tear_down(self, bootstrap: str) -> None:
-        """Delete its topics, by their prefix: for a cluster that lives on."""
-        await delete_topics(bootstrap, self.plan.prefix)
+        """Delete its topics and groups, by their prefix: for a cluster that lives on."""
+        await clear_away(bootstrap, self.plan.prefix)
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
         """Return what a thread does next; None when there is nothing at present."""
