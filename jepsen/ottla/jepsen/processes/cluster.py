@@ -29,7 +29,9 @@ from ottla.jepsen.processes.cluster_view import (
 from ottla.jepsen.processes.disks import Disk, ImageDisk, PlainDisk
 from ottla.jepsen.processes.network import Faults, Network
 from ottla.jepsen.processes.network_namespaces import open_namespaces
+from ottla.jepsen.processes.network_proxies import open_proxies
 from ottla.jepsen.processes.nodes import PLANTED_VARIABLE, Death, Node, NodeError, Role, State
+from ottla.model.errors import only_error
 
 FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
@@ -283,30 +285,40 @@ async def open_cluster(
     if abilities is None:
         abilities = await probe(directory)
     names = [f"c{at + 1}" for at in range(controllers)] + [f"b{at + 1}" for at in range(brokers)]
-    async with AsyncExitStack() as stack:
-        claim = stack.enter_context(claimed(directory))
-        network = await stack.enter_async_context(_open_network(claim, names, abilities))
-        disks = await _open_disks(directory, names, abilities)
-        has_clocks = Ability.CLOCKS in abilities
-        library = await compile_shim(directory) if has_clocks else None
-        clocks = Clocks(directory, names, library=library)
-        shared = settings_of(brokers, flush=flush, extra=settings or {})
-        nursery = await stack.enter_async_context(trio.open_nursery())
-        site = _Site(directory, claim, network, clocks, shared, planted, nursery)
-        nodes = {name: site.node(name, disk) for name, disk in disks.items()}
-        cluster = Cluster(nodes, network, abilities, clocks, flush=flush)
-        await format_controllers(
-            (node.id, node.seat, node.disk.data) for node in cluster.controllers
-        )
-        try:
-            await cluster.start()
-            await cluster.wait_healthy()
-            nursery.start_soon(cluster.watch)
-            yield cluster
-        finally:
-            nursery.cancel_scope.cancel()
-            with trio.CancelScope(shield=True):
-                await cluster.kill(*names)
+    shared = settings_of(brokers, flush=flush, extra=settings or {})
+    try:
+        async with AsyncExitStack() as stack:
+            claim = stack.enter_context(claimed(directory))
+            network = await stack.enter_async_context(_open_network(claim, names, abilities))
+            disks = await _open_disks(directory, names, abilities)
+            clocks = await _open_clocks(directory, names, abilities)
+            nursery = await stack.enter_async_context(trio.open_nursery())
+            site = _Site(directory, claim, network, clocks, shared, planted, nursery)
+            nodes = {name: site.node(name, disk) for name, disk in disks.items()}
+            network.find_pid = lambda name: nodes[name].pid
+            cluster = Cluster(nodes, network, abilities, clocks, flush=flush)
+            async with _at_work(cluster):
+                nursery.start_soon(cluster.watch)
+                try:
+                    yield cluster
+                finally:
+                    # Before nodes are ended: nobody shall start them again.
+                    nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise only_error(group) from None
+
+
+@asynccontextmanager
+async def _at_work(cluster: Cluster) -> AsyncIterator[None]:
+    """Format the quorum and start all nodes; kill what is left of them at the end."""
+    await format_controllers((node.id, node.seat, node.disk.data) for node in cluster.controllers)
+    try:
+        await cluster.start()
+        await cluster.wait_healthy()
+        yield
+    finally:
+        with trio.CancelScope(shield=True):
+            await cluster.kill(*cluster.nodes)
 
 
 def _identity(name: str) -> tuple[Role, int]:
@@ -317,9 +329,9 @@ def _identity(name: str) -> tuple[Role, int]:
 
 
 def _open_network(
-    claim: Claim, names: Sequence[str], _abilities: Abilities
+    claim: Claim, names: Sequence[str], abilities: Abilities
 ) -> AbstractAsyncContextManager[Network]:
-    return open_namespaces(claim, names)
+    return (open_namespaces if Ability.NAMESPACES in abilities else open_proxies)(claim, names)
 
 
 async def _open_disks(
@@ -331,3 +343,8 @@ async def _open_disks(
         for disk in disks.values():
             nursery.start_soon(disk.open)
     return disks
+
+
+async def _open_clocks(directory: Path, names: Sequence[str], abilities: Abilities) -> Clocks:
+    library = await compile_shim(directory) if Ability.CLOCKS in abilities else None
+    return Clocks(directory, names, library=library)

@@ -25,6 +25,11 @@ SETTINGS = {
     # Fifty partitions, the default, cost six processes on a small machine more than they show.
     "offsets.topic.num.partitions": "6",
     "group.initial.rebalance.delay.ms": "0",
+    # By default a member that is gone keeps its partitions for 45 s.
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
 }
 """For every cluster, unless the caller says otherwise."""
 

@@ -9,6 +9,7 @@ full, and says so (`can_lose_power`).
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -63,8 +64,9 @@ class PlainDisk:
         self.data = directory / "disks" / name / DATA
 
     async def open(self) -> None:
-        """Make the directory."""
-        self.data.mkdir(parents=True, exist_ok=True)
+        """Make the directory, anew."""
+        await trio.to_thread.run_sync(partial(shutil.rmtree, self.data, ignore_errors=True))
+        self.data.mkdir(parents=True)
 
     async def cut_power(self) -> None:
         """Nobody asks: it cannot."""

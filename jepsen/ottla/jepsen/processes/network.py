@@ -5,7 +5,7 @@ Two kinds keep one promise: `network_namespaces`, where packets are lost in the 
 neither an answer nor an error.  Invariant: what is not named by a fault in force is not touched.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -37,6 +37,8 @@ class Network(Protocol):
 
     links: Links
     seats: Mapping[str, Seat]
+    find_pid: Callable[[str], int | None]
+    """Who a node is now; set by whoever starts nodes."""
 
     async def apply(self) -> None:
         """Make the world as `links` says."""

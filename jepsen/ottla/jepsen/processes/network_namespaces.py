@@ -5,7 +5,7 @@ the bridge for its receiver, and is sent to a bridge that leads nowhere: its sen
 What is slow is bound by a token bucket each way.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -44,6 +44,7 @@ class NamespaceNetwork:
 
     def __init__(self, claim: Claim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
+        self.find_pid: Callable[[str], int | None] = lambda _node: None
         self._claim = claim
         self._addresses = {node: claim.address(FIRST_HOST + at) for at, node in enumerate(nodes)}
         self._addresses[CLIENTS] = claim.address(HARNESS_HOST)

@@ -1,0 +1,196 @@
+"""A network for who is not root: nodes on loopback, each behind a proxy of ours.
+
+Others are told the proxy's address, so all that nodes and clients say passes through here, and
+waits here while its link is cut.  Who opened a connection is found by its socket, which the kernel
+says the owner of.  What differs from a real network: a cut does not keep a connection from being
+opened (nobody answers on it), a lost packet is a pause as long as its repetition takes, and what
+was under way when a cut is healed arrives at once.
+"""
+
+import math
+import random
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from ottla.jepsen.processes.cluster_claim import Claim
+from ottla.jepsen.processes.network import Seat
+from ottla.jepsen.processes.network_links import CLIENTS, CUT, Links
+
+HOST = "127.0.0.1"
+FIRST_PORT = 20_000
+"""Below the ports that the kernel gives to connections (32768 and up)."""
+PORTS_A_RUN = 40
+"""Two a node; with 250 runs this ends at 30000."""
+
+PACKET_BYTES = 16_384
+"""What is taken at a time, and what is lost at a time."""
+REPEATED_AFTER_S = 0.2
+"""TCP's shortest time until it sends a lost packet again; it doubles each time."""
+REPEATS_MAX = 6
+SOCKET_TABLES = {
+    "/proc/net/tcp": "0100007F",
+    # gRPC speaks IPv4 by sockets that can do both.
+    "/proc/net/tcp6": "0000000000000000FFFF00000100007F",
+}
+"""Where the kernel lists sockets, and how 127.0.0.1 is written there."""
+LINGER_NOT = struct.pack("ii", 1, 0)
+"""Makes a close a reset (SO_LINGER)."""
+
+
+class Relay:
+    """One connection through a proxy: the opener's end, the node's end, what goes to and fro."""
+
+    def __init__(self, opener: str, node: str, ends: Sequence[trio.SocketStream]) -> None:
+        self.opener = opener
+        self.node = node
+        self.ends = ends
+
+    def reset(self) -> None:
+        """End it with an error at both ends."""
+        for end in self.ends:
+            with suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+            end.socket.close()
+
+
+class ProxyNetwork:
+    """The proxies of one run; owns their listeners and connections."""
+
+    def __init__(self, claim: Claim, nodes: Sequence[str]) -> None:
+        self.links = Links(nodes)
+        self.find_pid: Callable[[str], int | None] = lambda _node: None
+        """Who a node is; said by whoever starts nodes."""
+        first = FIRST_PORT + PORTS_A_RUN * claim.number
+        assert 2 * len(nodes) <= PORTS_A_RUN
+        self._ports = {node: first + 2 * at for at, node in enumerate(nodes)}
+        self.seats: Mapping[str, Seat] = {
+            node: Seat(f"{HOST}:{port + 1}", f"{HOST}:{port}") for node, port in self._ports.items()
+        }
+        self._relays: set[Relay] = set()
+        self._changed = trio.Event()
+        self._free_at_s: dict[tuple[str, str], float] = {}
+        """When a node's bound link, in one direction, has sent what it was given."""
+        self._dice = random.Random()
+
+    async def apply(self) -> None:
+        """Have what waits look again whether it may go on."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def reset(self, nodes: Iterable[str]) -> int:
+        """Reset every connection from and to the nodes."""
+        wanted = set(nodes)
+        hit = [relay for relay in self._relays if {relay.opener, relay.node} & wanted]
+        for relay in hit:
+            relay.reset()
+        return len(hit)
+
+    async def serve(self, task_status: trio.TaskStatus[None]) -> None:
+        """Run the proxies of all nodes."""
+        async with trio.open_nursery() as nursery:
+            for node, port in self._ports.items():
+                listeners = await trio.open_tcp_listeners(port, host=HOST)
+                handler = partial(self._relay, node)
+                nursery.start_soon(trio.serve_listeners, handler, listeners)
+            task_status.started()
+
+    async def _relay(self, node: str, near: trio.SocketStream) -> None:
+        """Carry one connection to a node for as long as both ends live."""
+        async with near:
+            opener = self._owner(near.socket.getpeername()[1], self._ports[node])
+            # The first packet does not arrive over a cut, either.
+            await self._pass(opener, node, 1)
+            try:
+                far = await trio.open_tcp_stream(HOST, self._ports[node] + 1)
+            except OSError:
+                near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+                return
+            relay = Relay(opener, node, (near, far))
+            self._relays.add(relay)
+            try:
+                async with far, trio.open_nursery() as nursery:
+                    nursery.start_soon(self._pump, relay, near, far, opener, node)
+                    nursery.start_soon(self._pump, relay, far, near, node, opener)
+            finally:
+                self._relays.discard(relay)
+
+    async def _pump(
+        self,
+        relay: Relay,
+        source: trio.SocketStream,
+        sink: trio.SocketStream,
+        sender: str,
+        receiver: str,
+    ) -> None:
+        try:
+            while data := await source.receive_some(PACKET_BYTES):
+                await self._pass(sender, receiver, len(data))
+                await sink.send_all(data)
+            await self._pass(sender, receiver, 1)
+            await sink.send_eof()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            await self._pass(sender, receiver, 1)
+            relay.reset()
+
+    async def _pass(self, sender: str, receiver: str, count: int) -> None:
+        """Wait until so many bytes have passed a link."""
+        for repeat in range(REPEATS_MAX):
+            while (share := self.links.lost(sender, receiver)) >= CUT:
+                await self._changed.wait()
+            if self._dice.random() >= share:
+                break
+            await trio.sleep(REPEATED_AFTER_S * 2**repeat)
+        for bound in ((sender, "out"), (receiver, "in")):
+            rate = None if bound[0] == CLIENTS else self.links.rate_of(bound[0])
+            if rate is not None:
+                begins_s = max(trio.current_time(), self._free_at_s.get(bound, -math.inf))
+                self._free_at_s[bound] = begins_s + 8 * count / rate
+                await trio.sleep_until(self._free_at_s[bound])
+
+    def _owner(self, port: int, remote_port: int) -> str:
+        """Return which node has the socket from one port to another; clients where none has."""
+        inode = _inode_of(port, remote_port)
+        if inode is not None:
+            for node in self.links.nodes:
+                pid = self.find_pid(node)
+                if pid is not None and _has_socket(pid, inode):
+                    return node
+        return CLIENTS
+
+
+@asynccontextmanager
+async def open_proxies(claim: Claim, nodes: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
+    """Run the proxies for the length of a block; OSError where a port is taken."""
+    network = ProxyNetwork(claim, nodes)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(network.serve)
+        yield network
+        nursery.cancel_scope.cancel()
+
+
+def _inode_of(port: int, remote_port: int) -> str | None:
+    """Return the socket from one port to another, both on loopback, by its inode."""
+    for path, address in SOCKET_TABLES.items():
+        # The port alone would not do: connections to several places may share it.
+        ends = [f"{address}:{port:04X}", f"{address}:{remote_port:04X}"]
+        for line in Path(path).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[1:3] == ends:
+                return words[9]
+    return None
+
+
+def _has_socket(pid: int, inode: str) -> bool:
+    wanted = f"socket:[{inode}]"
+    with suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if str(descriptor.readlink()) == wanted:
+                    return True
+    return False
