@@ -4,6 +4,7 @@ from typing import Any
 
 from ottla.broker import follower_fetch
 from ottla.broker.follower_fetch import Followed, FollowerFetch
+from ottla.broker.groups.commit_wait import CommitWait
 from ottla.broker.partition import Partition
 from ottla.controller import elections
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
@@ -59,6 +60,14 @@ def _elect_anybody() -> Any:
     return patched(elections, allows_unclean_election=lambda *_: True)
 
 
+def _commit_answered_at_once() -> Any:
+    def try_complete(self: CommitWait) -> bool:
+        self._give(ErrorCode.NONE)
+        return True
+
+    return patched(CommitWait, try_complete=try_complete)
+
+
 def _mutant(
     name: str, sentence: str, plant: Plant, seed_count: int, *, is_quick: bool = False
 ) -> Mutant:
@@ -104,6 +113,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "follower-cut-too-little",
         "a follower keeps all it has when it parts from its leader",
         _cut_too_little,
+        60,
+    ),
+    _mutant(
+        "commit-answered-at-append",
+        "a group's commit is answered before the in-sync replicas have it",
+        _commit_answered_at_once,
         60,
     ),
     _mutant(

@@ -25,6 +25,7 @@ from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.workload import Workload
 
 PAUSE_MS = (50, 12_000)
+ALONE_MS = (20, 1_000)
 DOWN_MS = (20, 6_000)
 CUT_MS = (200, 10_000)
 SLOW_MS = (500, 8_000)
@@ -69,6 +70,7 @@ class Nemesis:
         faults: dict[str, Fault] = {
             "kill": self._kill_node,
             "kill many": self._kill_many,
+            "kill alone": self._kill_alone,
             "power": self._cut_power,
             "power of all": self._cut_all_power,
             "pause": self._pause,
@@ -157,6 +159,27 @@ class Nemesis:
         async with trio.open_nursery() as nursery:
             for machine in machines:
                 nursery.start_soon(self._kill, machine)
+
+    async def _kill_alone(self) -> None:
+        """Kill a broker after a moment in which no other could take its records.
+
+        Whatever it said in that moment rests on it alone.
+        """
+        brokers = [*self._cluster.broker_machines.values()]
+        alone = self._chance.pick(brokers)
+        others = [one for one in brokers if one is not alone and one.is_running]
+        paused = [one for one in others if not one.is_paused]
+        for machine in paused:
+            machine.pause()
+        await self._wait(ALONE_MS)
+        if alone.is_running and self._may_die(alone):
+            self.counts["crashes"] += 1
+            self._rare.sometimes("a broker dies that no other could follow")
+            alone.kill()
+        for machine in paused:
+            if machine.is_paused:
+                machine.resume()
+        await self._start_later(alone)
 
     async def _start_later(self, machine: Machine) -> None:
         await self._wait(DOWN_MS)

@@ -32,6 +32,8 @@ IN_FLIGHT_MAX = 8
 
 RETRY_S = 0.5
 MEMBER_PATIENCE_S = 0.5
+LOOKS = 2
+"""One commit in so many is preceded by a look at those before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,12 +265,13 @@ class Workload:
                 ends[at] = record.offset + 1
             if not ends:
                 continue
+            if chance.below(LOOKS) == 0:
+                # Before a newer commit hides that one is gone.
+                with _sitting_out():
+                    await self._look_at_commits(consumer)
             with _sitting_out():
                 await consumer.commit(ends)
                 history.on_committed(self.group, ends)
-            if chance.below(8) == 0:
-                with _sitting_out():
-                    await self._look_at_commits(consumer)
 
     async def _look_at_commits(self, consumer: Consumer) -> None:
         floors = {at: self._history.committed_floor(self.group, at) for at in self.partitions}
