@@ -12,6 +12,7 @@ from ottla.jepsen.report.consumers import realtime_lag, unseen
 from ottla.jepsen.report.faults import faults_of
 from ottla.jepsen.report.frame import LEFT, PANEL_HEIGHT, RIGHT, Picture
 from ottla.jepsen.report.latency import DOTS_MAX, latency_quantiles, latency_raw
+from ottla.jepsen.report.measures import log_values
 from ottla.jepsen.report.rates import rate
 
 S = 1_000_000_000
@@ -129,7 +130,7 @@ def test_unseen_values_are_those_acknowledged_and_not_polled() -> None:
         (50, 1, Kind.INVOKE, "poll", [["poll"]]),
         (50.5, 1, Kind.OK, "poll", [["poll", {"q0-0": [[0, 0], [1, 1]]}]]),
     ]
-    picture = unseen(history_of(*rows), (), 100.0)
+    picture = unseen(log_values(history_of(*rows).operations()), (), 100.0, None)
     assert picture is not None
     assert "3 values were acknowledged; at the run" in picture.summary
     assert "end 1 of them had not been polled" in picture.summary
@@ -148,7 +149,8 @@ def test_lag_is_the_time_since_the_next_record_existed() -> None:
         (9, 1, Kind.INVOKE, "poll", [["poll"]]),
         (9.5, 1, Kind.OK, "poll", [["poll", {}]]),
     ]
-    picture = realtime_lag(history_of(*rows), (), 100.0)
+    history = history_of(*rows)
+    picture = realtime_lag(history, log_values(history.operations()), (), 100.0, None)
     assert picture is not None
     assert "worst 3 s" in picture.summary, "it was acknowledged at 2 s and looked for at 5 s"
     assert "median 0 ns" in picture.summary, "nothing was behind the second time"
@@ -160,8 +162,8 @@ def test_a_workload_without_logs_has_no_pictures_of_them() -> None:
         (2, 0, Kind.OK, "commit", ["g", "q0-0", 5]),
     ]
     history = History(history_of(*rows).events[:2])
-    assert unseen(history, (), 2.0) is None
-    assert realtime_lag(history, (), 2.0) is None
+    assert unseen({}, (), 2.0, None) is None
+    assert realtime_lag(history, {}, (), 2.0, None) is None
     assert clock(history, (), 2.0) is None
 
 

@@ -13,8 +13,7 @@ from ottla.jepsen.report.frame import Key, Panel, Picture, Scale, text, time_pic
 from ottla.jepsen.report.lines import Line, area_path, draw_lines, hover_columns
 from ottla.jepsen.report.markup import Markup, element
 from ottla.jepsen.report.measures import (
-    final_reads_ns,
-    log_values,
+    LogValues,
     quantile,
     realtime_lags,
     unseen_curve,
@@ -25,10 +24,11 @@ from ottla.jepsen.report.theme import SERIES_COLOURS_COUNT
 from ottla.jepsen.report.words import count_words, duration_words, many
 
 
-def unseen(history: History, faults: Sequence[Fault], end_s: float) -> Picture | None:
+def unseen(
+    keys: Mapping[str, LogValues], faults: Sequence[Fault], end_s: float, final_ns: int | None
+) -> Picture | None:
     """Draw unseen values over time; None when the workload sends none."""
     windows = windows_of(end_s)
-    keys = log_values(history.operations())
     acked = sum(len(values.acked_ns) for values in keys.values())
     if not acked:
         return None
@@ -37,7 +37,6 @@ def unseen(history: History, faults: Sequence[Fault], end_s: float) -> Picture |
     lines = _lines_of(curves, rank=lambda curve: (curve[-1], max(curve)), together=sum)
     whole = Line("all keys", "rest", total, "dashed")
     high = rounded_up(max(total))
-    final_ns = final_reads_ns(history.operations())
 
     def tell(window: int) -> str:
         worst = sorted(curves, key=lambda key: -curves[key][window])[:4]
@@ -72,10 +71,16 @@ def unseen(history: History, faults: Sequence[Fault], end_s: float) -> Picture |
     )
 
 
-def realtime_lag(history: History, faults: Sequence[Fault], end_s: float) -> Picture | None:
+def realtime_lag(
+    history: History,
+    keys: Mapping[str, LogValues],
+    faults: Sequence[Fault],
+    end_s: float,
+    final_ns: int | None,
+) -> Picture | None:
     """Draw the worst lag of each window by key; None when nobody polled."""
     windows = windows_of(end_s)
-    lags = realtime_lags(history, windows)
+    lags = realtime_lags(history, keys, windows)
     if not lags.all_ms:
         return None
     lines = _lines_of(lags.worst_s, rank=max, together=max)
@@ -88,7 +93,6 @@ def realtime_lag(history: History, faults: Sequence[Fault], end_s: float) -> Pic
         f"{words} {duration_words(quantile(lags.all_ms, share) * 1e6)}"
         for share, words in ((0.5, "median"), (0.99, "99 %"), (1.0, "worst"))
     )
-    final_ns = final_reads_ns(history.operations())
 
     def tell(window: int) -> str:
         worst = sorted(lags.worst_s, key=lambda key: -lags.worst_s[key][window])[:4]

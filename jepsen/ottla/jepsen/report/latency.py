@@ -178,6 +178,7 @@ class _Dots:
         self._x = x
         self._height = height
         self.grid = 1
+        self._finest = self._on_pixels()
         self._places = self._on_grid()
         while sum(map(len, self._places.values())) > DOTS_MAX:
             self.grid += 1
@@ -208,22 +209,29 @@ class _Dots:
                 class_="hover",
             )
 
-    def _on_grid(self) -> dict[Kind, Counter[tuple[int, int]]]:
-        places: dict[Kind, Counter[tuple[int, int]]] = {
-            kind: Counter() for kind in (Kind.OK, Kind.INFO, Kind.FAIL)
-        }
+    def _on_pixels(self) -> dict[Kind, Counter[tuple[int, int]]]:
+        """Count operations by the pixel they fall on: right of the edge, above the bottom."""
+        places: dict[Kind, list[tuple[int, int]]] = {Kind.OK: [], Kind.INFO: [], Kind.FAIL: []}
         x, height = self._x, self._height
         x_factor = (x.end - x.start) / (x.high - x.low) / 1e9
         y_factor = height.end / math.log(height.high / height.low)
-        log_low = math.log(height.low)
+        log, start, log_low = math.log, x.start + 0.5, math.log(height.low)
         for took, operation in self._timed:
-            kind = operation.kind
+            up = (log(took) - log_low) * y_factor if took > height.low else 0.0
+            px = int(start + operation.invoke.time_ns * x_factor)
+            places[operation.kind].append((px, int(up + 0.5)))
+        return {kind: Counter(those) for kind, those in places.items()}
+
+    def _on_grid(self) -> dict[Kind, Counter[tuple[int, int]]]:
+        """Move the pixels to a coarser grid."""
+        found: dict[Kind, Counter[tuple[int, int]]] = {}
+        for kind, pixels in self._finest.items():
             # Crosses and triangles are larger than dots, so fewer of them can be told apart.
             grid = self.grid if kind is Kind.OK else max(self.grid, SHAPE_GRID)
-            px = x.start + operation.invoke.time_ns * x_factor
-            up = max(0.0, (math.log(max(took, 1)) - log_low) * y_factor)
-            places[kind][round(px / grid) * grid, round(up / grid) * grid] += 1
-        return places
+            places = found[kind] = Counter()
+            for (px, up), count in pixels.items():
+                places[round(px / grid) * grid, round(up / grid) * grid] += count
+        return found
 
     def _told(self) -> Sequence[tuple[int, Operation]]:
         slowest = sorted(self._timed, key=lambda one: -one[0])

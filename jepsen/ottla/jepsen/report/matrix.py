@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.jepsen.checkers.verdict import Validity
-from ottla.jepsen.report.markup import Markup, element, joined
+from ottla.jepsen.report.markup import Markup, element
 from ottla.jepsen.report.page import page_text, tag
 from ottla.jepsen.report.run_tables import table
-from ottla.jepsen.report.told import Told, validity_class, validity_sign
+from ottla.jepsen.report.told import Told, blame_words, validity_class, validity_sign
 from ottla.jepsen.report.words import count_words, many, seconds_words, shortened
 
 OLDER_SHOWN_MAX = 6
@@ -181,17 +181,12 @@ def _cell(runs: Sequence[StoredRun]) -> Iterable[Markup]:
         *(element("span", line) for line in lines),
         class_=f"cell {validity_class(told.valid)}",
         href=f"{run.path}/index.html",
-        title=shortened(" · ".join(filter(None, (told.started, _why(told)))), 300) or None,
+        title=shortened(" · ".join(filter(None, (told.started, blame_words(told)))), 300) or None,
     )
     if len(runs) > 1:
         older = [_sign_link(one) for one in runs[1 : 1 + OLDER_SHOWN_MAX]]
         more = len(runs) - 1 - len(older)
         yield element("div", *older, f"+{more}" if more > 0 else "", class_="older")
-
-
-def _why(told: Told) -> str:
-    reasons = (verdict.reason for verdict in told.verdicts if verdict.valid is not True)
-    return str(told.results.get("reason") or "; ".join(filter(None, reasons)))
 
 
 def _sign_link(run: StoredRun) -> Markup:
@@ -220,13 +215,12 @@ def _planted(runs: Sequence[StoredRun]) -> Iterable[Markup]:
 def _planted_row(run: StoredRun) -> Markup:
     told = run.told
     is_found = told.valid is False
-    by = ", ".join(v.checker for v in told.verdicts if v.valid is False)
     return element(
         "tr",
         element("td", element("strong", told.planted or "")),
         element("td", f"{told.workload} under {told.nemesis}"),
         element("td", tag("✓ found", "valid") if is_found else tag("✗ not found", "invalid")),
-        element("td", joined([f"{by}: " if by else "", shortened(_why(told), 160)])),
+        element("td", shortened(blame_words(told), 200)),
         element("td", element("a", "run", href=f"{run.path}/index.html")),
     )
 
@@ -256,5 +250,5 @@ def _run_row(run: StoredRun) -> Markup:
         element("td", told.clients or "–"),
         element("td", tag(valid, validity_class(told.valid))),
         element("td", "–" if rate is None else count_words(round(rate)), class_="number"),
-        element("td", shortened(_why(told), 200)),
+        element("td", shortened(blame_words(told), 200)),
     )

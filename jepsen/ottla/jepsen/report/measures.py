@@ -4,7 +4,7 @@ Pure.  Times are seconds since the run began, latencies nanoseconds.  Everything
 the operations, since a history of an hour has half a million of them.
 """
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,11 +27,7 @@ class Windows:
 
     step_s: float
     end_s: float
-
-    @property
-    def count(self) -> int:
-        """Return how many there are, at least one."""
-        return max(1, -int(-self.end_s // self.step_s))
+    count: int
 
     def of(self, seconds: float) -> int:
         """Return the window a moment falls into."""
@@ -50,7 +46,8 @@ class Windows:
 def windows_of(end_s: float) -> Windows:
     """Return windows of a round length for a run."""
     fits = (s for s in TIME_STEPS_S if s >= WINDOW_S_MIN and end_s / s <= WINDOWS_MAX)
-    return Windows(next(fits, max(TIME_STEPS_S[-1], end_s / WINDOWS_MAX)), max(end_s, 1e-3))
+    step_s = next(fits, max(TIME_STEPS_S[-1], end_s / WINDOWS_MAX))
+    return Windows(step_s, max(end_s, 1e-3), max(1, -int(-end_s // step_s)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,49 +178,63 @@ class Lags:
     """How far behind the log consumers were when they polled."""
 
     worst_s: Mapping[str, Sequence[float]]
-    """By key, the largest lag of a window in seconds; -1 where nobody polled."""
+    """By key, the largest lag of a window in seconds; below 0 where nobody polled."""
     all_ms: Sequence[int]
     """Every lag that was measured, sorted, in whole milliseconds."""
 
 
-def realtime_lags(history: History, windows: Windows) -> Lags:
+def realtime_lags(history: History, logs: Mapping[str, LogValues], windows: Windows) -> Lags:
     """Return by how much each poll was behind: since when its next offset had existed.
 
     A process' position in a key is what it polled last; it starts anew at every assignment that
     does not keep the key.  Final reads begin at the log's start, so they are not looked at.
     """
-    operations = history.operations()
-    frontier = {key: _frontier(values.known) for key, values in log_values(operations).items()}
+    frontier = {key: _frontier(values.known) for key, values in logs.items()}
     positions: dict[int, dict[str, int]] = {}
-    worst: dict[str, list[float]] = {}
+    worst = {key: [-1] * windows.count for key in frontier}
+    polled: set[str] = set()
     all_ms: list[int] = []
-    for operation in operations:
-        completion = operation.completion
-        if completion is None or completion.kind is not Kind.OK or completion.extra.get("final"):
+    for operation in history.operations():
+        invoke, completion = operation.invoke, operation.completion
+        if completion is None or completion.kind is not Kind.OK or is_final(operation):
             continue
-        f, mine = operation.invoke.f, positions.setdefault(operation.invoke.process, {})
-        if f in ("assign", "subscribe"):
+        mine = positions.setdefault(invoke.process, {})
+        if invoke.f in ("assign", "subscribe"):
             kept = completion.value if isinstance(completion.value, list) else []
-            positions[operation.invoke.process] = {
-                key: mine.get(key, -1) for key in kept if key in frontier
-            }
-        elif f in LOG_OPERATIONS and isinstance(completion.value, list):
+            positions[invoke.process] = {k: mine.get(k, -1) for k in kept if k in frontier}
+        elif invoke.f in LOG_OPERATIONS and isinstance(completion.value, list):
             polls = [m[1] for m in completion.value if m[0] == "poll" and len(m) > 1]
             if not polls:
                 continue
-            at_ns = operation.invoke.time_ns
+            at_ns = invoke.time_ns
             window = windows.of(at_ns / 1e9)
             for key, position in mine.items():
-                lag_ns = _lag_ns(frontier[key], position, at_ns)
-                all_ms.append(lag_ns // 1_000_000)
-                row = worst.setdefault(key, [-1.0] * windows.count)
-                row[window] = max(row[window], lag_ns / 1e9)
+                offsets, times_ns = frontier[key]
+                next_ = bisect_right(offsets, position)
+                lag_ns = at_ns - times_ns[next_] if next_ < len(offsets) else 0
+                all_ms.append(lag_ns // 1_000_000 if lag_ns > 0 else 0)
+                row = worst[key]
+                if lag_ns > row[window]:
+                    row[window] = lag_ns
+                elif row[window] < 0:
+                    row[window] = 0
             for key in operation.extra.get("rewound") or ():
                 mine.pop(key, None)
             for records in polls:
                 mine.update({key: got[-1][0] for key, got in records.items() if got})
+            polled.update(mine)
     all_ms.sort()
-    return Lags(worst, all_ms)
+    told = {key: [ns / 1e9 for ns in worst[key]] for key in frontier if key in polled}
+    return Lags(told, all_ms)
+
+
+def is_final(operation: Operation) -> bool:
+    """Say whether an operation belongs to the final reads."""
+    completion = operation.completion
+    return bool(
+        (operation.invoke.extra and operation.invoke.extra.get("final"))
+        or (completion is not None and completion.extra and completion.extra.get("final"))
+    )
 
 
 def _frontier(known: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
@@ -237,15 +248,9 @@ def _frontier(known: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
     return offsets, times
 
 
-def _lag_ns(frontier: tuple[list[int], list[int]], position: int, now_ns: int) -> int:
-    offsets, times = frontier
-    at = bisect_left(offsets, position + 1)
-    return max(0, now_ns - times[at]) if at < len(times) else 0
-
-
 def final_reads_ns(operations: Sequence[Operation]) -> int | None:
     """Return when the final reads began; None when there were none."""
     for operation in operations:
-        if operation.extra.get("final"):
+        if is_final(operation):
             return operation.invoke.time_ns
     return None

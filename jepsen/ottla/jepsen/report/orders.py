@@ -5,7 +5,6 @@ that findings are about: a column is an operation, a cell the value it put or sa
 cells that disagree with the first value seen there, or whose value has two places, are red.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +16,7 @@ from ottla.jepsen.report.measures import LOG_OPERATIONS
 from ottla.jepsen.report.scales import Linear, clock_words, linear_ticks
 from ottla.jepsen.report.words import many, operation_words, outcome_words, shortened
 
-ROWS_MAX = 26
+ODD_ROWS_MAX = 20
 COLUMNS_MAX = 22
 CONTEXT_ROWS = 2
 """Offsets shown before and after one that is odd."""
@@ -25,7 +24,7 @@ ENDS_READ = 2
 """Of a read that proves something, so many records at its beginning and its end make rows."""
 CELL_WIDTH, CELL_HEIGHT = 44, 19
 GRID_LEFT = 96
-HEAD_HEIGHT = 124
+HEAD_HEIGHT = 138
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,10 @@ def order(
     if not placed:
         return None
     proving = set(proving)
-    odd = odd_offsets(touches, proving)
+    known = values_at(touches)
+    odd = odd_offsets(touches, proving, known)
     overview = _overview(key, placed, odd, proving, faults, end_s)
-    grid, height = _grid(touches, odd, proving)
+    grid, height = _grid(touches, odd, proving, known)
     below = element("g", grid, transform=f"translate(0 {overview.height + 10})")
     return replace(
         overview, height=overview.height + 10 + height, body=joined([overview.body, below])
@@ -90,26 +90,27 @@ def touches_of(key: str, operations: Iterable[Operation]) -> Iterable[Touch]:
             yield Touch(operation, False, read)
 
 
-def values_at(touches: Iterable[Touch]) -> Mapping[int, Counter[Json]]:
-    """Return, by offset, how often each value was said to be there."""
-    found: dict[int, Counter[Json]] = {}
+def values_at(touches: Iterable[Touch]) -> Mapping[int, Sequence[Json]]:
+    """Return, by offset, the different values said to be there, the first one first."""
+    found: dict[int, list[Json]] = {}
     for touch in touches:
         for offset, value in touch.values.items():
-            found.setdefault(offset, Counter())[value] += 1
+            said = found.get(offset)
+            if said is None:
+                found[offset] = [value]
+            elif value not in said:
+                said.append(value)
     return found
 
 
-def odd_offsets(touches: Sequence[Touch], proving: set[int]) -> set[int]:
+def odd_offsets(
+    touches: Sequence[Touch], proving: set[int], known: Mapping[int, Sequence[Json]]
+) -> set[int]:
     """Return offsets with two values, of values with two offsets, and of proving operations."""
-    at = values_at(touches)
-    odd = {offset for offset, values in at.items() if len(values) > 1}
-    places: dict[Json, set[int]] = {}
-    for offset, values in at.items():
-        for value in values:
-            places.setdefault(value, set()).add(offset)
-    for offsets in places.values():
+    odd = {offset for offset, values in known.items() if len(values) > 1}
+    for offsets in places_of_values(known).values():
         if len(offsets) > 1:
-            odd |= offsets
+            odd |= set(offsets)
     read: set[int] = set()
     for touch in touches:
         if _proves(touch, proving):
@@ -120,6 +121,15 @@ def odd_offsets(touches: Sequence[Touch], proving: set[int]) -> set[int]:
                 read |= {*offsets_said[:ENDS_READ], *offsets_said[-ENDS_READ:]}
     # What a read began and ended with matters when nothing else is wrong: it skipped or went back.
     return odd or read
+
+
+def places_of_values(known: Mapping[int, Sequence[Json]]) -> Mapping[Json, Sequence[int]]:
+    """Return, by value, the offsets where it was said to be."""
+    places: dict[Json, list[int]] = {}
+    for offset, values in known.items():
+        for value in values:
+            places.setdefault(value, []).append(offset)
+    return places
 
 
 def _proves(touch: Touch, proving: set[int]) -> bool:
@@ -181,9 +191,10 @@ def _overview(
     )
 
 
-def _grid(touches: Sequence[Touch], odd: set[int], proving: set[int]) -> tuple[Markup, int]:
-    rows, rows_left_out = grid_rows(odd, values_at(touches))
-    columns, columns_left_out = grid_columns(touches, set(rows) & odd or odd, proving)
+def _grid(
+    touches: Sequence[Touch], odd: set[int], proving: set[int], known: Mapping[int, Sequence[Json]]
+) -> tuple[Markup, int]:
+    rows, columns = grid_of(touches, odd, proving)
     parts = [
         text("Offset by offset", 0, 16, "title"),
         text(
@@ -197,8 +208,7 @@ def _grid(touches: Sequence[Touch], odd: set[int], proving: set[int]) -> tuple[M
     top = 40 + HEAD_HEIGHT
     for number, touch in enumerate(columns):
         parts.append(_head(touch, GRID_LEFT + number * CELL_WIDTH, top, _proves(touch, proving)))
-    first = {offset: _first_value(touches, offset) for offset in rows}
-    twice = _values_with_two_places(touches)
+    twice = {value for value, at in places_of_values(known).items() if len(at) > 1}
     before: int | None = None
     y = top
     for offset in rows:
@@ -209,7 +219,14 @@ def _grid(touches: Sequence[Touch], odd: set[int], proving: set[int]) -> tuple[M
             text(f"{offset}", GRID_LEFT - 10, y + 14, "end bad" if offset in odd else "end muted")
         )
         for number, touch in enumerate(columns):
-            cell = _cell(touch, offset, first[offset], twice, GRID_LEFT + number * CELL_WIDTH, y)
+            cell = _cell(
+                touch,
+                offset,
+                known.get(offset, [None])[0],
+                twice,
+                GRID_LEFT + number * CELL_WIDTH,
+                y,
+            )
             parts.append(cell)
         before, y = offset, y + CELL_HEIGHT
     y += 8
@@ -217,51 +234,43 @@ def _grid(touches: Sequence[Touch], odd: set[int], proving: set[int]) -> tuple[M
         f"{value} by process {t.operation.invoke.process}" for t in columns for value in t.unplaced
     ]
     notes = [f"Sent, offset unknown: {shortened(', '.join(lost), 150)}."] if lost else []
-    if rows_left_out or columns_left_out:
-        notes.append(
-            f"Left out: {many(rows_left_out, 'offset')} of findings, and "
-            f"{many(columns_left_out, 'operation')} that sent or read the offsets shown."
-        )
+    left_out = len(odd - set(rows))
+    if left_out:
+        notes.append(f"{many(left_out, 'more offset')} of findings left out.")
     for note in notes:
         y += 16
         parts.append(text(note, 0, y, "muted"))
     return joined(parts), y + 12
 
 
-def grid_rows(odd: set[int], known: Mapping[int, object]) -> tuple[Sequence[int], int]:
-    """Return the offsets to show, odd ones with their neighbours, and how many odd are not."""
-    rows: set[int] = set()
-    shown = 0
+def grid_of(
+    touches: Sequence[Touch], odd: set[int], proving: set[int]
+) -> tuple[Sequence[int], Sequence[Touch]]:
+    """Return the offsets and the operations to show, so that each offset shown is told wholly.
+
+    Offset by offset, from the first odd one on, with what first sent and first read each value
+    there, as long as there is room for both.
+    """
+    told: dict[int, dict[tuple[bool, Json], int]] = {offset: {} for offset in odd}
+    for place, touch in enumerate(touches):
+        for offset in odd & touch.values.keys() if len(touch.values) > len(odd) else touch.values:
+            if offset in odd:
+                told[offset].setdefault((touch.is_send, touch.values[offset]), place)
+    rows: list[int] = []
+    places = {place for place, touch in enumerate(touches) if _proves(touch, proving) and not odd}
+    # What was sent to no known place is a finding's part that no offset leads to.
+    places |= {p for p, touch in enumerate(touches) if touch.unplaced and _proves(touch, proving)}
+    places = set(sorted(places)[: COLUMNS_MAX // 2])
     for offset in sorted(odd):
-        around = range(max(0, offset - CONTEXT_ROWS), offset + CONTEXT_ROWS + 1)
-        grown = rows | {one for one in around if one in known or one == offset}
-        if len(grown) > ROWS_MAX:
+        grown = places | set(told[offset].values())
+        if rows and (len(grown) > COLUMNS_MAX or len(rows) >= ODD_ROWS_MAX):
             break
-        rows, shown = grown, shown + 1
-    return sorted(rows), len(odd) - shown
-
-
-def grid_columns(
-    touches: Sequence[Touch], offsets: set[int], proving: set[int]
-) -> tuple[Sequence[Touch], int]:
-    """Return the operations to show: what proves, then sends, then first reads of each value."""
-    if not offsets:
-        return [touch for touch in touches if _proves(touch, proving)][:COLUMNS_MAX], 0
-    near = [touch for touch in touches if _proves(touch, proving) or offsets & touch.values.keys()]
-    said: set[tuple[int, Json]] = set()
-    ranks: dict[int, tuple[int, int]] = {}
-    for place, touch in enumerate(near):
-        news = {(o, touch.values[o]) for o in offsets & touch.values.keys()} - said
-        if _proves(touch, proving):
-            rank = 0
-        elif touch.is_send:
-            rank = 1
-        else:
-            rank = 2 if news else 3
-            said |= news
-        ranks[place] = (rank, place)
-    chosen = sorted(sorted(ranks, key=lambda place: ranks[place])[:COLUMNS_MAX])
-    return [near[place] for place in chosen], len(near) - len(chosen)
+        places = set(sorted(grown)[:COLUMNS_MAX])
+        rows.append(offset)
+    columns = [touches[place] for place in sorted(places)]
+    near = {o + d for o in rows for d in range(-CONTEXT_ROWS, CONTEXT_ROWS + 1)}
+    seen = {offset for touch in columns for offset in near & touch.values.keys()}
+    return sorted({*rows, *seen}), columns
 
 
 def _head(touch: Touch, left: int, bottom: int, proves: bool) -> Markup:
@@ -276,7 +285,7 @@ def _head(touch: Touch, left: int, bottom: int, proves: bool) -> Markup:
         element("title", f"{operation_words(operation)}\n{outcome_words(operation)}"),
         words,
         transform=f"translate({x:g} {y}) rotate(-90)",
-        class_="strong bad" if proves else None if touch.is_send else "muted",
+        class_="bad" if proves else None if touch.is_send else "muted",
     )
 
 
@@ -305,17 +314,3 @@ def _cell(touch: Touch, offset: int, first: Json, twice: set[Json], left: int, t
     if is_bad:
         classes = "middle strong bad"
     return joined([box, text(words, left + CELL_WIDTH / 2, top + 14, classes)])
-
-
-def _first_value(touches: Sequence[Touch], offset: int) -> Json:
-    return next((touch.values[offset] for touch in touches if offset in touch.values), None)
-
-
-def _values_with_two_places(touches: Sequence[Touch]) -> set[Json]:
-    places: dict[Json, int] = {}
-    twice: set[Json] = set()
-    for touch in touches:
-        for offset, value in touch.values.items():
-            if places.setdefault(value, offset) != offset:
-                twice.add(value)
-    return twice

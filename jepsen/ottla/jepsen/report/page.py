@@ -33,14 +33,16 @@ white-space:nowrap}.figures dd small{font-size:13px;font-weight:400;color:var(--
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
 th{text-align:left;color:var(--muted);font-weight:600;font-size:13px}
 th,td{padding:6px 12px 6px 0;border-bottom:1px solid var(--line);vertical-align:top}
-td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;padding-right:18px}
+td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;padding-right:18px;width:1%}
 .tag{display:inline-block;border-radius:20px;padding:1px 10px;font-size:13px;font-weight:600;
 border:1px solid;white-space:nowrap}.tag.valid{color:var(--good)}.tag.invalid{color:var(--bad)}
 .tag.unknown{color:var(--unsure)}.tag.plain{color:var(--muted);border-color:var(--line)}
 .finding{border:1px solid var(--line);border-left:4px solid var(--bad);border-radius:8px;
 padding:10px 16px;margin:10px 0;background:var(--panel)}
 .finding.allowed{border-left-color:var(--line)}
-.finding table{font-size:13px}.finding td{overflow-wrap:anywhere}.finding td:nth-child(-n+4){
+.finding table{font-size:13px}.finding th:nth-child(1){width:88px}
+.finding th:nth-child(2),.finding th:nth-child(3){width:82px}.finding th:nth-child(4){width:128px}
+.finding td{overflow-wrap:anywhere}.finding td:nth-child(-n+4){
 white-space:nowrap}
 .ok-word{color:var(--ok);font-weight:600}.fail-word{color:var(--fail);font-weight:600}
 .info-word{color:var(--info);font-weight:600}
@@ -78,7 +80,7 @@ tip.style.top=(y+18+h>innerHeight?Math.max(4,y-h-10):y+18)+'px'};
 const hide=()=>{tip.style.display='none';at=null};
 addEventListener('mousemove',e=>show(e.target,e.clientX,e.clientY));
 addEventListener('focusin',e=>{const r=e.target.getBoundingClientRect();
-show(e.target,r.left,Math.min(r.bottom,innerHeight-40))});
+show(e.target,r.left+12,Math.max(70,r.bottom<innerHeight-60?r.bottom-12:r.top+30))});
 addEventListener('focusout',hide);
 addEventListener('scroll',()=>{if(at!==document.activeElement)hide()},true);
 addEventListener('keydown',e=>{if(e.key==='Escape')hide()});

@@ -16,13 +16,14 @@ from ottla.jepsen.report.measures import final_reads_ns
 from ottla.jepsen.report.page import command_box, page_text, tag
 from ottla.jepsen.report.run_tables import (
     checkers_table,
+    errors_table,
     facts_table,
     faults_table,
     files_list,
     table,
 )
 from ottla.jepsen.report.shown import places_of_events
-from ottla.jepsen.report.told import Told, validity_class, validity_sign
+from ottla.jepsen.report.told import Told, blame_words, validity_class, validity_sign
 from ottla.jepsen.report.words import (
     KIND_WORDS,
     count_words,
@@ -71,6 +72,7 @@ def run_page(parts: RunParts) -> str:
         element("h2", "What each checker said"),
         checkers_table(told.verdicts),
         *faults_table(parts.faults),
+        *errors_table(told),
         *_again(told),
         *facts_table(told),
         *files_list(parts.files),
@@ -89,18 +91,11 @@ def verdict_sentence(parts: RunParts) -> str:
     if told.valid is True:
         looked = many(len(told.verdicts), "checker")
         return f"Valid: {looked} found nothing wrong in {load} {struck}."
-    reasons = [
-        f"{verdict.checker} found {verdict.reason}"
-        if told.valid is False
-        else f"{verdict.checker}: {verdict.reason}"
-        for verdict in told.verdicts
-        if verdict.valid is told.valid or (verdict.valid == "unknown" == told.valid)
-    ]
-    why = str(told.results.get("reason") or "; ".join(r for r in reasons if r)).rstrip(".")
+    why = blame_words(told).rstrip(".")
     if told.valid is False:
         planted = f" The bug planted here, {told.planted}, was found." if told.planted else ""
         return f"Invalid: {why or 'a checker objected'}, in {load} {struck}.{planted}"
-    return f"Unknown, which is not a pass: {why or 'there is no verdict'} – in {load} {struck}."
+    return f"Unknown, which is not a pass: {why or 'there is no verdict'}; {load} {struck}."
 
 
 def _verdict_box(parts: RunParts) -> Markup:
@@ -204,7 +199,7 @@ def _finding(
     parts: RunParts,
 ) -> Markup:
     chosen = sorted({places[index] for index in finding.operations if index in places})
-    rows = [_proof(operations[place]) for place in chosen[:OPERATIONS_SHOWN_MAX]]
+    rows = [_proof(operations[place], finding.key) for place in chosen[:OPERATIONS_SHOWN_MAX]]
     inner: list[Markup] = [element("p", finding.detail)]
     if rows:
         names = ("at", "process", "outcome", "client", "operation")
@@ -224,12 +219,12 @@ def _finding(
     return element("div", *inner, class_="finding allowed" if is_allowed else "finding")
 
 
-def _proof(operation: Operation) -> Markup:
+def _proof(operation: Operation, key: str | None) -> Markup:
     invoke = operation.invoke
     word = KIND_WORDS[operation.kind]
     at = element("a", f"{invoke.time_ns / 1e9:.3f} s", href=f"timeline.html#e{invoke.index}")
     error = operation.completion.error if operation.completion is not None else None
-    did = operation_words(operation) + (f" – {shortened(error, 160)}" if error else "")
+    did = operation_words(operation, key) + (f" – {shortened(error, 160)}" if error else "")
     return element(
         "tr",
         element("td", at),

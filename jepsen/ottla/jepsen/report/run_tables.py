@@ -17,6 +17,7 @@ from ottla.jepsen.report.words import count_words, many, seconds_words, shortene
 
 FAULTS_SHOWN_MAX = 400
 FILES_SHOWN_MAX = 300
+ERRORS_SHOWN_MAX = 15
 FIGURE_MAX = 240
 """Characters of one figure or fact; longer ones are in the files."""
 WORDS_OF = {True: "valid", False: "invalid", "unknown": "unknown"}
@@ -95,6 +96,30 @@ def _fault_row(fault: Fault) -> Markup:
         element("td", "until the end" if fault.is_open else lasted),
         element("td", shortened(fault.detail, FIGURE_MAX), class_="small muted"),
     )
+
+
+def errors_table(told: Told) -> Iterable[Markup]:
+    """Yield what clients were told when it was not ok, the most frequent first."""
+    errors = told.results.get("errors")
+    if not isinstance(errors, dict) or not errors:
+        return
+    ordered = sorted(errors.items(), key=lambda item: -_whole(item[1]))
+    rows = [
+        element(
+            "tr",
+            element("td", count_words(_whole(count)), class_="number"),
+            element("td", shortened(str(error), FIGURE_MAX), class_="mono"),
+        )
+        for error, count in ordered[:ERRORS_SHOWN_MAX]
+    ]
+    yield element("h2", "Errors clients were told")
+    yield table(("times", "error"), rows, numbers=("times",))
+    if len(ordered) > len(rows):
+        yield element("p", f"and {many(len(ordered) - len(rows), 'other error')}", class_="muted")
+
+
+def _whole(count: Json) -> int:
+    return count if isinstance(count, int) else 1
 
 
 def facts_table(told: Told) -> Iterable[Markup]:

@@ -185,6 +185,7 @@ class _Sheet:
         self._times_ns = [event.time_ns for event in events]
         self._row_tops = [self._tops[event.index] for event in events]
         self._columns = columns_of(shown, concurrency)
+        self._column_word = "process" if concurrency is None else "thread"
         self._lanes, lanes_count = _fault_lanes(faults)
         self._left = GUTTER_PX + lanes_count * LANE_PX + (8 if lanes_count else 0)
         count = max(1, len(set(self._columns.values())))
@@ -203,7 +204,7 @@ class _Sheet:
             parts.append(element("b", "faults", style=f"left:{GUTTER_PX}px"))
         for column, processes in sorted(named.items()):
             first = min(processes)
-            words = f"process {first}" if len(processes) == 1 else f"thread {first}"
+            words = f"{self._column_word} {first}"
             if first >= NOTES_FROM:
                 words = f"notes of {first - NOTES_FROM}"
             left = self._left + column * self._column_px

@@ -4,11 +4,13 @@ Pure.  A run that ended early has less to tell; what is missing is not shown, an
 verdict is "unknown".
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.jepsen.checkers.verdict import Finding, Validity, Verdict
 from ottla.jepsen.history import Json
+from ottla.jepsen.report.words import count_words, many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,9 @@ class Told:
 
     @property
     def started(self) -> str:
-        """Return when the run began, as it was written down."""
-        return str(self.test.get("started") or "")
+        """Return when the run began: "2026-01-01 12:00:00 UTC" of what ISO 8601 writes."""
+        told = str(self.test.get("started") or "")
+        return re.sub(r"^(\S{10})T(\d\d:\d\d:\d\d)(\.\d+)?(Z|\+00:00)$", r"\1 \2 UTC", told)
 
     @property
     def planted(self) -> str | None:
@@ -91,6 +94,34 @@ class Told:
                 if isinstance(value, int | float) and not isinstance(value, bool):
                     return float(value)
         return None
+
+
+WORST = ("lost-write", "inconsistent-offsets", "duplicate", "aborted-read", "G1a", "truncated-read")
+"""Anomalies that are named first; of the others the most frequent."""
+ANOMALIES_NAMED_MAX = 4
+
+
+def blame_words(told: Told) -> str:
+    """Return why a run is not valid: which checker found what, the worst first."""
+    if told.valid is False:
+        words = [_blame(verdict) for verdict in told.verdicts if verdict.valid is False]
+    else:
+        unsure = [verdict for verdict in told.verdicts if verdict.valid == "unknown"]
+        words = [f"{verdict.checker}: {verdict.reason or 'no reason given'}" for verdict in unsure]
+    return "; ".join(words) or str(told.results.get("reason") or "")
+
+
+def _blame(verdict: Verdict) -> str:
+    reason = verdict.reason or ""
+    counts = {name: n for name, n in verdict.findings_count.items() if name in reason}
+    if not counts:
+        return f"{verdict.checker}: {reason or 'no reason given'}"
+    rank = {name: place for place, name in enumerate(WORST)}
+    ordered = sorted(counts, key=lambda name: (rank.get(name, len(WORST)), -counts[name]))
+    named = [f"{name} × {count_words(counts[name])}" for name in ordered[:ANOMALIES_NAMED_MAX]]
+    more = len(ordered) - len(named)
+    rest = f" and {many(more, 'other anomaly')}" if more else ""
+    return f"{verdict.checker} found {', '.join(named)}{rest}"
 
 
 SEVERITY: Mapping[Validity, int] = {False: 0, "unknown": 1, True: 2}

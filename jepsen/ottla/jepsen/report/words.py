@@ -47,11 +47,14 @@ def many(count: float, what: str) -> str:
     return f"{count_words(count)} {what if count == 1 else _plural(what)}"
 
 
-def operation_words(operation: Operation) -> str:
-    """Return what was asked and what came of it: "send q0-1 17 → 334"."""
+def operation_words(operation: Operation, key: str | None = None) -> str:
+    """Return what was asked and what came of it: "send q0-1 17 → 334".
+
+    With `key`, what a log's operation did to other keys is only counted.
+    """
     invoke, completion = operation.invoke, operation.completion
     came = completion.value if completion is not None else None
-    did = value_words(came if came is not None else invoke.value)
+    did = value_words(_about(key, came if came is not None else invoke.value))
     words = f"{invoke.f} {did}" if not did.startswith(invoke.f) else did
     return words if len(words) <= WORDS_MAX else words[: WORDS_MAX - 1] + "…"
 
@@ -105,6 +108,21 @@ def shortened(text: str, characters_max: int) -> str:
     return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 
 
+def _about(key: str | None, value: Json) -> Json:
+    if key is None or not isinstance(value, list) or not all(_is_micro(part) for part in value):
+        return value
+    kept: list[Json] = []
+    for part in value:
+        if part[0] == "poll" and len(part) == 2 and isinstance(part[1], dict):
+            others = len(part[1].keys() - {key})
+            records = part[1].get(key, [])
+            told = {key: records} if records else {}
+            kept.append(["poll", told, others] if others else ["poll", told])
+        elif part[0] == "poll" or part[1] == key:
+            kept.append(part)
+    return kept or value
+
+
 def _is_micro(part: Json) -> bool:
     return isinstance(part, list) and bool(part) and part[0] in ("send", "poll")
 
@@ -116,9 +134,10 @@ def _micro_words(part: Sequence[Json]) -> str:
             offset, value = what
             return f"send {key} {value} → {'?' if offset is None else offset}"
         return f"send {key} {what}"
-    if len(part) == 2 and isinstance(part[1], dict):
-        told = ", ".join(f"{key} {run_words(records)}" for key, records in part[1].items())
-        return f"poll {told or 'nothing'}"
+    if len(part) > 1 and isinstance(part[1], dict):
+        told = [f"{key} {run_words(records)}" for key, records in part[1].items()]
+        told += [many(part[2], "other key")] if len(part) > 2 else []
+        return f"poll {', '.join(told) or 'nothing'}"
     return "poll"
 
 

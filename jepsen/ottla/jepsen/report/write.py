@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ottla.jepsen.history import History, Json
+from ottla.jepsen.history import History, Json, collection_paused
 from ottla.jepsen.report.clocks import clock
 from ottla.jepsen.report.consumers import realtime_lag, unseen
 from ottla.jepsen.report.faults import faults_of
 from ottla.jepsen.report.latency import latency_quantiles, latency_raw
 from ottla.jepsen.report.matrix import StoredRun, matrix_page
+from ottla.jepsen.report.measures import final_reads_ns, log_values
 from ottla.jepsen.report.orders import order
 from ottla.jepsen.report.rates import rate
 from ottla.jepsen.report.run_page import RunParts, run_page
@@ -34,19 +35,26 @@ def write_report(run_directory: Path, history: History | None = None) -> Path:
 
     `history` spares reading history.jsonl again when the caller has it.
     """
+    with collection_paused():
+        if history is None:
+            history = _read_history(run_directory / "history.jsonl")
+        return _write_report(run_directory, history)
+
+
+def _write_report(run_directory: Path, history: History) -> Path:
     told = _told(run_directory)
-    if history is None:
-        history = _read_history(run_directory / "history.jsonl")
     faults = faults_of(history)
     operations = history.operations()
     load = [operation for operation in operations if operation.invoke.process < NOTES_FROM]
     end_s = history.end_ns / 1e9
+    logs = log_values(operations)
+    final_ns = final_reads_ns(operations)
     drawn = [
         latency_raw(load, faults, end_s),
         latency_quantiles(load, faults, end_s),
         rate(load, faults, end_s),
-        unseen(history, faults, end_s),
-        realtime_lag(history, faults, end_s),
+        unseen(logs, faults, end_s, final_ns),
+        realtime_lag(history, logs, faults, end_s, final_ns),
         clock(history, faults, end_s),
     ]
     pictures = [picture for picture in drawn if picture is not None]
