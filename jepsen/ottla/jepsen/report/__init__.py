@@ -11,6 +11,7 @@ rates.py       rate
 consumers.py   unseen and realtime-lag
 clocks.py      clock
 orders.py      the log of a bad key, offset by offset
+linear.py      the longest order of a register's calls, and what stopped it
 measures.py    what a history says in numbers
 faults.py      the spans of time in which a fault was under way
 told.py        what test.json and results.json say

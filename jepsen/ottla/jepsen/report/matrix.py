@@ -126,7 +126,7 @@ def _totals(latest: Sequence[StoredRun]) -> Markup:
     def total(*names: str) -> float:
         return sum(run.told.figure(*names) or 0 for run in latest)
 
-    recoveries = [r for run in latest if (r := run.told.figure("recovery_p99_s")) is not None]
+    recoveries = [r for run in latest if (r := run.told.recovery_s()) is not None]
     seconds = sum(float(run.told.test.get("seconds") or 0) for run in latest)
     rows = [
         ("pairs", count_words(len(latest))),
@@ -166,7 +166,7 @@ def _cell(runs: Sequence[StoredRun]) -> Iterable[Markup]:
     told = run.told
     lines = []
     rate, faults = told.figure("ops_per_s"), told.figure("faults", "faults_count")
-    recovery = told.figure("recovery_p99_s")
+    recovery = told.recovery_s()
     if rate is not None:
         lines.append(f"{count_words(round(rate))} ops/s")
     if faults is not None:

@@ -16,6 +16,7 @@ h1{font-size:26px;line-height:1.25;margin:0 0 4px}h2{font-size:18px;margin:38px 
 h3{font-size:15px;margin:20px 0 6px}p{margin:6px 0}a{color:var(--link)}
 .muted{color:var(--muted)}.small{font-size:13px}.mono,code,pre{font-family:ui-monospace,
 SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:13px}
+.jump{font-size:14px;margin:16px 0 0}.jump a{margin-right:16px}
 .crumbs{font-size:13px;margin-bottom:14px;color:var(--muted)}
 .verdict{display:flex;gap:16px;align-items:center;border-radius:12px;padding:18px 22px;
 margin:14px 0 18px;border:1px solid}.verdict .sign{font-size:30px;line-height:1;font-weight:700}
@@ -47,7 +48,8 @@ white-space:nowrap}
 .ok-word{color:var(--ok);font-weight:600}.fail-word{color:var(--fail);font-weight:600}
 .info-word{color:var(--info);font-weight:600}
 pre{background:var(--panel);border:1px solid var(--line);border-radius:8px;padding:12px 16px;
-overflow-x:auto;margin:6px 0}.command{position:relative}.command button{position:absolute;top:7px;
+white-space:pre-wrap;overflow-wrap:anywhere;margin:6px 0}
+.command{position:relative}.command button{position:absolute;top:7px;
 right:8px;font:13px system-ui,sans-serif;border:1px solid var(--line);border-radius:6px;
 background:var(--ground);color:var(--ink);padding:3px 12px;cursor:pointer}
 .command pre{padding-right:90px}
@@ -93,8 +95,8 @@ done()}}})();
 """
 
 
-def page_text(title: str, body: Markup, *, style: str = "", script: str = SCRIPT) -> str:
-    """Return a whole HTML page around its body."""
+def page_text(title: str, body: Markup, *, style: str = "", script_more: str = "") -> str:
+    """Return a whole HTML page around its body; `script_more` runs after what every page has."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -102,8 +104,8 @@ def page_text(title: str, body: Markup, *, style: str = "", script: str = SCRIPT
         element("title", title),
         element("style", Markup(COLOURS + PICTURE + STYLE + style)),
     )
-    scripts = [element("script", Markup(script_text(script)))] if script else []
-    whole = element("html", head, element("body", body, *scripts), lang="en")
+    script = element("script", Markup(script_text(SCRIPT + script_more)))
+    whole = element("html", head, element("body", body, script), lang="en")
     return f"<!DOCTYPE html>\n{whole}\n"
 
 

@@ -67,9 +67,10 @@ def run_page(parts: RunParts) -> str:
         element("p", when, class_="muted small"),
         _verdict_box(parts),
         _figures(parts),
+        _jump(told),
         *_findings(parts),
         *_pictures(parts),
-        element("h2", "What each checker said"),
+        element("h2", "What each checker said", id="checkers"),
         checkers_table(told.verdicts),
         *faults_table(parts.faults),
         *errors_table(told),
@@ -98,6 +99,14 @@ def verdict_sentence(parts: RunParts) -> str:
     return f"Unknown, which is not a pass: {why or 'there is no verdict'}; {load} {struck}."
 
 
+def _jump(told: Told) -> Markup:
+    places = [("findings", "Findings")] if told.findings else []
+    places += [("pictures", "Pictures"), ("checkers", "Checkers"), ("again", "Run it again")]
+    links = [element("a", words, href=f"#{place}") for place, words in places]
+    timeline = element("a", "Timeline", href="timeline.html")
+    return element("nav", *links, timeline, class_="jump", aria_label="on this page")
+
+
 def _verdict_box(parts: RunParts) -> Markup:
     valid = parts.told.valid
     return element(
@@ -119,7 +128,7 @@ def _figures(parts: RunParts) -> Markup:
     rate = told.figure("ops_per_s")
     if rate is None:
         rate = len(operations) / seconds if seconds else 0.0
-    recovery = told.figure("recovery_p99_s", "recovery_s_p99")
+    recovery = told.recovery_s()
     rows: list[tuple[str, str, str]] = [
         ("operations", count_words(len(operations)), ""),
         ("a second", count_words(round(rate)), "ops/s"),
@@ -167,7 +176,7 @@ def _findings(parts: RunParts) -> Iterable[Markup]:
     grouped: dict[tuple[str, str], list[tuple[Verdict, Finding]]] = {}
     for verdict, finding in findings:
         grouped.setdefault((verdict.checker, finding.anomaly), []).append((verdict, finding))
-    yield element("h2", "Findings")
+    yield element("h2", "Findings", id="findings")
     for (checker, anomaly), group in grouped.items():
         verdict = group[0][0]
         count = int(verdict.findings_count.get(anomaly, len(group)))
@@ -180,7 +189,8 @@ def _findings(parts: RunParts) -> Iterable[Markup]:
             *([" ", tag("allowed")] if is_allowed else []),
         )
         boxes = [_finding(finding, is_allowed, operations, places, parts) for _, finding in group]
-        first, rest = boxes[:2], boxes[2:]
+        shown_count = 2 if len(grouped) <= 3 else 1
+        first, rest = boxes[:shown_count], boxes[shown_count:]
         yield from first
         if rest:
             yield element("details", element("summary", f"{len(rest)} more"), *rest)
@@ -236,7 +246,7 @@ def _proof(operation: Operation, key: str | None) -> Markup:
 
 
 def _pictures(parts: RunParts) -> Iterable[Markup]:
-    yield element("h2", "Pictures")
+    yield element("h2", "Pictures", id="pictures")
     yield element(
         "p",
         element("a", "Timeline of all operations", href="timeline.html"),
@@ -250,5 +260,5 @@ def _pictures(parts: RunParts) -> Iterable[Markup]:
 
 def _again(told: Told) -> Iterable[Markup]:
     if told.command:
-        yield element("h2", "Run it again")
+        yield element("h2", "Run it again", id="again")
         yield command_box(told.command)

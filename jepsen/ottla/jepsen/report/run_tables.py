@@ -18,6 +18,8 @@ from ottla.jepsen.report.words import count_words, many, seconds_words, shortene
 FAULTS_SHOWN_MAX = 400
 FILES_SHOWN_MAX = 300
 ERRORS_SHOWN_MAX = 15
+PARTS_MAX = 12
+DRAWN = {"linear"}
 FIGURE_MAX = 240
 """Characters of one figure or fact; longer ones are in the files."""
 WORDS_OF = {True: "valid", False: "invalid", "unknown": "unknown"}
@@ -41,7 +43,8 @@ def checkers_table(verdicts: Sequence[Verdict]) -> Markup:
 def _checker_row(verdict: Verdict) -> Markup:
     class_ = validity_class(verdict.valid)
     found = ", ".join(f"{name} × {count_words(n)}" for name, n in verdict.findings_count.items())
-    why = verdict.reason if verdict.reason and verdict.reason != found else ""
+    said = set(found.split(", "))
+    why = verdict.reason if not set((verdict.reason or "").split(", ")) <= said else ""
     return element(
         "tr",
         element("td", element("strong", verdict.checker)),
@@ -58,10 +61,20 @@ def _figure_words(figures: Mapping[str, Json]) -> str:
             words = {True: "yes", False: "no", None: "–"}[value]
         elif isinstance(value, int | float):
             words = count_words(value)
+        elif name in DRAWN or (isinstance(value, list | dict) and len(value) > PARTS_MAX):
+            continue  # Drawn in a picture, or too long to be read here; results.json has it all.
+        elif isinstance(value, dict):
+            words = ", ".join(f"{part} {_short(one)}" for part, one in value.items())
         else:
             words = shortened(json.dumps(value, ensure_ascii=False), FIGURE_MAX)
         told.append(f"{name.replace('_', ' ')}: {words}")
     return " · ".join(told)
+
+
+def _short(value: Json) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return count_words(value)
+    return shortened(value if isinstance(value, str) else json.dumps(value), 40)
 
 
 def faults_table(faults: Sequence[Fault]) -> Iterable[Markup]:

@@ -11,7 +11,7 @@ from ottla.jepsen.history import History, Kind, Operation
 from ottla.jepsen.report.faults import Fault
 from ottla.jepsen.report.frame import fault_words
 from ottla.jepsen.report.markup import Markup, element, escape, joined
-from ottla.jepsen.report.page import SCRIPT, page_text
+from ottla.jepsen.report.page import page_text
 from ottla.jepsen.report.shown import NOTES_FROM, Row, chosen, columns_of, rows_of
 from ottla.jepsen.report.words import (
     count_words,
@@ -107,7 +107,7 @@ def timeline(
             f"Timeline of {title}",
             _body(title, operations, shown, sheet),
             style=STYLE,
-            script=SCRIPT + KEYS,
+            script_more=KEYS,
         )
         size = len(text.encode())
         if size <= BYTES_MAX or limit <= 1:

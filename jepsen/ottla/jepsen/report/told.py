@@ -86,11 +86,29 @@ class Told:
         """Return every finding that was kept, with the verdict it belongs to."""
         return [(verdict, finding) for verdict in self.verdicts for finding in verdict.findings]
 
+    @property
+    def searches(self) -> Mapping[str, Mapping[str, Json]]:
+        """Return, by register, what searches for an order kept of those that have none."""
+        found: dict[str, Mapping[str, Json]] = {}
+        for verdict in self.verdicts:
+            if verdict.valid is False and isinstance(verdict.figures.get("linear"), dict):
+                found.update(verdict.figures["linear"])
+        return found
+
+    def recovery_s(self) -> float | None:
+        """Return the p99 of the seconds between a fault's end and good service, if measured."""
+        return self.figure("recovery_p99_s", "recovery_s.p99", "recovery_s_p99")
+
     def figure(self, *names: str) -> float | None:
-        """Return the first of these figures that the results or one of their verdicts have."""
+        """Return the first of these figures that the results or one of their verdicts have.
+
+        "recovery_s.p99" is the part "p99" of the figure "recovery_s".
+        """
         for figures in (self.results.get("figures") or {}, *(v.figures for v in self.verdicts)):
             for name in names:
-                value = figures.get(name)
+                value: Json = figures
+                for part in name.split("."):
+                    value = value.get(part) if isinstance(value, dict) else None
                 if isinstance(value, int | float) and not isinstance(value, bool):
                     return float(value)
         return None

@@ -14,6 +14,7 @@ from ottla.jepsen.report.clocks import clock
 from ottla.jepsen.report.consumers import realtime_lag, unseen
 from ottla.jepsen.report.faults import faults_of
 from ottla.jepsen.report.latency import latency_quantiles, latency_raw
+from ottla.jepsen.report.linear import Search, linear_page
 from ottla.jepsen.report.matrix import StoredRun, matrix_page
 from ottla.jepsen.report.measures import final_reads_ns, log_values
 from ottla.jepsen.report.orders import order
@@ -73,6 +74,12 @@ def _write_report(run_directory: Path, history: History) -> Path:
             path = f"orders/{file_name(key)}.svg"
             _write(run_directory / path, picture_.file_text())
             key_pages.setdefault(key, []).append(("offsets over time", path))
+    for name, search in told.searches.items():
+        path = f"linear/{file_name(name)}.html"
+        _write(run_directory / path, linear_page(name, Search.from_json(search), told.title))
+        # A finding names its key alone, a register its group too.
+        for key in {name, name.rpartition("/")[2]}:
+            key_pages.setdefault(key, []).append((f"longest order of {name}", path))
     page = timeline(
         history,
         faults,
