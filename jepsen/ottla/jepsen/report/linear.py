@@ -56,8 +56,7 @@ class Call:
     @property
     def words(self) -> str:
         """Return what was asked or answered."""
-        told = "nothing" if self.value in (None, -1) else value_words(self.value)
-        return f"{self.f} {told}"
+        return f"{self.f} {_state_words(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +79,15 @@ class Search:
         return Search(calls, told["order"], told["states"], told["stuck"])
 
 
+def _state_words(state: Json) -> str:
+    """Return a value of a register; checkers write -1 where nothing was ever put in."""
+    return "nothing" if state is None or state == -1 else value_words(state)
+
+
 def linear_page(name: str, search: Search, run_title: str) -> str:
     """Return the page of one register."""
     stuck = ", ".join(f"{search.calls[i].words} by {search.calls[i].process}" for i in search.stuck)
-    last = value_words(search.states[-1]) if search.states else "its first state"
+    last = _state_words(search.states[-1]) if search.states else "its first state"
     crumbs = element(
         "p", element("a", run_title, href="../index.html"), f" › {name}", class_="crumbs"
     )
@@ -121,7 +125,7 @@ def _steps(search: Search) -> Iterable[Markup]:
     count = len(search.order)
     for number in range(max(0, count - STEPS_TOLD_MAX), count):
         call = search.calls[search.order[number]]
-        yield _step(str(number + 1), call, shortened(value_words(search.states[number]), 160))
+        yield _step(str(number + 1), call, shortened(_state_words(search.states[number]), 160))
     for place in search.stuck:
         yield _step("✗", search.calls[place], "impossible here")
 
@@ -233,7 +237,7 @@ def _way(
         at = min(max(at + 2, left + 9.0), float(right))
         y = TOP + rows[place] * ROW_PX + BAR_PX / 2
         places.append((at, y))
-        state = shortened(value_words(search.states[number]), 120)
+        state = shortened(_state_words(search.states[number]), 120)
         told = f"no. {number + 1}: {search.calls[place].words}\nstate after it: {state}"
         dots.append(
             element(
