@@ -482,15 +482,18 @@ class LocalLog:
         """
         doomed = self._segments[: self._segment_index(self.log_start_offset)]
         try:
-            for segment in doomed:
-                if not segment.is_sealed and segment in self._segments:
-                    await self._fsync(segment)
+            await self._flush_unsealed(doomed)
             if not self._is_cutting:  # a truncation under way reads them; the next round comes
                 self._leaving += self._part_with(doomed)
             if not self._is_removing:  # of two callers one removes all, so that no gap is left
                 await self._remove_leaving()
         except OSError as error:
             self._refuse(error)
+
+    async def _flush_unsealed(self, doomed: list[Segment]) -> None:
+        for segment in doomed:
+            if not segment.is_sealed and segment in self._segments:
+                await self._fsync(segment)
 
     def _part_with(self, doomed: list[Segment]) -> list[Segment]:
         """Take those segments from the log that it still begins with; return them."""

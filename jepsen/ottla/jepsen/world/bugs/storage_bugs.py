@@ -54,6 +54,14 @@ def _leave_unlinked_names() -> Any:
     return patched(LogLoader, _settle=_nothing)
 
 
+def _remove_unflushed() -> Any:
+    return patched(LocalLog, _flush_unsealed=_nothing)
+
+
+def _trust_unsealed() -> Any:
+    return patched(LocalLog, recovery_checkpoint=property(lambda log: log.recovery_point))
+
+
 def _skip_epochs() -> Any:
     return patched(LocalLog, _write_epochs=_nothing)
 
@@ -214,6 +222,18 @@ MUTANTS = (
         "unlinked-returns",
         "a start does not make durable what the process before it removed",
         _leave_unlinked_names,
+        20_000,
+    ),
+    _row(
+        "leaving-unflushed",
+        "a segment that is removed may come back torn, before what was flushed",
+        _remove_unflushed,
+        20_000,
+    ),
+    _row(
+        "unsealed-trusted",
+        "a start trusts the indexes of a segment that ends at the recovery point",
+        _trust_unsealed,
         20_000,
     ),
     _row("epochs-unwritten", "the recovery point passes epochs that no file has", _skip_epochs),
