@@ -171,9 +171,12 @@ class DiskStore:
     def _reopened(self, held: DiskHeld, *, is_clean: bool) -> Log:
         old = held.log
         checkpoints = (old.recovery_checkpoint, old.log_start_offset)
-        return self._opened(
+        log = self._opened(
             held.directory, held.topic_id, old.config, checkpoints, is_clean=is_clean
         )
+        # A checkpoint may say less than was flushed; the judges go on to know of that.
+        log.recovery_point = max(log.recovery_point, min(old.recovery_point, log.end_offset))
+        return log
 
     def _opened(
         self,
