@@ -269,7 +269,7 @@ class Walk(TalkingCluster):
             self.answer(life)
 
     def _lose_answer(self) -> None:
-        """Let a leader wait in vain: what it asks arrives now, later or never."""
+        """Let a leader wait in vain: what it asks arrives now, later or never; it asks again."""
         life = self._any_life()
         if life is None or (life.altering is None and not self.ask_controller(life)):
             return
@@ -282,6 +282,8 @@ class Walk(TalkingCluster):
         life.altering = None
         if self.chance.below(2):
             self.now_ms += LAG_MS + 1
+            self.clients.produce()
+            self.ask_controller(life)
 
     def _look_for_lag(self) -> None:
         life = self._any_life()
