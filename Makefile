@@ -1,4 +1,4 @@
-# Six words: make check, make test, make fix, make sim (ENGINE=B SEED=7), make soak, make bench.
+# make check, make test, make fix, make sim (ENGINE=B SEED=7), make soak, make jepsen, make bench.
 PYTHON ?= .venv/bin/python
 TESTS =
 FOLDERS = proto model wire storage raft metadata rpc node controller client broker jepsen bench cli tests
@@ -7,7 +7,9 @@ ENGINE ?= A
 SEED ?= 0
 FOR ?= 60m
 
-.PHONY: check test fix sim soak bench
+STORE ?= store
+
+.PHONY: check test fix sim soak jepsen bench
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -25,6 +27,13 @@ sim:
 
 soak:
 	$(PYTHON) -m ottla.cli world soak --for $(FOR) --seed $(SEED)
+
+# Two runs on real processes under faults, with both clients: four minutes with their verdicts.
+jepsen:
+	$(PYTHON) -m ottla.cli jepsen run --workload queue,offsets,list-offsets --nemesis kill \
+	  --for 45s --store $(STORE)
+	$(PYTHON) -m ottla.cli jepsen run --workload metadata,group,producer-ids --nemesis partition \
+	  --for 45s --min-ops 50 --store $(STORE)
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help

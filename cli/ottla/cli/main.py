@@ -50,6 +50,7 @@ COMMANDS = {
     "quorum": Command("ottla.cli.quorum", "show the controllers' quorum"),
     "config": Command("ottla.cli.config", "show, change and compare settings"),
     "world": Command("ottla.cli.world", "search the deterministic world for bugs, from a seed"),
+    "jepsen": Command("ottla.cli.jepsen", "hurt real processes, and check what clients saw"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
     "version": Command("ottla.cli.version", "print the version"),
 }

@@ -1,0 +1,47 @@
+"""`ottla jepsen serve`: the store in a browser, for people at this machine alone."""
+
+import os
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from ottla.cli.common import note
+
+HOST = "127.0.0.1"
+"""Histories and logs are nobody else's to read."""
+
+
+READABLE = (".jsonl", ".log", ".before", ".txt", ".json")
+TEXT = "text/plain; charset=utf-8"
+
+
+class Pages(SimpleHTTPRequestHandler):
+    """The files below the store, read-only; text files are shown, not downloaded."""
+
+    def guess_type(self, path: str | os.PathLike[str]) -> str:
+        """Return what a browser is told that a file is."""
+        return TEXT if str(path).endswith(READABLE) else super().guess_type(path)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Keep quiet: a person at a terminal has no use for every request."""
+
+
+def open_server(store: Path, port: int) -> ThreadingHTTPServer:
+    """Open the server on a port of this machine; 0: any free one."""
+    return ThreadingHTTPServer((HOST, port), partial(Pages, directory=str(store)))
+
+
+def serve(store: Path, port: int) -> int:
+    """Write the matrix page anew and serve until interrupted."""
+    from ottla.jepsen.report.write import write_matrix
+
+    write_matrix(store)
+    with open_server(store, port) as server:
+        print(f"http://{HOST}:{server.server_address[1]}/", flush=True)
+        note("Ctrl-C ends it")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    return 0

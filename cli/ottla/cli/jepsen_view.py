@@ -1,0 +1,140 @@
+"""What a person sees of a run: a line while it goes on, then what it found."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.common import is_watched, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from ottla.jepsen.processes.run_plan import RunPlan
+    from ottla.jepsen.processes.run_status import Status
+    from ottla.jepsen.processes.store import RunDirectory
+
+BAR_WIDTH = 20
+EXAMPLES_MAX = 3
+"""Findings told of each anomaly; results.json has more."""
+WORDS = {True: "valid", False: "INVALID", "unknown": "unknown"}
+
+
+def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[dict[str, Any]]]:
+    """Do a run and judge it; return its folders and the verdicts on them."""
+    import trio
+
+    from ottla.jepsen.processes.run_driver import run
+    from ottla.jepsen.processes.run_judge import judge_all
+    from ottla.jepsen.processes.run_status import Phase, Status
+    from ottla.jepsen.processes.store import Store
+    from ottla.model.errors import only_error
+
+    line = ProgressLine(plan)
+
+    async def body() -> list["RunDirectory"]:
+        return await run(plan, Store(store), show=line.show, say=line.say)
+
+    try:
+        directories = trio.run(body)
+        line.show(Status(phase=Phase.JUDGE))
+        results = judge_all(directories)
+    except BaseExceptionGroup as group:
+        raise only_error(group) from None
+    finally:
+        line.end()
+    return directories, results
+
+
+class ProgressLine:
+    """One line that is drawn anew on a terminal; elsewhere a note at each new phase."""
+
+    def __init__(self, plan: "RunPlan") -> None:
+        self._name = f"{','.join(plan.workloads)} × {plan.nemesis}"
+        self._phase = ""
+
+    def show(self, status: "Status") -> None:
+        """Show how far the run is."""
+        if is_watched():
+            print(f"\r\033[K{self.line(status)}", end="", file=sys.stderr, flush=True)
+        elif status.phase != self._phase:
+            note(f"{self._name}: {status.phase}")
+        self._phase = status.phase
+
+    def say(self, sentence: str) -> None:
+        """Say what must not be overlooked, above the line."""
+        self.end()
+        note(sentence)
+
+    def end(self) -> None:
+        """Take the line away."""
+        if is_watched():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def line(self, status: "Status") -> str:
+        """Return the line for a moment of a run."""
+        parts = [self._name, f"{status.phase} {status.phase_s:.0f}"]
+        if status.phase_s_max:
+            filled = round(BAR_WIDTH * min(1.0, status.phase_s / status.phase_s_max))
+            parts[-1] += f"/{status.phase_s_max:.0f} s [{'#' * filled:.<{BAR_WIDTH}}]"
+        else:
+            parts[-1] += " s"
+        if status.operation_count:
+            parts.append(f"{status.operation_count:,} ops ({status.ops_per_s:,.0f}/s)")
+            parts.append(f"{status.fault_count} faults")
+            anomalies = ", ".join(f"{name} × {n}" for name, n in status.anomalies.items())
+            parts.append(anomalies or "no anomaly so far")
+        if status.fault:
+            parts.append(f"now: {status.fault}")
+        return "  ".join(parts)
+
+
+def show_results(
+    directories: list["RunDirectory"], results: list[dict[str, Any]], form: str
+) -> None:
+    """Print verdicts: for each what was done, what was found, and what proves it."""
+    if form == "json":
+        rows = zip(directories, results, strict=True)
+        print_json([{"directory": str(where.path), **found} for where, found in rows])
+        return
+    print_table(
+        ("WORKLOAD", "NEMESIS", "VERDICT", "OPS", "OPS/S", "OK", "INFO", "FAULTS", "RECOVERY P99"),
+        [_row(found) for found in results],
+    )
+    for directory, found in zip(directories, results, strict=True):
+        _show_findings(found)
+        print(f"  {directory.path}/index.html")
+    for command in dict.fromkeys(found["command"] for found in results):
+        print(f"  again: {command}")
+
+
+def recovery_of(found: dict[str, Any]) -> str | None:
+    """Return the recovery time of results as people read it."""
+    seconds = found["figures"].get("recovery_p99_s")
+    return None if seconds is None else f"{seconds:.1f} s"
+
+
+def _row(found: dict[str, Any]) -> list[Any]:
+    figures = found["figures"]
+    return [
+        found["workload"],
+        "+".join(found["nemesis"]),
+        WORDS[found["valid"]],
+        figures["operations"],
+        figures["ops_per_s"],
+        figures["ok"],
+        figures["info"],
+        figures["faults"],
+        recovery_of(found),
+    ]
+
+
+def _show_findings(found: dict[str, Any]) -> None:
+    if found["reason"]:
+        print(f"{found['workload']}: {WORDS[found['valid']]}: {found['reason']}")
+    for verdict in found["verdicts"]:
+        told: dict[str, int] = {}
+        for finding in verdict["findings"] if verdict["valid"] is not True else ():
+            anomaly = finding["anomaly"]
+            told[anomaly] = told.get(anomaly, 0) + 1
+            if told[anomaly] <= EXAMPLES_MAX:
+                events = ", ".join(map(str, finding["operations"]))
+                where = f" (events {events})" if events else ""
+                print(f"  {anomaly}: {finding['detail']}{where}")

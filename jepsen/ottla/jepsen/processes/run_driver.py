@@ -1,0 +1,260 @@
+"""One run from its cluster's start to its last collected log; the verdict comes after it.
+
+Phases: set-up (cluster, topics), load (with faults), heal (all faults taken back, load goes on
+until the cluster is whole), final reads, collect.  Each is bounded in time.  An interrupt ends the
+load: the cluster is healed and taken down, and what there is of histories is kept and judged.
+"""
+
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+import trio
+
+from ottla.jepsen.checkers.verdict import DirectoryCheck
+from ottla.jepsen.history import Json
+from ottla.jepsen.processes.cluster import Cluster, open_cluster
+from ottla.jepsen.processes.nemeses.nemesis import Nemesis
+from ottla.jepsen.processes.nodes import NodeError
+from ottla.jepsen.processes.run_evidence import check_directories, errors_in
+from ottla.jepsen.processes.run_faults import Faults
+from ottla.jepsen.processes.run_nemeses import check_names, make_nemeses, say_abilities
+from ottla.jepsen.processes.run_plan import RunPlan
+from ottla.jepsen.processes.run_status import Phase, Say, Show, Status
+from ottla.jepsen.processes.run_track import Track
+from ottla.jepsen.processes.run_verdict import Course
+from ottla.jepsen.processes.store import FAULTS_FILE, TEST_FILE, RunDirectory, Store, share
+
+SET_UP_TIMEOUT_S = 60.0
+HEALTHY_TIMEOUT_S = 60.0
+SETTLE_S = 2.0
+"""Of load after the cluster is whole again: shows that it takes every kind of operation."""
+STOP_TIMEOUT_S = 45.0
+FINAL_TIMEOUT_S = 150.0
+"""Workloads give up their final reads by themselves after 120 s."""
+COLLECT_TIMEOUT_S = 90.0
+PROGRESS_S = 0.5
+
+
+async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunDirectory]:
+    """Do a run; return the folders of its workloads, ready to be judged."""
+    check_names(plan)
+    directories = store.new([plan.test_of(name) for name in plan.workloads])
+    pairs = zip(plan.workloads, directories, strict=True)
+    tracks = [Track(name, plan, directory) for name, directory in pairs]
+    one = Run(plan, tracks, show, say)
+    try:
+        one.write()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.watch_signals, nursery.cancel_scope)
+            nursery.start_soon(one.watch_progress)
+            with tempfile.TemporaryDirectory(
+                prefix="ottla-jepsen-", ignore_cleanup_errors=True
+            ) as scratch:
+                await one.go(Path(scratch))
+            nursery.cancel_scope.cancel()
+    finally:
+        for track in tracks:
+            track.close()
+    return directories
+
+
+class Run:
+    """One run; `course` is what became of it."""
+
+    def __init__(self, plan: RunPlan, tracks: Sequence[Track], show: Show, say: Say) -> None:
+        self.plan = plan
+        self.tracks = tracks
+        self.course = Course()
+        self._show = show
+        self._say = say
+        self._status = Status()
+        self._server_errors: tuple[tuple[str, str], ...] = ()
+        self._directory_checks: tuple[DirectoryCheck, ...] = ()
+        self._faults: Faults | None = None
+        self._started = datetime.now(UTC)
+        self._entered_at = trio.current_time()
+        self._hurting = trio.CancelScope()
+
+    async def go(self, scratch: Path) -> None:
+        """Do all phases; what they found stands in the course and in the folders."""
+        self._enter(Phase.SET_UP)
+        async with self._target(scratch) as (bootstrap, cluster):
+            with trio.fail_after(SET_UP_TIMEOUT_S):
+                await self._each(lambda track: track.set_up(bootstrap))
+            facts = self.tracks[0].facts(self.plan)
+            nemeses = make_nemeses(self.plan, cluster, facts, self.course, self._say)
+            began_ns = time.monotonic_ns()
+            for track in self.tracks:
+                track.start(began_ns)
+            async with trio.open_nursery() as nursery:
+                for track in self.tracks:
+                    nursery.start_soon(track.load.run, bootstrap, self.plan.threads)
+                await self._hurt(nemeses)
+                await self._heal(cluster)
+                with trio.move_on_after(STOP_TIMEOUT_S):
+                    await self._each(lambda track: track.load.stop())
+                self._enter(Phase.FINAL)
+                nursery.cancel_scope.deadline = trio.current_time() + FINAL_TIMEOUT_S
+                for track in self.tracks:
+                    track.load.read()
+                if self.course.is_interrupted:
+                    nursery.cancel_scope.cancel()
+            self._enter(Phase.COLLECT)
+            await self._collect(bootstrap, cluster)
+        self.write()
+
+    async def watch_signals(self, all_: trio.CancelScope) -> None:
+        """End the load at the first interrupt, everything but the cleaning up at the second."""
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                if self.course.is_interrupted:
+                    all_.cancel()
+                    return
+                self.course.is_interrupted = True
+                self._say("interrupted: healing and cleaning up; once more ends at once")
+                self._hurting.cancel()
+
+    async def watch_progress(self) -> None:
+        """Show how far the run is, twice a second, and keep the histories' files up to date."""
+        while True:
+            before, at = self._operation_count(), trio.current_time()
+            await trio.sleep(PROGRESS_S)
+            status, count, now = self._status, self._operation_count(), trio.current_time()
+            status.phase_s = now - self._entered_at
+            status.operation_count = count
+            status.ops_per_s = (count - before) / (now - at)
+            status.anomalies = sum((track.watch.anomalies for track in self.tracks), Counter())
+            if self._faults is not None:
+                status.fault = self._faults.now
+                status.fault_count = self._faults.injected.total()
+            self._show(status)
+            for track in self.tracks:
+                track.flush()
+
+    def write(self) -> None:
+        """Write what is known of the run into each of its folders."""
+        plan = self.plan
+        for track in self.tracks:
+            facts = replace(
+                track.facts(plan),
+                server_errors=self._server_errors,
+                directory_checks=self._directory_checks,
+            )
+            told = {
+                "test": plan.test_of(track.name),
+                "workload": track.name,
+                "nemesis": list(plan.nemeses),
+                "clients": list(plan.clients),
+                "seconds": plan.seconds,
+                "started": self._started.isoformat(timespec="seconds"),
+                "concurrency": plan.threads,
+                "command": plan.command(),
+                "planted": plan.planted,
+                "bootstrap": plan.bootstrap,
+                "skipped": self.course.skipped,
+                "checkers": list(track.workload.checkers),
+                "plan": plan.to_json(),
+                "course": self.course.to_json(),
+                "facts": facts.to_json(),
+            }
+            track.directory.write(TEST_FILE, told)
+            track.directory.write(FAULTS_FILE, self._faults.rows if self._faults else [])
+
+    # ---- phases
+
+    @asynccontextmanager
+    async def _target(self, scratch: Path) -> AsyncIterator[tuple[str, Cluster | None]]:
+        """Open what the load goes to: nodes of our own, or none but an address."""
+        plan = self.plan
+        if plan.bootstrap is not None:
+            self._say("an existing cluster: load and checks only, nothing is hurt")
+            yield plan.bootstrap, None
+            return
+        opening = open_cluster(
+            scratch,
+            controllers=plan.controllers,
+            brokers=plan.brokers,
+            planted=plan.planted,
+            flush=plan.flush,
+        )
+        async with opening as cluster:
+            say_abilities(cluster, self._say)
+            yield cluster.bootstrap, cluster
+
+    async def _hurt(self, nemeses: Sequence[Nemesis]) -> None:
+        """Let load and faults go on for their time; then no fault is left."""
+        self._enter(Phase.LOAD, self.plan.seconds)
+        before, began = self._operation_count(), trio.current_time()
+        rng = Random(f"{self.plan.seed}/faults")
+        self._faults = Faults(nemeses, rng, self.plan.interval_s, self._note)
+        with self._hurting:
+            await self._faults.run(self.plan.seconds)
+        self.course.seconds = trio.current_time() - began
+        self.course.operation_count = self._operation_count() - before
+        self.course.faults = dict(self._faults.injected)
+        self.course.fault_errors = self._faults.errors
+
+    async def _heal(self, cluster: Cluster | None) -> None:
+        """Wait, under load, until the cluster is whole, and a moment longer."""
+        self._enter(Phase.HEAL)
+        try:
+            if cluster is not None:
+                await cluster.wait_healthy(HEALTHY_TIMEOUT_S)
+        except NodeError as error:
+            self.course.unhealthy = str(error)
+        if not self.course.is_interrupted:
+            await trio.sleep(SETTLE_S)
+
+    async def _collect(self, bootstrap: str, cluster: Cluster | None) -> None:
+        """Collect what the nodes wrote; take back what the load made in others' clusters."""
+        self.course.is_read = all(track.is_read for track in self.tracks)
+        self.course.broken_clients = dict(
+            sum((track.load.broken for track in self.tracks), Counter())
+        )
+        with trio.move_on_after(COLLECT_TIMEOUT_S) as scope:
+            if cluster is None:
+                await self._each(lambda track: track.workload.tear_down(bootstrap))
+                return
+            self.course.died = [
+                f"{death.node} ended with code {death.code}"
+                for death in cluster.deaths
+                if not death.was_expected
+            ]
+            self.course.died += await cluster.stop_all()
+            first, *others = (track.directory.nodes for track in self.tracks)
+            cluster.collect_logs(first)
+            share(first, others)
+            self._server_errors = errors_in(first)
+            data = {node.name: node.disk.data for node in cluster.brokers}
+            self._directory_checks = await trio.to_thread.run_sync(check_directories, data)
+        if scope.cancelled_caught:
+            self._say(f"collecting took longer than {COLLECT_TIMEOUT_S:g} s and was given up")
+
+    # ---- parts
+
+    async def _each(self, ask: Callable[[Track], Awaitable[None]]) -> None:
+        async with trio.open_nursery() as nursery:
+            for track in self.tracks:
+                nursery.start_soon(ask, track)
+
+    def _enter(self, phase: Phase, seconds: float = 0.0) -> None:
+        self._status.phase = phase
+        self._status.phase_s_max = seconds
+        self._entered_at = trio.current_time()
+        # Also where nobody draws twice a second: each phase is told once.
+        self._show(self._status)
+
+    def _note(self, fault: str, value: Json) -> None:
+        for track in self.tracks:
+            track.recorder.nemesis(fault, value)
+
+    def _operation_count(self) -> int:
+        return sum(track.watch.operation_count for track in self.tracks)

@@ -1,0 +1,140 @@
+"""What the nodes left behind: errors in their logs, and data directories that must be sound.
+
+Read when all nodes have been shut down.  A directory is sound when every batch has its CRC, offsets
+rise, every index entry points at the batch that holds its offset, and replicas of a partition have
+the same bytes below the high watermark.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.jepsen.checkers.verdict import DirectoryCheck
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Offset
+from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, parse_checkpoint
+from ottla.storage.dump import BatchRow, OffsetIndexRow, Problem, dump_batches, dump_offset_index
+
+ERRORS_KEPT_MAX = 20
+"""Of each node: more of the same tell nothing new."""
+
+BEGINNINGS = ("Traceback (most recent call last)", "Exception Group Traceback")
+BROKEN = re.compile(r"\b(AssertionError|CRITICAL|Fatal Python error|never awaited)\b")
+MARGIN = re.compile(r"^\s*\| ")
+"""What groups of exceptions draw beside their stacks."""
+SUFFIX = re.compile(r"\.log(\.before)?$")
+
+
+def errors_in(logs: Path) -> tuple[tuple[str, str], ...]:
+    """Return (node, line) of every traceback and broken assertion in NAME.log below a folder."""
+    found: list[tuple[str, str]] = []
+    for path in sorted(logs.glob("*.log*")) if logs.is_dir() else ():
+        node = SUFFIX.sub("", path.name)
+        lines = path.read_text(errors="replace").splitlines()
+        found += [(node, line) for line in _errors(lines)][:ERRORS_KEPT_MAX]
+    return tuple(found)
+
+
+def _errors(lines: list[str]) -> Iterator[str]:
+    is_inside = False
+    for line in lines:
+        text = MARGIN.sub("", line)
+        if any(beginning in text for beginning in BEGINNINGS):
+            is_inside = True
+        elif is_inside and text and not text.startswith(" "):
+            # The stack is indented; what follows it says what was raised.
+            yield text
+            is_inside = False
+        elif not is_inside and BROKEN.search(text):
+            yield text.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """One replica of a partition, read whole."""
+
+    batches: Mapping[int, bytes]
+    """By base offset."""
+    end_offset: int
+    high_watermark: int
+    problems: tuple[str, ...]
+
+
+def check_directories(directories: Mapping[str, Path]) -> tuple[DirectoryCheck, ...]:
+    """Check the data of every broker, by name, and hold the replicas against each other."""
+    logs = {node: dict(_logs(path)) for node, path in directories.items()}
+    said: dict[str, list[str]] = {
+        node: [f"{name}: {problem}" for name, log in found.items() for problem in log.problems]
+        for node, found in logs.items()
+    }
+    for node, name, problem in _differences(logs):
+        said[node].append(f"{name}: {problem}")
+    return tuple(
+        DirectoryCheck(node, not problems, "; ".join(problems[:ERRORS_KEPT_MAX]))
+        for node, problems in said.items()
+    )
+
+
+def _logs(directory: Path) -> Iterator[tuple[str, _Log]]:
+    try:
+        marks = parse_checkpoint((directory / HIGH_WATERMARK_FILE).read_bytes())
+    except FileNotFoundError:
+        marks = {}
+    except CorruptDataError as error:
+        yield HIGH_WATERMARK_FILE, _Log({}, 0, 0, (error.where,))
+        marks = {}
+    names = {f"{topic}-{partition}": mark for (topic, partition), mark in marks.items()}
+    for path in sorted(directory.iterdir()):
+        if path.is_dir() and any(path.glob("*.log")) and not path.name.endswith("-delete"):
+            yield path.name, _read(path, names.get(path.name, 0))
+
+
+def _read(path: Path, high_watermark: int) -> _Log:
+    batches: dict[int, bytes] = {}
+    problems: list[str] = []
+    end = -1
+    for segment in sorted(path.glob("*.log")):
+        data = segment.read_bytes()
+        starts: dict[int, BatchRow] = {}
+        for row in dump_batches(data):
+            if isinstance(row, Problem) and row.is_damage:
+                problems.append(f"{segment.name} at {row.position}: {row.problem}")
+            if not isinstance(row, BatchRow):
+                continue
+            if not row.is_crc_valid:
+                problems.append(f"{segment.name} at {row.position}: wrong CRC")
+            if row.base_offset < end:
+                problems.append(f"{segment.name} at {row.position}: offset {row.base_offset} again")
+            end = row.last_offset + 1
+            starts[row.position] = row
+            batches[row.base_offset] = data[row.position : row.position + row.size_bytes]
+        problems += _index_problems(segment.with_suffix(".index"), starts)
+    return _Log(batches, end, high_watermark, tuple(problems))
+
+
+def _index_problems(path: Path, starts: Mapping[int, BatchRow]) -> Iterator[str]:
+    if not path.exists():
+        yield f"{path.name} is not there"
+        return
+    for row in dump_offset_index(path.read_bytes(), Offset(int(path.stem))):
+        if isinstance(row, OffsetIndexRow):
+            batch = starts.get(row.position)
+            if batch is None or not batch.base_offset <= row.offset <= batch.last_offset:
+                yield f"{path.name}: offset {row.offset} is not at {row.position}"
+
+
+def _differences(logs: Mapping[str, Mapping[str, _Log]]) -> Iterator[tuple[str, str, str]]:
+    """Yield (node, partition, problem) where a replica has other bytes than another one."""
+    for name in sorted({name for found in logs.values() for name in found}):
+        holders = [(node, found[name]) for node, found in logs.items() if name in found]
+        first_node, first = holders[0]
+        for node, log in holders[1:]:
+            bound = min(
+                max(first.high_watermark, log.high_watermark), first.end_offset, log.end_offset
+            )
+            start = max(min(first.batches, default=0), min(log.batches, default=0))
+            for at in sorted({*first.batches, *log.batches}):
+                if start <= at < bound and first.batches.get(at) != log.batches.get(at):
+                    yield node, name, f"differs from {first_node} at offset {at}"
+                    break

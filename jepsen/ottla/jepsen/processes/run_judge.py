@@ -1,0 +1,125 @@
+"""The verdict on a run that is over: its history through every checker, results.json, pictures.
+
+It needs nothing but the run's folder, so any run can be judged again, by better checkers, later.
+"""
+
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from ottla.jepsen.checkers.table import CHECKERS
+from ottla.jepsen.checkers.verdict import Facts, Validity, Verdict, combined
+from ottla.jepsen.history import History, Kind
+from ottla.jepsen.processes.run_plan import RunPlan
+from ottla.jepsen.processes.run_verdict import Course, judge_course
+from ottla.jepsen.processes.store import RESULTS_FILE, RunDirectory
+from ottla.jepsen.report.write import write_report
+from ottla.model.errors import ConfigError
+
+ERRORS_KEPT_MAX = 20
+
+
+def judge_all(directories: Sequence[RunDirectory]) -> list[dict[str, Any]]:
+    """Judge runs side by side, each in a process of its own; return their results."""
+    if len(directories) == 1:
+        return [judge(directories[0].path)]
+    # Spawned, not forked: gRPC and librdkafka of this process have threads.
+    with ProcessPoolExecutor(max_workers=2, mp_context=get_context("spawn")) as pool:
+        asked = [pool.submit(_judge_apart, directory.path) for directory in directories]
+        answers = [answer.result() for answer in asked]
+    for answer in answers:
+        if isinstance(answer, tuple):
+            raise ConfigError(*answer)
+    return [answer for answer in answers if isinstance(answer, dict)]
+
+
+def _judge_apart(path: Path) -> dict[str, Any] | tuple[str, str]:
+    """Judge in a process of its own, from which an error comes as what it is made of."""
+    try:
+        return judge(path)
+    except ConfigError as error:
+        return error.setting, error.problem
+
+
+def judge(path: Path) -> dict[str, Any]:
+    """Judge one run and write its results and pictures; return the results."""
+    directory = RunDirectory(path)
+    test = directory.test()
+    plan = directory.plan()
+    facts = Facts.from_json(test.get("facts", {}))
+    try:
+        with directory.history.open() as lines:
+            history = History.from_lines(lines)
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(str(directory.history), f"cannot be read: {error}") from None
+    verdicts = [judge_course(plan, Course.from_json(test.get("course", {})))]
+    verdicts += [_judged(name, history, facts) for name in test.get("checkers", [])]
+    results = results_of(plan, test, history, verdicts)
+    directory.write(RESULTS_FILE, results)
+    write_report(directory.path, history)
+    return results
+
+
+def results_of(
+    plan: RunPlan, test: dict[str, Any], history: History, verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
+    """Return what results.json says."""
+    valid: Validity = combined(verdicts)
+    anomalies: Counter[str] = Counter()
+    for verdict in verdicts:
+        anomalies.update(verdict.findings_count)
+    reasons = [f"{each.checker}: {each.reason}" for each in verdicts if each.valid is not True]
+    return {
+        "valid": valid,
+        "reason": "; ".join(reasons) or None,
+        "workload": test.get("workload"),
+        "nemesis": list(plan.nemeses),
+        "clients": list(plan.clients),
+        "planted": plan.planted,
+        "started": test.get("started"),
+        "command": plan.command(),
+        "figures": _figures(history, Course.from_json(test.get("course", {})), verdicts),
+        "anomalies": dict(anomalies),
+        "errors": dict(_errors(history).most_common(ERRORS_KEPT_MAX)),
+        "verdicts": [verdict.to_json() for verdict in verdicts],
+    }
+
+
+def _judged(name: str, history: History, facts: Facts) -> Verdict:
+    """Ask one checker; what breaks it leaves the run undecided, never green."""
+    try:
+        return CHECKERS[name](history, facts)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"the checker broke: {type(error).__name__}: {error} ({where.name}:{where.lineno})"
+        return Verdict(name, "unknown", reason=said)
+
+
+def _figures(history: History, course: Course, verdicts: Iterable[Verdict]) -> dict[str, Any]:
+    kinds = Counter(operation.kind for operation in history.operations())
+    figures: dict[str, Any] = {
+        "operations": kinds.total(),
+        "ok": kinds[Kind.OK],
+        "fail": kinds[Kind.FAIL],
+        "info": kinds[Kind.INFO],
+        "ops_per_s": round(course.ops_per_s, 1),
+        "seconds": round(course.seconds, 1),
+        "faults": course.fault_count,
+        "faults_by_kind": dict(course.faults),
+    }
+    for verdict in verdicts:
+        if verdict.checker == "availability":
+            figures.update(verdict.figures)
+    return figures
+
+
+def _errors(history: History) -> Counter[str]:
+    return Counter(
+        f"{event.f} {event.kind}: {event.error}"
+        for event in history.events
+        if event.process >= 0 and event.error is not None
+    )

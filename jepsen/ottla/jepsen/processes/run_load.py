@@ -1,0 +1,125 @@
+"""The threads of one workload: each asks for its next operation, does it, and notes how it ended.
+
+A thread is a trio task with one client.  What nobody knows the end of (INFO) ends its process: the
+thread goes on under another number.  After the load come the final reads, with the same threads.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from math import inf
+from random import Random
+
+import trio
+
+from ottla.jepsen.history import Json, Kind, Recorder
+from ottla.jepsen.workloads.load import Completion, LoadClient, Op
+from ottla.jepsen.workloads.table import Workload
+
+INVOKE_TIMEOUT_S = 30.0
+"""Well above the clients' own deadlines: reached only by a client that forgot about its own."""
+OPEN_TIMEOUT_S = 30.0
+OPEN_PAUSE_S = 0.2
+"""Before a thread tries again to open a client."""
+CLOSE_TIMEOUT_S = 10.0
+IDLE_S = 0.01
+"""Before a thread with nothing to do asks again."""
+NOTES_FROM = 1_000_000
+"""Above all processes: under this number and its thread's a client notes what is no operation."""
+
+
+class Load:
+    """One workload at work on one cluster; `now_ns` is the recorder's clock."""
+
+    def __init__(
+        self, workload: Workload, recorder: Recorder, now_ns: Callable[[], int], seed: int
+    ) -> None:
+        self.broken: Counter[str] = Counter()
+        """Errors that no client may raise, and how often."""
+        self._workload = workload
+        self._recorder = recorder
+        self._now_ns = now_ns
+        self._seed = seed
+        self._is_stopping = False
+        self._is_read_due = trio.Event()
+        self._working: set[int] = set()
+        self._reading: set[int] = set()
+        self._all_stopped = trio.Event()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether every thread came to the end of its final reads."""
+        return self._is_read_due.is_set() and not self._reading
+
+    async def run(self, bootstrap: str, threads: int) -> None:
+        """Be every thread, from the first operation to the last final read."""
+        self._working = set(range(threads))
+        self._reading = set(range(threads))
+        async with trio.open_nursery() as nursery:
+            for thread in range(threads):
+                nursery.start_soon(self._thread, bootstrap, thread)
+
+    async def stop(self) -> None:
+        """End the load; return when nothing of it is under way."""
+        self._is_stopping = True
+        await self._all_stopped.wait()
+
+    def read(self) -> None:
+        """Begin the final reads; `run` returns at their end."""
+        self._is_read_due.set()
+
+    async def _thread(self, bootstrap: str, thread: int) -> None:
+        rng = Random(f"{self._seed}/{self._workload.name}/{thread}")
+        is_done = False
+        while not is_done:
+            # One scope for all of a client's life, with a deadline where it begins and ends.
+            with trio.CancelScope(deadline=trio.current_time() + OPEN_TIMEOUT_S) as scope:
+                try:
+                    opening = self._workload.open_client(bootstrap, thread, self._noter(thread))
+                    async with opening as client:
+                        scope.deadline = inf
+                        await self._work(client, thread, rng)
+                        is_done = True
+                        scope.deadline = trio.current_time() + CLOSE_TIMEOUT_S
+                except Exception as error:
+                    # Whatever it is, it is a finding: clients tell of errors by completions.
+                    self.broken[f"{type(error).__name__}: {error}"] += 1
+            if not is_done:
+                await trio.sleep(OPEN_PAUSE_S)
+
+    async def _work(self, client: LoadClient, thread: int, rng: Random) -> None:
+        """Do a thread's operations with one client; called again when the client broke."""
+        if not self._is_read_due.is_set():
+            while not self._is_stopping:
+                op = self._workload.next_op(thread, self._now_ns(), rng)
+                await self._do(client, thread, op)
+            self._working.discard(thread)
+            if not self._working:
+                self._all_stopped.set()
+            await self._is_read_due.wait()
+        while True:
+            op = self._workload.final_op(thread, self._now_ns(), rng)
+            if op is None:
+                self._reading.discard(thread)
+                return
+            await self._do(client, thread, op)
+
+    async def _do(self, client: LoadClient, thread: int, op: Op | None) -> None:
+        if op is None:
+            await trio.sleep(IDLE_S)
+            return
+        invoke = self._recorder.invoke(self._recorder.process(thread), op.f, op.value, op.extra)
+        done = Completion(Kind.INFO, None, "the run ended")
+        try:
+            with trio.fail_after(INVOKE_TIMEOUT_S):
+                done = await client.invoke(op)
+        except trio.TooSlowError:
+            done = Completion(Kind.INFO, None, "no answer within the harness's own deadline")
+        except Exception as error:
+            done = Completion(Kind.INFO, None, f"the client broke: {type(error).__name__}: {error}")
+            raise
+        finally:
+            self._recorder.complete(invoke, done.kind, done.value, done.error, done.extra)
+        self._workload.on_completion(thread, op, done)
+
+    def _noter(self, thread: int) -> Callable[[str, Json], None]:
+        return lambda f, value: self._recorder.note(NOTES_FROM + thread, f, value)

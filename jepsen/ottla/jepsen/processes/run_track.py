@@ -1,0 +1,72 @@
+"""One workload of a run: its threads, its history and the folder where all of it is kept."""
+
+import time
+from typing import TextIO
+
+from ottla.jepsen.checkers.verdict import Facts
+from ottla.jepsen.history import Event, Recorder, event_line
+from ottla.jepsen.processes.run_load import Load
+from ottla.jepsen.processes.run_plan import RunPlan
+from ottla.jepsen.processes.run_watch import Watch
+from ottla.jepsen.processes.store import RunDirectory
+from ottla.jepsen.workloads.load import LoadPlan
+from ottla.jepsen.workloads.table import WORKLOADS
+
+
+class Track:
+    """A workload at work; every event is in its file as soon as it is noted and flushed."""
+
+    def __init__(self, name: str, plan: RunPlan, directory: RunDirectory) -> None:
+        self.name = name
+        self.directory = directory
+        self.watch = Watch()
+        # On somebody else's cluster the names must be nobody else's.
+        prefix = "" if plan.bootstrap is None else f"jepsen-{directory.path.name.lower()}-"
+        kinds = tuple(map(plan.client_of, range(plan.threads)))
+        self.workload = WORKLOADS[name](LoadPlan(prefix=prefix, kinds=kinds))
+        self._file: TextIO = directory.history.open("w")
+        self._began_ns = 0
+        self.recorder = Recorder(self.now_ns, concurrency=plan.threads, sink=self._take)
+        self.load = Load(self.workload, self.recorder, self.now_ns, plan.seed)
+
+    async def set_up(self, bootstrap: str) -> None:
+        """Make what the workload needs before it begins."""
+        await self.workload.set_up(bootstrap)
+
+    def start(self, began_ns: int) -> None:
+        """Say when the run began, in the machine's monotonic nanoseconds."""
+        self._began_ns = began_ns
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the final reads saw the end of every log."""
+        return self.load.is_read and self.workload.is_caught_up
+
+    def now_ns(self) -> int:
+        """Return the time since the run began."""
+        return time.monotonic_ns() - self._began_ns
+
+    def flush(self) -> None:
+        """Hand to the operating system what was noted."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the history's file."""
+        self._file.close()
+
+    def facts(self, plan: RunPlan) -> Facts:
+        """Return what the checkers must know of the run beside its history."""
+        return Facts.from_json(
+            {
+                **self.workload.facts(),
+                "workload": self.name,
+                "clients": plan.clients,
+                "nemeses": plan.faults,
+                "seconds": plan.seconds,
+            }
+        )
+
+    def _take(self, event: Event) -> None:
+        self._file.write(event_line(event))
+        if event.process >= 0:
+            self.watch.take(event)

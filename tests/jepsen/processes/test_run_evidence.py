@@ -1,0 +1,143 @@
+"""What the nodes left behind: errors in their logs, and data that must be sound."""
+
+from pathlib import Path
+
+from ottla.jepsen.processes.run_evidence import check_directories, errors_in
+from ottla.model.ids import Offset, TopicPartition
+from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, format_checkpoint
+from ottla.storage.disk import RealDisk
+from ottla.storage.log_config import LogConfig
+from ottla.storage.workbench import NOW_MS, Workbench, append
+from ottla.wire.batch_builder import build_batch
+
+TRACEBACK = """\
+12:00:00 broker 1 serves
+Traceback (most recent call last):
+  File "broker.py", line 3, in serve
+    answer()
+  File "broker.py", line 9, in answer
+    assert end >= start
+           ^^^^^^^^^^^^
+AssertionError: the end lies before the start
+12:00:01 broker 1 goes on
+"""
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "main.py", line 3, in <module>
+  |     run()
+  | ExceptionGroup: Exceptions from Trio nursery (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "main.py", line 3, in run
+    |     raise ValueError(3)
+    | ValueError: 3
+    +------------------------------------
+"""
+
+
+def _log(directory: Path, name: str, text: str) -> None:
+    (directory / name).write_text(text)
+
+
+def test_each_traceback_is_told_by_what_was_raised(tmp_path: Path) -> None:
+    _log(tmp_path, "b1.log", TRACEBACK)
+    _log(tmp_path, "b2.log", "12:00:00 broker 2 serves\n12:00:09 the leader has gone\n")
+    _log(tmp_path, "c1.log.before", "never awaited: coroutine 'x' was never awaited\n")
+
+    assert errors_in(tmp_path) == (
+        ("b1", "AssertionError: the end lies before the start"),
+        ("c1", "never awaited: coroutine 'x' was never awaited"),
+    )
+
+
+def test_a_group_of_errors_is_told_with_what_is_in_it(tmp_path: Path) -> None:
+    _log(tmp_path, "b1.log", GROUP)
+
+    said = [line for _, line in errors_in(tmp_path)]
+
+    assert said[-1] == "ValueError: 3"
+    assert said[0].startswith("ExceptionGroup")
+
+
+def test_where_no_logs_are_there_are_no_errors(tmp_path: Path) -> None:
+    assert errors_in(tmp_path / "nodes") == ()
+
+
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=1)
+"""A segment takes three batches, and its index every batch but the first."""
+
+
+async def _written(directory: Path, *values: bytes, high_watermark: int) -> Path:
+    """Write a broker's directory with one partition in it, as a broker would."""
+    partition = directory / "orders-0"
+    bench = Workbench(RealDisk(), str(partition))
+    log = await bench.open(CONFIG)
+    for number, value in enumerate(values):
+        append(log, build_batch([(NOW_MS + number, b"k", value * 100)]))
+    await log.close()
+    bench.let_go()
+    marks = {TopicPartition("orders", 0): Offset(high_watermark)}
+    (directory / HIGH_WATERMARK_FILE).write_bytes(format_checkpoint(marks))
+    return partition
+
+
+VALUES = (b"a", b"b", b"c", b"d", b"e")
+
+
+async def test_replicas_that_a_broker_wrote_are_sound(tmp_path: Path) -> None:
+    for name in ("b1", "b2"):
+        await _written(tmp_path / name, *VALUES, high_watermark=5)
+    assert len(list((tmp_path / "b1" / "orders-0").glob("*.log"))) > 1
+
+    checks = check_directories({name: tmp_path / name for name in ("b1", "b2")})
+
+    assert [(check.node, check.is_sound, check.detail) for check in checks] == [
+        ("b1", True, ""),
+        ("b2", True, ""),
+    ]
+
+
+async def test_replicas_that_differ_below_the_watermark_are_not(tmp_path: Path) -> None:
+    await _written(tmp_path / "b1", *VALUES, high_watermark=4)
+    await _written(tmp_path / "b2", b"a", b"b", b"c", b"x", b"e", high_watermark=2)
+
+    _, second = check_directories({name: tmp_path / name for name in ("b1", "b2")})
+
+    assert not second.is_sound
+    assert second.detail == "orders-0: differs from b1 at offset 3"
+
+
+async def test_tails_above_the_watermark_may_differ(tmp_path: Path) -> None:
+    await _written(tmp_path / "b1", *VALUES, high_watermark=3)
+    await _written(tmp_path / "b2", b"a", b"b", b"c", b"x", high_watermark=3)
+
+    checks = check_directories({name: tmp_path / name for name in ("b1", "b2")})
+
+    assert all(check.is_sound for check in checks)
+
+
+async def test_a_flipped_bit_is_seen(tmp_path: Path) -> None:
+    partition = await _written(tmp_path / "b1", *VALUES, high_watermark=5)
+    segment = min(partition.glob("*.log"))
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+
+    (check,) = check_directories({"b1": tmp_path / "b1"})
+
+    assert not check.is_sound
+    assert "wrong CRC" in check.detail
+
+
+async def test_an_index_that_lies_is_seen(tmp_path: Path) -> None:
+    partition = await _written(tmp_path / "b1", *VALUES, high_watermark=5)
+    index = min(partition.glob("*.index"))
+    entries = bytearray(index.read_bytes())
+    assert entries, "the first segment has entries"
+    entries[7] += 1
+    index.write_bytes(entries)
+
+    (check,) = check_directories({"b1": tmp_path / "b1"})
+
+    assert not check.is_sound
+    assert f"{index.name}: offset" in check.detail
