@@ -41,6 +41,14 @@ FINAL_TIMEOUT_S = 150.0
 """Workloads give up their final reads by themselves after 120 s."""
 COLLECT_TIMEOUT_S = 90.0
 PROGRESS_S = 0.5
+SETTINGS = {
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+"""By Kafka's defaults a crashed member of the newer protocol keeps its partitions for 45 s, longer
+than a run waits for anything to recover."""
 
 
 async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunDirectory]:
@@ -162,11 +170,19 @@ class Run:
                 "skipped": self.course.skipped,
                 "checkers": list(track.workload.checkers),
                 "plan": plan.to_json(),
-                "course": self.course.to_json(),
+                "course": self._course_of(track).to_json(),
                 "facts": facts.to_json(),
             }
             track.directory.write(TEST_FILE, told)
             track.directory.write(FAULTS_FILE, self._faults.rows if self._faults else [])
+
+    def _course_of(self, track: Track) -> Course:
+        return replace(
+            self.course,
+            own_operation_count=track.counted,
+            broken_clients=dict(track.load.broken),
+            is_read=track.is_read,
+        )
 
     # ---- phases
 
@@ -182,6 +198,7 @@ class Run:
             scratch,
             controllers=plan.controllers,
             brokers=plan.brokers,
+            settings=SETTINGS,
             planted=plan.planted,
             flush=plan.flush,
         )
@@ -192,13 +209,15 @@ class Run:
     async def _hurt(self, nemeses: Sequence[Nemesis]) -> None:
         """Let load and faults go on for their time; then no fault is left."""
         self._enter(Phase.LOAD, self.plan.seconds)
-        before, began = self._operation_count(), trio.current_time()
+        began = trio.current_time()
         rng = Random(f"{self.plan.seed}/faults")
         self._faults = Faults(nemeses, rng, self.plan.interval_s, self._note)
         with self._hurting:
             await self._faults.run(self.plan.seconds)
         self.course.seconds = trio.current_time() - began
-        self.course.operation_count = self._operation_count() - before
+        for track in self.tracks:
+            track.counted = track.watch.operation_count
+        self.course.operation_count = self._operation_count()
         self.course.faults = dict(self._faults.injected)
         self.course.fault_errors = self._faults.errors
 
@@ -215,10 +234,6 @@ class Run:
 
     async def _collect(self, bootstrap: str, cluster: Cluster | None) -> None:
         """Collect what the nodes wrote; take back what the load made in others' clusters."""
-        self.course.is_read = all(track.is_read for track in self.tracks)
-        self.course.broken_clients = dict(
-            sum((track.load.broken for track in self.tracks), Counter())
-        )
         with trio.move_on_after(COLLECT_TIMEOUT_S) as scope:
             if cluster is None:
                 await self._each(lambda track: track.workload.tear_down(bootstrap))

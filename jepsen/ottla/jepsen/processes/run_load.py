@@ -7,13 +7,16 @@ thread goes on under another number.  After the load come the final reads, with 
 from collections import Counter
 from collections.abc import Callable
 from math import inf
+from pathlib import Path
 from random import Random
+from traceback import extract_tb
 
 import trio
 
 from ottla.jepsen.history import Json, Kind, Recorder
 from ottla.jepsen.workloads.load import Completion, LoadClient, Op
 from ottla.jepsen.workloads.table import Workload
+from ottla.model.errors import only_error
 
 INVOKE_TIMEOUT_S = 30.0
 """Well above the clients' own deadlines: reached only by a client that forgot about its own."""
@@ -82,7 +85,7 @@ class Load:
                         scope.deadline = trio.current_time() + CLOSE_TIMEOUT_S
                 except Exception as error:
                     # Whatever it is, it is a finding: clients tell of errors by completions.
-                    self.broken[f"{type(error).__name__}: {error}"] += 1
+                    self.broken[f"{self._workload.name}: {_told(error)}"] += 1
             if not is_done:
                 await trio.sleep(OPEN_PAUSE_S)
 
@@ -115,7 +118,7 @@ class Load:
         except trio.TooSlowError:
             done = Completion(Kind.INFO, None, "no answer within the harness's own deadline")
         except Exception as error:
-            done = Completion(Kind.INFO, None, f"the client broke: {type(error).__name__}: {error}")
+            done = Completion(Kind.INFO, None, f"the client broke: {_told(error)}")
             raise
         finally:
             self._recorder.complete(invoke, done.kind, done.value, done.error, done.extra)
@@ -123,3 +126,11 @@ class Load:
 
     def _noter(self, thread: int) -> Callable[[str, Json], None]:
         return lambda f, value: self._recorder.note(NOTES_FROM + thread, f, value)
+
+
+def _told(error: BaseException) -> str:
+    """Return an error with the place it comes from."""
+    error = only_error(error)
+    frames = extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

@@ -20,6 +20,8 @@ class Track:
         self.name = name
         self.directory = directory
         self.watch = Watch()
+        self.counted = 0
+        """Operations when the time of the load was over."""
         # On somebody else's cluster the names must be nobody else's.
         prefix = "" if plan.bootstrap is None else f"jepsen-{directory.path.name.lower()}-"
         kinds = tuple(map(plan.client_of, range(plan.threads)))

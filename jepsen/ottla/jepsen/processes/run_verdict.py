@@ -16,12 +16,14 @@ CHECKER = "run"
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """What became of a run as a whole."""
+    """What became of a run, as one of its workloads has it."""
 
     seconds: float = 0.0
     """How long load was sent, until the nemesis had done its last."""
     operation_count: int = 0
-    """In that time, of all workloads."""
+    """In that time, of all workloads that shared the cluster."""
+    own_operation_count: int = 0
+    """Of this workload."""
     faults: dict[str, int] = field(default_factory=dict)
     """Injected, by nemesis."""
     skipped: dict[str, str] = field(default_factory=dict)
@@ -37,6 +39,11 @@ class Course:
     """Why the cluster was not whole again after the last fault; empty: it was."""
     died: list[str] = field(default_factory=list)
     """Nodes that ended though nobody ended them."""
+
+    @property
+    def own_ops_per_s(self) -> float:
+        """Operations a second of this workload."""
+        return self.own_operation_count / self.seconds if self.seconds else 0.0
 
     @property
     def ops_per_s(self) -> float:
