@@ -6,7 +6,6 @@ FOLDERS = proto model wire storage raft metadata rpc node controller client brok
 ENGINE ?= A
 SEED ?= 0
 FOR ?= 60m
-
 STORE ?= store
 
 .PHONY: check test fix sim soak jepsen bench

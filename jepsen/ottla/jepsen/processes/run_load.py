@@ -14,7 +14,7 @@ from traceback import extract_tb
 import trio
 
 from ottla.jepsen.history import Json, Kind, Recorder
-from ottla.jepsen.workloads.load import Completion, LoadClient, Op
+from ottla.jepsen.workloads.load import Completion, LoadClient, Note, Op
 from ottla.jepsen.workloads.table import Workload
 from ottla.model.errors import only_error
 
@@ -124,8 +124,11 @@ class Load:
             self._recorder.complete(invoke, done.kind, done.value, done.error, done.extra)
         self._workload.on_completion(thread, op, done)
 
-    def _noter(self, thread: int) -> Callable[[str, Json], None]:
-        return lambda f, value: self._recorder.note(NOTES_FROM + thread, f, value)
+    def _noter(self, thread: int) -> Note:
+        def note(f: str, value: Json) -> None:
+            self._recorder.note(NOTES_FROM + thread, f, value)
+
+        return note
 
 
 def _told(error: BaseException) -> str:
