@@ -22,8 +22,10 @@ class Track:
         self.watch = Watch()
         self.counted = 0
         """Operations when the time of the load was over."""
-        # On somebody else's cluster the names must be nobody else's.
-        prefix = "" if plan.bootstrap is None else f"jepsen-{directory.path.name.lower()}-"
+        prefix = f"{name}-" if len(plan.workloads) > 1 else ""
+        if plan.bootstrap is not None:
+            # On somebody else's cluster the names must be nobody else's.
+            prefix = f"jepsen-{name}-{directory.path.name.lower()}-"
         kinds = tuple(map(plan.client_of, range(plan.threads)))
         self.workload = WORKLOADS[name](LoadPlan(prefix=prefix, kinds=kinds))
         self._file: TextIO = directory.history.open("w")
