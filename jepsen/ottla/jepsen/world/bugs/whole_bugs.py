@@ -1,13 +1,16 @@
 """Mutants that only a whole cluster shows: brokers, controllers and clients must meet."""
 
+from dataclasses import replace
 from typing import Any
 
 from ottla.broker import follower_fetch
 from ottla.broker.follower_fetch import Followed, FollowerFetch
 from ottla.broker.groups.commit_wait import CommitWait
 from ottla.broker.partition import Partition
-from ottla.controller import elections
+from ottla.controller import elections, producer_ids
+from ottla.controller.decision import Decision
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH, Offset
 from ottla.storage.log import Log
@@ -68,6 +71,15 @@ def _commit_answered_at_once() -> Any:
     return patched(CommitWait, try_complete=try_complete)
 
 
+def _hand_out_the_same_ids() -> Any:
+    original = producer_ids.allocate_producer_ids
+
+    def allocate(image: MetadataImage, request: Any) -> Decision[Any]:
+        return replace(original(image, request), records=())
+
+    return patched(producer_ids, allocate_producer_ids=allocate)
+
+
 def _mutant(
     name: str, sentence: str, plant: Plant, seed_count: int, *, is_quick: bool = False
 ) -> Mutant:
@@ -125,6 +137,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "anybody-elected",
         "a replica out of sync may lead, whatever the topic's settings say",
         _elect_anybody,
+        60,
+    ),
+    _mutant(
+        "producer-ids-again",
+        "a block of producer ids is handed out and no record says so: the next one is the same",
+        _hand_out_the_same_ids,
         60,
     ),
 )
