@@ -46,9 +46,11 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
+    "offsets.topic.num.partitions": "8",
 }
 """By Kafka's defaults a crashed member of the newer protocol keeps its partitions for 45 s, longer
-than a run waits for anything to recover."""
+than a run waits for anything to recover; and fifty partitions of offsets, each failing over with its
+broker, are work for bigger machines than tests have."""
 
 
 async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunDirectory]:
