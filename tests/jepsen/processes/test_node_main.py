@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def test_it_is_the_ordinary_command_with_its_bug_told() -> None:
     done = _run("acknowledged-at-append", "version")
 
     assert done.returncode == 0
-    assert done.stdout.startswith("ottla ")
+    assert done.stdout == f"{version('ottla')}\n"
     assert done.stderr.startswith("planted: acknowledged-at-append: ")
 
 
