@@ -49,8 +49,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": "8",
 }
 """By Kafka's defaults a crashed member of the newer protocol keeps its partitions for 45 s, longer
-than a run waits for anything to recover; and fifty partitions of offsets, each failing over with its
-broker, are work for bigger machines than tests have."""
+than a run waits for anything to recover; fifty partitions of offsets, each failing over with its
+broker, are work for bigger machines than these."""
 
 
 async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunDirectory]:
