@@ -11,8 +11,9 @@ from ottla.jepsen.checkers.log import ALLOWED, check_log
 from ottla.jepsen.checkers.log_reading import LogReading
 from ottla.jepsen.checkers.testing.queue_histories import Weather, queue_history
 from ottla.jepsen.checkers.testing.queue_plants import PLANTS, planted
+from ottla.jepsen.checkers.testing.script import Script
 from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import History, Json, Kind, Recorder
+from ottla.jepsen.history import Json, Kind
 
 WEATHERS = st.builds(
     Weather,
@@ -61,41 +62,6 @@ def test_every_anomaly_finds_a_place_in_some_history() -> None:
 # ---- histories written by hand
 
 
-class Script:
-    """A history told step by step."""
-
-    def __init__(self, threads: int = 4) -> None:
-        self.now_ns = 0
-        self.recorder = Recorder(self._tick, concurrency=threads)
-
-    def _tick(self) -> int:
-        self.now_ns += 1_000_000_000
-        return self.now_ns
-
-    def does(
-        self,
-        thread: int,
-        f: str,
-        asked: Json,
-        told: Json = None,
-        kind: Kind = Kind.OK,
-        **extra: Json,
-    ) -> None:
-        process = self.recorder.process(thread)
-        begun = self.recorder.invoke(process, f, asked)
-        self.recorder.complete(begun, kind, told, extra=extra)
-
-    def sends(self, thread: int, value: int, offset: int | None, **extra: Json) -> None:
-        told = [["send", "q-0", [offset, value]]]
-        self.does(thread, "send", [["send", "q-0", value]], told, **extra)
-
-    def polls(self, thread: int, records: list[list[int]], **extra: Json) -> None:
-        self.does(thread, "poll", [["poll"]], [["poll", {"q-0": records}]], **extra)
-
-    def history(self) -> History:
-        return self.recorder.history()
-
-
 def counts(script: Script, facts: Facts | None = None) -> dict[str, int]:
     return dict(check_log(script.history(), facts or Facts()).findings_count)
 
@@ -103,6 +69,8 @@ def counts(script: Script, facts: Facts | None = None) -> dict[str, int]:
 def test_what_was_never_read_without_final_reads_is_unknown() -> None:
     script = Script()
     script.sends(0, 1, 0)
+    assert check_log(script.history(), Facts()).valid is True, "nobody was to read anything"
+    script.polls(1, [])
     verdict = check_log(script.history(), Facts())
     assert verdict.valid == "unknown"
     assert verdict.figures["unseen"] == 1

@@ -10,6 +10,7 @@ log_figures.py  how far consumers were behind, told beside the verdict
 cycles.py       what nobody may have seen before it was done: G0 and G1c
 graph.py        what goes round in a graph of many nodes
 wgl.py          one order of concurrent calls that a sequential object allows
+picture.py      what a picture of such a search shows
 registers.py    committed offsets as registers
 offsets.py      registers that nobody in particular writes
 groups.py       who owns which key of a group, and what is committed for it

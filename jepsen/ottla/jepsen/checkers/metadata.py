@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ottla.jepsen.checkers.log_reading import indexes
+from ottla.jepsen.checkers.picture import PICTURED_MAX, picture
 from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
 from ottla.jepsen.checkers.wgl import NEVER, Call, linearize
 from ottla.jepsen.history import History, Json, Kind, Operation
@@ -49,11 +50,15 @@ def check_metadata(history: History, facts: Facts) -> Verdict:
         if operation.kind is Kind.OK or (is_write and operation.kind is Kind.INFO):
             by_topic.setdefault(operation.invoke.value["topic"], []).append(operation)
     step_count = judged_count = 0
+    pictures: dict[str, Json] = {}
     for topic, operations in sorted(by_topic.items()):
         kept = _without_repetitions(operations)
         judged_count += len(kept)
         found = linearize(*_Topic(kept).search(), steps_max=facts.steps_max)
         step_count += found.step_count
+        if found.is_linearizable is not True and len(pictures) < PICTURED_MAX:
+            values = [operation.value for operation in kept]
+            pictures[topic] = picture(found, kept, values, map(_latest, found.states))
         if found.is_linearizable is False:
             stuck = [kept[place] for place in found.stuck]
             findings.add(
@@ -69,6 +74,7 @@ def check_metadata(history: History, facts: Facts) -> Verdict:
     findings.figures["answers"] = len(history.operations("describe"))
     findings.figures["judged"] = judged_count
     findings.figures["search_steps"] = step_count
+    findings.figures["linear"] = pictures
     return findings.verdict(facts)
 
 
@@ -155,6 +161,14 @@ def _written(before: Version | None, operation: Operation, unknown_id: str) -> V
         return Version(before.id, told["count"], before.config) if is_more else before
     config = tuple(sorted({**dict(before.config), **told["config"]}.items()))
     return Version(before.id, before.count, config)
+
+
+def _latest(state: State) -> str:
+    """Return the newest version of a state, as a picture tells it."""
+    version = state[0][-1]
+    if version is None:
+        return "no such topic"
+    return f"{version.count} partitions, {dict(version.config)}"
 
 
 def _known(version: Version | None, unknown_id: str, found: Json) -> Version | None:

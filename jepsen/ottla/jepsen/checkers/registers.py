@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ottla.jepsen.checkers.log_reading import indexes
+from ottla.jepsen.checkers.picture import PICTURED_MAX, picture
 from ottla.jepsen.checkers.verdict import Facts, Findings
 from ottla.jepsen.checkers.wgl import NEVER, Call, Linearization, linearize
 from ottla.jepsen.history import Json, Kind, Operation
@@ -24,9 +25,6 @@ NOTHING = -1
 
 Access: TypeAlias = tuple[Operation, int]
 """A commit of an offset, or a fetch that told one."""
-
-PICTURED_MAX = 4
-"""Bad registers of which the longest order is kept for a picture."""
 
 
 @dataclass(slots=True)
@@ -81,7 +79,8 @@ def check_registers(groups: Mapping[str, Group], facts: Facts, findings: Finding
             register = f"{name}/{key}"
             operations = [operation for operation, _ in (*commits, *fetches)]
             if len(pictures) < PICTURED_MAX:
-                pictures[register] = _picture(found, [*commits, *fetches])
+                offsets = [offset for _, offset in (*commits, *fetches)]
+                pictures[register] = picture(found, operations, offsets, found.states)
             oldest = {fetch.invoke.index: group.oldest(fetch) for fetch, _ in fetches}
             relaxed = _search(commits, fetches, facts, oldest)
             step_count += relaxed.step_count
@@ -136,25 +135,6 @@ def _step(state: int, asked: tuple[bool, int]) -> int | None:
     if is_commit:
         return offset
     return state if state == offset else None
-
-
-def _picture(found: Linearization[int], accesses: Sequence[Access]) -> dict[str, Json]:
-    """Return what a picture shows: every operation, and the longest order with its states."""
-    return {
-        "operations": [
-            {
-                "process": operation.invoke.process,
-                "f": operation.invoke.f,
-                "value": offset,
-                "begin": operation.invoke.index,
-                "end": operation.index if operation.kind is Kind.OK else None,
-            }
-            for operation, offset in accesses
-        ],
-        "order": list(found.order),
-        "states": list(found.states),
-        "stuck": list(found.stuck),
-    }
 
 
 def _offset(told: Json) -> int:

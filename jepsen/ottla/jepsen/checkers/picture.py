@@ -1,0 +1,33 @@
+"""What a picture of a search for an order shows: every operation, and the longest order found."""
+
+from collections.abc import Iterable, Sequence
+
+from ottla.jepsen.checkers.wgl import Linearization
+from ottla.jepsen.history import Json, Kind, Operation
+
+PICTURED_MAX = 4
+"""Bad objects of which the longest order is kept for a picture."""
+
+
+def picture(
+    found: Linearization[Json],
+    operations: Sequence[Operation],
+    values: Iterable[Json],
+    states: Iterable[Json],
+) -> dict[str, Json]:
+    """Return each operation with its value, and the order as places among them with its states."""
+    return {
+        "operations": [
+            {
+                "process": operation.invoke.process,
+                "f": operation.invoke.f,
+                "value": value,
+                "begin": operation.invoke.index,
+                "end": operation.index if operation.kind is Kind.OK else None,
+            }
+            for operation, value in zip(operations, values, strict=True)
+        ],
+        "order": list(found.order),
+        "states": list(states),
+        "stuck": list(found.stuck),
+    }
