@@ -1,6 +1,7 @@
 """What each client makes of its answers: certain, impossible, or unknown."""
 
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,8 @@ from ottla.client import open_admin
 from ottla.client.committer import PendingCommit
 from ottla.client.consumer import Consumer
 from ottla.client.testing import ClusterUnderTest
+from ottla.jepsen.clients import confluent
+from ottla.jepsen.clients.confluent import ConfluentClient
 from ottla.jepsen.clients.topics import clear_away
 from ottla.jepsen.history import Json, Kind
 from ottla.jepsen.workloads.group import CONSUMER, RANGE
@@ -213,6 +216,36 @@ async def test_nothing_is_known_of_a_write_that_nobody_answers() -> None:
     async with workload.open_client("127.0.0.1:1", 0, lambda f, value: None) as client:
         done = await client.invoke(Op("init"))
     assert done.kind is Kind.INFO
+
+
+async def test_a_library_that_hangs_costs_an_operation_and_nobody_else_waits(
+    ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confluent, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(confluent, "GRACE_S", 0.0)
+    monkeypatch.setattr(confluent, "DROP_S", 0.2)
+    may_end = threading.Event()
+
+    class Hanging:
+        """A handle that hangs in whatever is done to it, its end included."""
+
+        def poll(self, timeout_s: float) -> None:
+            may_end.wait()
+
+        def __del__(self) -> None:
+            may_end.wait()
+
+    async with client_of(ottla_cluster, "queue", CONFLUENT) as client:
+        assert isinstance(client, ConfluentClient)
+        client.handles["reader"] = Hanging()
+        with trio.fail_after(TIMEOUT_S):
+            done = await client.invoke(Op("poll", [["poll"]]))
+            assert (done.kind, done.value) == (Kind.FAIL, None)
+            client.handles["reader"] = Hanging()
+            assert (await client.invoke(Op("crash"))).kind is Kind.INFO
+            monkeypatch.undo()
+            assert (await client.invoke(Op("send", [["send", "t-q0-0", 0]]))).kind is Kind.OK
+        may_end.set()
 
 
 async def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from ottla.jepsen.history import Kind
 from ottla.jepsen.workloads.group import PROTOCOLS, GroupLoad
-from ottla.jepsen.workloads.load import CONFLUENT, OWN, SECOND, Completion, LoadPlan
+from ottla.jepsen.workloads.load import (
+    CONFLUENT,
+    NOTHING_TO_READ,
+    OWN,
+    SECOND,
+    Completion,
+    LoadPlan,
+    Op,
+)
 
 KINDS = (OWN, CONFLUENT) * 6
 
@@ -68,6 +76,26 @@ def test_at_the_end_each_group_reads_on_until_it_has_read_all() -> None:
             load.on_completion(thread, op, done)
         assert polls == 7
     assert load.is_caught_up
+
+
+def test_who_is_thrown_out_joins_again_after_a_while_and_not_at_the_end() -> None:
+    rng = Random(0)
+    load = GroupLoad(LoadPlan(kinds=(OWN,)))
+    join = load.next_op(0, 0, rng)
+    assert join is None or join.f == "join"
+    assert join is not None
+    load.on_completion(0, join, Completion(Kind.OK))
+    poll = Op("poll", {"group": join.value["group"]})
+    load.on_completion(0, poll, Completion(Kind.FAIL, None, f"{NOTHING_TO_READ}: fenced"))
+    soon = [load.next_op(0, step * SECOND // 10, rng) for step in range(20)]
+    assert {op.f for op in soon if op is not None} == {"send"}
+    again = load.next_op(0, 2 * SECOND, rng)
+    assert again is not None
+    assert again.f == "join"
+    load.on_completion(0, again, Completion(Kind.OK))
+    load.on_completion(0, poll, Completion(Kind.FAIL, None, f"{NOTHING_TO_READ}: fenced"))
+    load._sent["group-0-0"] = 3
+    assert load.final_op(0, 3 * SECOND, rng) is None
 
 
 def test_a_group_that_stands_still_is_given_up() -> None:

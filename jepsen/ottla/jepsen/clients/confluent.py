@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from logging import NullHandler, getLogger
 from typing import Any, TypeVar
 
 import trio
 
-from ottla.jepsen.clients.completions import PAUSE_S, READS
+from ottla.jepsen.clients.completions import DEADLINE_S, PAUSE_S, READS, unknown
 from ottla.jepsen.history import Json, Kind
-from ottla.jepsen.workloads.load import CONFLUENT, Completion, Note, Op
+from ottla.jepsen.workloads.load import CONFLUENT, Completion, LoadPlan, Note, Op
 from ottla.model.errors import ConfigError
 
 C = TypeVar("C", bound="ConfluentClient")
@@ -27,6 +28,16 @@ MISSING = (
 TIMEOUT_MS = 4_000
 """Of one request: as our own clients have it."""
 CLOSE_S = 5.0
+DROP_S = 2.0
+GRACE_S = 1.0
+"""An operation that keeps the deadline itself can say more of what it knows than we can here."""
+CONSUMERS = ("member", "reader")
+"""The handles that are consumers."""
+
+LOGGER = getLogger("librdkafka")
+"""What it logs is in the completions; it would else write to the harness' own terminal."""
+LOGGER.addHandler(NullHandler())
+LOGGER.propagate = False
 
 COMMON: Mapping[str, Json] = {
     "client.id": "jepsen-confluent",
@@ -37,7 +48,7 @@ COMMON: Mapping[str, Json] = {
     "retry.backoff.ms": 50,
     "topic.metadata.refresh.fast.interval.ms": 100,
     "allow.auto.create.topics": False,
-    "log_level": 0,
+    "logger": LOGGER,
 }
 
 
@@ -63,13 +74,28 @@ def settings(bootstrap: str, **more: Json) -> dict[str, Json]:
     }
 
 
+def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
+    """Return how load is sent."""
+    return settings(
+        bootstrap,
+        acks="all",
+        enable__idempotence=idempotent,
+        linger__ms=0,
+        message__timeout__ms=int(DEADLINE_S * 1_000),
+        request__timeout__ms=4_000,
+    )
+
+
 class ConfluentClient:
     """Does operations with confluent-kafka, in one thread at a time; subclasses say how."""
 
-    def __init__(self, bootstrap: str, thread: int, note: Note) -> None:
+    def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         self.kafka = library()
         self.bootstrap = bootstrap
         self.thread = thread
+        self.plan = plan
+        self.handles: dict[str, Any] = {}
+        """librdkafka's producers, consumers and operators, by what they are here."""
         self._note = note
         self._turn = trio.CapacityLimiter(1)
 
@@ -78,30 +104,64 @@ class ConfluentClient:
         """Return how each operation is done, by `f`; called in a thread."""
         raise NotImplementedError
 
+    def on_drop(self) -> None:
+        """Forget what was known of the handles: there are none any more."""
+
     def note(self, f: str, value: Json) -> None:
         """Note at once what happened; called in a thread."""
         trio.from_thread.run_sync(self._note, f, value)
 
-    def drop(self) -> None:
-        """Forget every handle without closing it: librdkafka then says no farewell."""
-        raise NotImplementedError
+    def producer(self) -> Any:
+        """Return the producer, made when it is first needed."""
+        if "producer" not in self.handles:
+            config = producer_settings(self.bootstrap, idempotent=self.plan.idempotent)
+            self.handles["producer"] = self.kafka.Producer(config)
+        return self.handles["producer"]
 
-    def close(self) -> None:
-        """Close every handle."""
-        self.drop()
+    def operator(self) -> Any:
+        """Return the operator's client, made when it is first needed."""
+        if "operator" not in self.handles:
+            config = settings(self.bootstrap)
+            self.handles["operator"] = admin_module().AdminClient(config)
+        return self.handles["operator"]
 
     async def invoke(self, op: Op) -> Completion:
         """Do it, within its deadline."""
         if op.f == "crash":
-            await self.in_thread(self.drop)
+            await self._drop()
             return Completion(Kind.INFO, None, None, {"client": CONFLUENT})
-        done: Completion = await self.in_thread(partial(self._attempt, op))
+        done: Completion | None = None
+        with trio.move_on_after(DEADLINE_S + GRACE_S):
+            done = await self._in_thread(partial(self._attempt, op))
+        if done is None:
+            # Whatever it hangs in, its thread keeps: nobody waits for it any more.
+            await self._drop()
+            done = unknown(op, f"librdkafka did not return in {DEADLINE_S + GRACE_S:g} s")
         if done.kind is not Kind.OK:
             await trio.sleep(PAUSE_S)
         return replace(done, extra={**done.extra, "client": CONFLUENT})
 
-    async def in_thread(self, act: Callable[[], Any]) -> Any:
-        """Do something in a thread, when the thread before has ended."""
+    async def aclose(self) -> None:
+        """Close every consumer, so that it leaves its group, and drop all there is."""
+        consumers = [one for name, one in self.handles.items() if name in CONSUMERS]
+        with trio.move_on_after(CLOSE_S):
+            for consumer in consumers:
+                await self._in_thread(consumer.close)
+        consumers.clear()
+        await self._drop()
+
+    async def _drop(self) -> None:
+        """Drop every handle without closing it: librdkafka then says no farewell.
+
+        It may take long over that, or for ever; it is left to its thread then.
+        """
+        handles, self.handles = self.handles, {}
+        self._turn = trio.CapacityLimiter(1)
+        self.on_drop()
+        with trio.move_on_after(DROP_S):
+            await trio.to_thread.run_sync(handles.clear, abandon_on_cancel=True)
+
+    async def _in_thread(self, act: Callable[[], Any]) -> Any:
         return await trio.to_thread.run_sync(act, limiter=self._turn, abandon_on_cancel=True)
 
     def _attempt(self, op: Op) -> Completion:
@@ -126,6 +186,5 @@ async def open_confluent(
     try:
         yield client
     finally:
-        with trio.move_on_after(CLOSE_S) as scope:
-            scope.shield = True
-            await client.in_thread(client.close)
+        with trio.CancelScope(shield=True):
+            await client.aclose()

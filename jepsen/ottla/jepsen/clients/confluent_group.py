@@ -14,7 +14,7 @@ from ottla.jepsen.clients.confluent_queue import (
     consume,
     consumer_settings,
 )
-from ottla.jepsen.clients.confluent_sending import producer_settings, send_one
+from ottla.jepsen.clients.confluent_sending import send_one
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.group import CONSUMER
 from ottla.jepsen.workloads.keys import key_of, partition_of
@@ -51,10 +51,7 @@ class ConfluentGroupClient(ConfluentClient):
     """One thread of the group workload."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
-        super().__init__(bootstrap, thread, note)
-        self._plan = plan
-        self._producer: Any = None
-        self._member: Any = None
+        super().__init__(bootstrap, thread, note, plan)
         self._group = ""
         self._next: dict[str, int] = {}
 
@@ -70,27 +67,18 @@ class ConfluentGroupClient(ConfluentClient):
             "fetch": self._fetch,
         }
 
-    def drop(self) -> None:
-        """Forget both handles; a member that is not closed does not leave its group."""
-        self._producer = self._member = None
+    def on_drop(self) -> None:
+        """Forget how far it has read."""
         self._next.clear()
 
-    def close(self) -> None:
-        """Leave the group, and forget both handles."""
-        if self._member is not None:
-            self._member.close()
-        self.drop()
-
     def _send(self, op: Op) -> Completion:
-        if self._producer is None:
-            config = producer_settings(self.bootstrap, idempotent=self._plan.idempotent)
-            self._producer = self.kafka.Producer(config)
-        return send_one(self._producer, op)
+        return send_one(self.producer(), op)
 
     def _join(self, op: Op) -> Completion:
         self._group = op.value["group"]
-        self._member = self.kafka.Consumer(member_settings(self.bootstrap, op.value))
-        self._member.subscribe(
+        member = self.kafka.Consumer(member_settings(self.bootstrap, op.value))
+        self.handles["member"] = member
+        member.subscribe(
             op.value["topics"],
             on_assign=partial(self._tell, "assigned"),
             on_revoke=partial(self._tell, "revoked"),
@@ -105,30 +93,32 @@ class ConfluentGroupClient(ConfluentClient):
         self.note(f, {**self._who(consumer), "keys": keys})
 
     def _leave(self, op: Op) -> Completion:
-        if self._member is not None:
-            self._member.close()
-            self._member = None
+        member = self.handles.pop("member", None)
+        if member is not None:
+            member.close()
         self._next.clear()
         return ok()
 
     def _poll(self, op: Op) -> Completion:
-        if self._member is None:
+        member = self.handles.get("member")
+        if member is None:
             return failed(NOTHING_TO_READ)
-        read, errors = consume(self._member, POLL_S, RECORDS_MAX)
+        read, errors = consume(member, POLL_S, RECORDS_MAX)
         for key, records in read.items():
             self._next[key] = records[-1][0] + 1
         if THROWN_OUT.intersection(errors):
-            self._member = None
+            del self.handles["member"]
             self._next.clear()
             text = f"{NOTHING_TO_READ}: {', '.join(sorted(set(errors)))}"
             return failed(text, None, {"refused": True})
-        value = {**self._who(self._member), "keys": read}
+        value = {**self._who(member), "keys": read}
         return ok(value, {"errors": sorted(set(errors))} if errors else {})
 
     def _commit(self, op: Op) -> Completion:
-        if self._member is None:
+        member = self.handles.get("member")
+        if member is None:
             return failed(NOTHING_TO_READ)
-        value = {**self._who(self._member), "keys": dict(self._next)}
+        value = {**self._who(member), "keys": dict(self._next)}
         if not self._next:
             return ok(value)
         kafka = self.kafka
@@ -136,7 +126,7 @@ class ConfluentGroupClient(ConfluentClient):
             kafka.TopicPartition(*partition_of(key), offset) for key, offset in self._next.items()
         ]
         try:
-            told = self._member.commit(offsets=offsets, asynchronous=False)
+            told = member.commit(offsets=offsets, asynchronous=False)
             error = next((one.error for one in told if one.error is not None), None)
         except kafka.KafkaException as trouble:
             error = trouble.args[0]
@@ -147,10 +137,11 @@ class ConfluentGroupClient(ConfluentClient):
         return replace(done, value=value, extra=extra)
 
     def _fetch(self, op: Op) -> Completion:
-        if self._member is None:
+        member = self.handles.get("member")
+        if member is None:
             return failed(NOTHING_TO_READ)
         partitions = [self.kafka.TopicPartition(*partition_of(key)) for key in self._next]
-        told = self._member.committed(partitions, timeout=DEADLINE_S) if partitions else []
+        told = member.committed(partitions, timeout=DEADLINE_S) if partitions else []
         refused = next((one.error for one in told if one.error is not None), None)
         if refused is not None:
             return self.troubled(op, refused)

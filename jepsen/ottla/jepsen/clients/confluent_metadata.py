@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from ottla.jepsen.clients.completions import DEADLINE_S, ok, unknown
-from ottla.jepsen.clients.confluent import ConfluentClient, admin_module, settings
-from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.jepsen.clients.confluent import ConfluentClient, admin_module
+from ottla.jepsen.workloads.load import Completion, Op
 
 LOOK_AGAIN_S = 0.05
 ID_WAIT_S = DEADLINE_S / 2
@@ -33,22 +33,12 @@ REFUSALS = frozenset(
 class ConfluentMetadataClient(ConfluentClient):
     """One thread of the metadata workload: it only writes."""
 
-    def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
-        super().__init__(bootstrap, thread, note)
-        self._admin: Any = None
-
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
         """Return how each operation is done, by `f`."""
         return dict.fromkeys(("create", "partitions", "set-config", "delete"), self._write)
 
-    def drop(self) -> None:
-        """Forget the handle."""
-        self._admin = None
-
     def _write(self, op: Op) -> Completion:
-        if self._admin is None:
-            self._admin = admin_module().AdminClient(settings(self.bootstrap))
         ask = {
             "create": self._create,
             "partitions": self._partitions,
@@ -72,11 +62,11 @@ class ConfluentMetadataClient(ConfluentClient):
         topic = admin_module().NewTopic(
             value["topic"], num_partitions=value["count"], replication_factor=1
         )
-        return self._admin.create_topics([topic], request_timeout=DEADLINE_S)[value["topic"]]
+        return self.operator().create_topics([topic], request_timeout=DEADLINE_S)[value["topic"]]
 
     def _partitions(self, value: Any) -> Any:
         more = admin_module().NewPartitions(value["topic"], value["count"])
-        return self._admin.create_partitions([more], request_timeout=DEADLINE_S)[value["topic"]]
+        return self.operator().create_partitions([more], request_timeout=DEADLINE_S)[value["topic"]]
 
     def _set_config(self, value: Any) -> Any:
         module = admin_module()
@@ -87,11 +77,11 @@ class ConfluentMetadataClient(ConfluentClient):
         resource = module.ConfigResource(
             module.ResourceType.TOPIC, value["topic"], incremental_configs=entries
         )
-        futures = self._admin.incremental_alter_configs([resource], request_timeout=DEADLINE_S)
+        futures = self.operator().incremental_alter_configs([resource], request_timeout=DEADLINE_S)
         return futures[resource]
 
     def _delete(self, value: Any) -> Any:
-        return self._admin.delete_topics([value["topic"]], request_timeout=DEADLINE_S)[
+        return self.operator().delete_topics([value["topic"]], request_timeout=DEADLINE_S)[
             value["topic"]
         ]
 
@@ -101,7 +91,7 @@ class ConfluentMetadataClient(ConfluentClient):
         while monotonic() < end:
             asked = self.kafka.TopicCollection([topic])
             try:
-                found = self._admin.describe_topics(asked, request_timeout=ID_WAIT_S)[topic]
+                found = self.operator().describe_topics(asked, request_timeout=ID_WAIT_S)[topic]
                 topic_id = found.result().topic_id
             except self.kafka.KafkaException:
                 sleep(LOOK_AGAIN_S)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 
 from ottla.jepsen.clients.completions import DEADLINE_S, ok, unknown
-from ottla.jepsen.clients.confluent import ConfluentClient
-from ottla.jepsen.clients.confluent_sending import producer_settings
-from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
+from ottla.jepsen.clients.confluent import ConfluentClient, producer_settings
+from ottla.jepsen.workloads.load import Completion, Op
 
 LOOK_MS = 20
 """How often the statistics come: more often costs more than the producer."""
@@ -19,16 +18,10 @@ LOOK_MS = 20
 class ConfluentProducerIdsClient(ConfluentClient):
     """One thread of the producer-ids workload."""
 
-    def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
-        super().__init__(bootstrap, thread, note)
-
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
         """Return how each operation is done, by `f`."""
         return {"init": self._init}
-
-    def drop(self) -> None:
-        """Do nothing: no handle outlives its operation."""
 
     def _init(self, op: Op) -> Completion:
         found: list[tuple[int, int]] = []

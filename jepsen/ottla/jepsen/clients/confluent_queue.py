@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.jepsen.clients.completions import failed, ok
-from ottla.jepsen.clients.confluent import ConfluentClient, admin_module, settings
-from ottla.jepsen.clients.confluent_sending import create_topic, producer_settings, send_one
+from ottla.jepsen.clients.confluent import ConfluentClient, settings
+from ottla.jepsen.clients.confluent_sending import create_topic, send_one
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import key_of, partition_of
 from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
@@ -65,16 +65,11 @@ class ConfluentQueueClient(ConfluentClient):
     """One thread of the queue workload."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
-        super().__init__(bootstrap, thread, note)
-        self._plan = plan
+        super().__init__(bootstrap, thread, note, plan)
         self._group = group_of(plan.prefix, thread)
         self._rebalanced: set[str] = set()
         self._next: dict[str, int] = {}
         """Where it reads on, of the keys that are assigned."""
-        self._producer: Any = None
-        self._reader: Any = None
-        self._member: Any = None
-        self._admin: Any = None
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
@@ -87,35 +82,25 @@ class ConfluentQueueClient(ConfluentClient):
             "create-topic": self._create_topic,
         }
 
-    def drop(self) -> None:
-        """Forget every handle; a member that is not closed does not leave its group."""
-        self._producer = self._reader = self._member = self._admin = None
+    def on_drop(self) -> None:
+        """Forget what was read."""
         self._rebalanced.clear()
         self._next.clear()
 
-    def close(self) -> None:
-        """Leave the group, and forget every handle."""
-        if self._member is not None:
-            self._member.close()
-        self.drop()
-
     def _send(self, op: Op) -> Completion:
-        if self._producer is None:
-            config = producer_settings(self.bootstrap, idempotent=self._plan.idempotent)
-            self._producer = self.kafka.Producer(config)
-        return send_one(self._producer, op)
+        return send_one(self.producer(), op)
 
     def _assign(self, op: Op) -> Completion:
-        if self._member is not None:
-            self._member.close()
-            self._member = None
+        member = self.handles.pop("member", None)
+        if member is not None:
+            member.close()
             self._rebalanced.clear()
-        if self._reader is None:
+        if "reader" not in self.handles:
             # librdkafka wants a group's name even of who joins none.
             config = consumer_settings(self.bootstrap, f"{self._group}-alone")
-            self._reader = self.kafka.Consumer(config)
+            self.handles["reader"] = self.kafka.Consumer(config)
         self._next = {key: self._next.get(key, self.kafka.OFFSET_BEGINNING) for key in op.value}
-        self._reader.assign(
+        self.handles["reader"].assign(
             [
                 self.kafka.TopicPartition(*partition_of(key), offset)
                 for key, offset in self._next.items()
@@ -124,10 +109,10 @@ class ConfluentQueueClient(ConfluentClient):
         return ok()
 
     def _subscribe(self, op: Op) -> Completion:
-        self._reader = None
+        self.handles.pop("reader", None)
         self._next.clear()
-        if self._member is None:
-            self._member = self.kafka.Consumer(
+        if "member" not in self.handles:
+            self.handles["member"] = self.kafka.Consumer(
                 consumer_settings(
                     self.bootstrap,
                     self._group,
@@ -136,7 +121,7 @@ class ConfluentQueueClient(ConfluentClient):
                     heartbeat__interval__ms=500,
                 )
             )
-        self._member.subscribe(
+        self.handles["member"].subscribe(
             op.value, on_assign=self._on_change, on_revoke=self._on_change, on_lost=self._on_change
         )
         return ok()
@@ -145,16 +130,17 @@ class ConfluentQueueClient(ConfluentClient):
         self._rebalanced.update(key_of(one.topic, one.partition) for one in partitions)
 
     def _poll(self, op: Op) -> Completion:
-        consumer = self._member or self._reader
+        member = self.handles.get("member")
+        consumer = self.handles.get("reader") if member is None else member
         if consumer is None:
             return failed(NOTHING_TO_READ)
         read, errors = consume(consumer, POLL_S, RECORDS_MAX)
         done = ok([["poll", read]])
-        if self._member is not None:
-            done = self._commit(read) or done
+        if member is not None:
+            done = self._commit(member, read) or done
         else:
             self._next.update((key, records[-1][0] + 1) for key, records in read.items())
-        extra: dict[str, Json] = {"mode": "assign" if self._member is None else "subscribe"}
+        extra: dict[str, Json] = {"mode": "assign" if member is None else "subscribe"}
         if self._rebalanced:
             extra["rebalanced"] = sorted(self._rebalanced)
             self._rebalanced.clear()
@@ -162,7 +148,7 @@ class ConfluentQueueClient(ConfluentClient):
             extra["errors"] = sorted(set(errors))
         return Completion(done.kind, done.value, done.error, {**extra, **done.extra})
 
-    def _commit(self, read: Mapping[str, Json]) -> Completion | None:
+    def _commit(self, member: Any, read: Mapping[str, Json]) -> Completion | None:
         """Commit what was read before it counts; where that fails it is read again."""
         if not read:
             return None
@@ -172,29 +158,27 @@ class ConfluentQueueClient(ConfluentClient):
             for key, records in read.items()
         ]
         try:
-            refused = [one.error for one in self._member.commit(offsets=ends, asynchronous=False)]
+            refused = [one.error for one in member.commit(offsets=ends, asynchronous=False)]
             error = next((one for one in refused if one is not None), None)
         except kafka.KafkaException as trouble:
             error = trouble.args[0]
         if error is None:
             return None
-        self._rewind(read)
+        self._rewind(member, read)
         text = f"{error.name()}: {error.str()}"
         is_normal = error.name() in NO_LONGER_OURS
         return failed(text, [["poll", dict(read)]], {"refused": True} if is_normal else {})
 
-    def _rewind(self, read: Mapping[str, Json]) -> None:
-        ours = {key_of(one.topic, one.partition) for one in self._member.assignment()}
+    def _rewind(self, member: Any, read: Mapping[str, Json]) -> None:
+        ours = {key_of(one.topic, one.partition) for one in member.assignment()}
         for key, records in read.items():
             if key in ours:
                 at = self.kafka.TopicPartition(*partition_of(key), records[0][0])
                 try:
-                    self._member.seek(at)
+                    member.seek(at)
                 except self.kafka.KafkaException:
                     # It went meanwhile: whoever has it reads from what was committed.
                     self._rebalanced.add(key)
 
     def _create_topic(self, op: Op) -> Completion:
-        if self._admin is None:
-            self._admin = admin_module().AdminClient(settings(self.bootstrap))
-        return create_topic(self._admin, op, self._plan)
+        return create_topic(self.operator(), op, self.plan)

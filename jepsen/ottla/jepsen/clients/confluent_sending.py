@@ -8,26 +8,13 @@ from time import monotonic
 from typing import Any
 
 from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok, unknown
-from ottla.jepsen.clients.confluent import admin_module, library, settings
+from ottla.jepsen.clients.confluent import admin_module, library
 from ottla.jepsen.clients.topics import COPIES
-from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import PARTITION_COUNT, partition_of
 from ottla.jepsen.workloads.load import Completion, LoadPlan, Op
 
 NOT_TAKEN = frozenset({"MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_UNKNOWN_PARTITION"})
 """Errors of a record that was never sent."""
-
-
-def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
-    """Return how load is sent."""
-    return settings(
-        bootstrap,
-        acks="all",
-        enable__idempotence=idempotent,
-        linger__ms=0,
-        message__timeout__ms=int(DEADLINE_S * 1_000),
-        request__timeout__ms=4_000,
-    )
 
 
 def send_one(producer: Any, op: Op) -> Completion:

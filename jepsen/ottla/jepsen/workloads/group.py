@@ -134,6 +134,9 @@ class GroupLoad:
         is_late = now_ns - self._final_ns >= FINAL_NS
         if is_late or self._is_group_caught_up(self._protocols[thread]):
             return None
+        if thread in self._is_thrown_out:
+            # Others of its group read on; its place is free only when its session is over.
+            return None
         if not self._is_in.get(thread, False):
             join = self._join(thread)
             return Op(join.f, join.value, FINAL)
