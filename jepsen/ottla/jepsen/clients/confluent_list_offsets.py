@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from time import monotonic, sleep
 
-from ottla.jepsen.clients.completions import DEADLINE_S, ok
+from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok
 from ottla.jepsen.clients.confluent import ConfluentClient, admin_module
 from ottla.jepsen.clients.confluent_sending import create_topic, send_one
 from ottla.jepsen.workloads.keys import partition_of
@@ -47,8 +47,11 @@ class ConfluentListOffsetsClient(ConfluentClient):
             try:
                 left = max(0.1, end - monotonic())
                 found = self.operator().list_offsets(asked, request_timeout=left)[at].result()
-                epoch = found.leader_epoch
-                return ok([key, found.offset], {} if epoch is None else {"leader_epoch": epoch})
+                if found.offset >= 0:
+                    epoch = found.leader_epoch
+                    return ok([key, found.offset], {} if epoch is None else {"leader_epoch": epoch})
+                if monotonic() >= end:
+                    return failed(f"offset {found.offset}")
             except self.kafka.KafkaException as error:
                 if error.args[0].name() not in LED_ELSEWHERE or monotonic() >= end:
                     raise

@@ -56,6 +56,9 @@ NEVER_DONE: Mapping[str, frozenset[ErrorCode]] = {
 """Refusals that no attempt of one's own, with its answer lost, can be the reason of."""
 
 
+LOOK_EVERY = 100
+"""Questions after which it is asked anew who the brokers are."""
+
 REFUSALS = frozenset(
     {
         ErrorCode.INVALID_CONFIG,
@@ -72,19 +75,21 @@ class Brokers:
 
     def __init__(self, cluster: Cluster, turn: int) -> None:
         self.cluster = cluster
-        self._known: list[NodeId] = []
+        self._addresses: dict[NodeId, tuple[str, int]] = {}
         self._turn = turn
 
     async def next(self) -> NodeId:
         """Return the broker that is asked next, be it there or not."""
         self._turn += 1
-        if not self._known or self._turn % 100 == 0:
-            answer = await self.cluster.metadata([])
-            found = {NodeId(broker.node_id) for broker in answer.brokers}
-            self._known = sorted(found.union(self._known))
-        if not self._known:
+        if not self._addresses or self._turn % LOOK_EVERY == 0:
+            for broker in (await self.cluster.metadata([])).brokers:
+                self._addresses[NodeId(broker.node_id)] = broker.host, broker.port
+        if not self._addresses:
             raise ConnectionLostError("no broker is known")
-        return self._known[self._turn % len(self._known)]
+        node = sorted(self._addresses)[self._turn % len(self._addresses)]
+        # Others do not name a broker that is fenced, but it still answers: it is asked too.
+        self.cluster.learn_address(node, *self._addresses[node])
+        return node
 
 
 @asynccontextmanager
