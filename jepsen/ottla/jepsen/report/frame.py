@@ -218,7 +218,7 @@ def _panel(panel: Panel, top: float, x: Linear, ticks: Sequence[Tick]) -> Iterab
     for tick in panel.ticks:
         if tick.label:
             yield text(tick.label, LEFT - 8, y(tick.at) + 4, "muted end")
-    names = textwrap.wrap(panel.name, 15, max_lines=3, placeholder=" …")
+    names = textwrap.wrap(panel.name, 13, max_lines=4, placeholder=" …")
     for i, line in enumerate(names):
         yield text(line, 0, top + 12 + 15 * i, "strong")
     for i, line in enumerate(textwrap.wrap(panel.unit, 13), len(names)):

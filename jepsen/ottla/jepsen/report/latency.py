@@ -77,7 +77,7 @@ def latency_raw(operations: Sequence[Operation], faults: Sequence[Fault], end_s:
                 height=height,
                 low=low,
                 high=high,
-                ticks=duration_ticks(low, high),
+                ticks=duration_ticks(low, high, 3 if group.is_rare else 7),
                 draw=dots.draw,
                 is_logarithmic=True,
             )

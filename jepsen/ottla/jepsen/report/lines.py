@@ -97,10 +97,16 @@ def hover_columns(
         left = x(start)
         yield element(
             "rect",
-            element("title", f"{clock_words(start)}–{clock_words(end)}\n{told}"),
+            element("title", f"{_when(start, end)}\n{told}"),
             x=left,
             y=y.end,
             width=max(1.0, x(end) - left),
             height=y.start - y.end,
             class_="hover",
         )
+
+
+def _when(start_s: float, end_s: float) -> str:
+    if start_s < 120:
+        return f"{start_s:g} s to {end_s:.4g} s"
+    return f"{clock_words(start_s)} to {clock_words(end_s)}"

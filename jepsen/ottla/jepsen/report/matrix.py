@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.jepsen.checkers.verdict import Validity
-from ottla.jepsen.report.markup import Markup, element
+from ottla.jepsen.report.markup import Markup, element, joined
 from ottla.jepsen.report.page import page_text, tag
 from ottla.jepsen.report.run_tables import table
-from ottla.jepsen.report.told import Told, blame_words, validity_class, validity_sign
+from ottla.jepsen.report.told import SEVERITY, Told, blame_words, validity_class, validity_sign
 from ottla.jepsen.report.words import count_words, many, seconds_words, shortened
 
 OLDER_SHOWN_MAX = 6
+COLUMNS_MAX = 6
+BAD_NAMED_MAX = 12
 
 STYLE = """
 main.matrix{max-width:none}
@@ -23,7 +25,7 @@ main.matrix{max-width:none}
 max-width:130px;font-size:13px;color:var(--ink)}
 .cells tbody th{position:sticky;left:0;background:var(--ground);color:var(--ink);font-size:14px;
 padding:8px 14px 8px 6px;vertical-align:middle;white-space:nowrap;z-index:1}
-.cells td{min-width:112px;height:100%;vertical-align:top}
+.cells td{min-width:158px;height:100%;vertical-align:top}
 .cell{display:block;border:1px solid;border-radius:9px;padding:8px 11px;text-decoration:none;
 color:var(--ink);font-size:13px;line-height:1.45;font-variant-numeric:tabular-nums}
 a.cell:hover,a.cell:focus-visible{outline:2px solid var(--ink);outline-offset:1px}
@@ -31,7 +33,7 @@ a.cell:hover,a.cell:focus-visible{outline:2px solid var(--ink);outline-offset:1p
 .cell.invalid b{color:var(--bad)}.cell.unknown b{color:var(--unsure)}
 .cell span{display:block;color:var(--muted);white-space:nowrap}
 .empty{border:1px dashed var(--line);border-radius:9px;color:var(--muted);text-align:center;
-padding:30px 0;font-size:13px}
+padding:22px 0;font-size:13px}
 .older{font-size:13px;padding:3px 4px 0;white-space:nowrap}
 .older a{text-decoration:none;margin-right:5px;font-weight:700}
 .older .valid{background:none;color:var(--good)}
@@ -114,10 +116,16 @@ def _summary(latest: Sequence[StoredRun]) -> Markup:
             if any(run.told.valid == one for run in latest)
         ]
         sentence = f"Of {many(len(latest), 'pair')} of workload and faults: {', '.join(counts)}."
+    bad = [run for run in latest if run.told.valid is not True][:BAD_NAMED_MAX]
+    links = (
+        element("a", f"{validity_sign(r.told.valid)} {r.told.title}", href=f"{r.path}/index.html")
+        for r in sorted(bad, key=lambda run: SEVERITY[run.told.valid])
+    )
+    named = [element("p", joined(links, " · "), class_="small")] if bad else []
     return element(
         "div",
         element("span", validity_sign(valid), class_="sign", aria_hidden="true"),
-        element("p", sentence),
+        element("div", element("p", sentence), *named),
         class_=f"verdict {validity_class(valid)}",
     )
 
@@ -145,17 +153,17 @@ def _grid(cells: Mapping[tuple[str, str], list[StoredRun]]) -> Markup:
     nemeses = sorted(
         {nemesis for _, nemesis in cells}, key=lambda n: (n != "none", n.count(","), n)
     )
-    head = element("tr", element("th"), *(element("th", name, scope="col") for name in nemeses))
+    # The longer side goes down the page: a page scrolls down better than sideways.
+    is_turned = len(nemeses) > max(COLUMNS_MAX, len(workloads))
+    down, across = (nemeses, workloads) if is_turned else (workloads, nemeses)
+    head = element("tr", element("th"), *(element("th", name, scope="col") for name in across))
     rows = []
-    for workload in workloads:
-        row = [element("th", workload, scope="row")]
-        for nemesis in nemeses:
-            runs = cells.get((workload, nemesis))
-            row.append(
-                element(
-                    "td", *(_cell(runs) if runs else [element("div", "not run", class_="empty")])
-                )
-            )
+    for name in down:
+        row = [element("th", name, scope="row")]
+        for other in across:
+            runs = cells.get((other, name) if is_turned else (name, other))
+            empty = element("div", "not run", class_="empty")
+            row.append(element("td", *(_cell(runs) if runs else [empty])))
         rows.append(element("tr", *row))
     whole = element("table", element("thead", head), element("tbody", *rows), class_="cells")
     return element("div", whole, class_="wide", style="margin-top:22px")
@@ -164,13 +172,13 @@ def _grid(cells: Mapping[tuple[str, str], list[StoredRun]]) -> Markup:
 def _cell(runs: Sequence[StoredRun]) -> Iterable[Markup]:
     run = runs[0]
     told = run.told
-    lines = []
     rate, faults = told.figure("ops_per_s"), told.figure("faults", "faults_count")
     recovery = told.recovery_s()
-    if rate is not None:
-        lines.append(f"{count_words(round(rate))} ops/s")
-    if faults is not None:
-        lines.append(many(faults, "fault"))
+    did = (
+        None if rate is None else f"{count_words(round(rate))} ops/s",
+        None if faults is None else many(faults, "fault"),
+    )
+    lines = [" · ".join(words for words in did if words)]
     if recovery is not None:
         lines.append(f"recovery {recovery:.2f} s")
     if not run.is_finished:
@@ -178,7 +186,7 @@ def _cell(runs: Sequence[StoredRun]) -> Iterable[Markup]:
     yield element(
         "a",
         element("b", f"{validity_sign(told.valid)} {WORDS_OF[told.valid]}"),
-        *(element("span", line) for line in lines),
+        *(element("span", line) for line in lines if line),
         class_=f"cell {validity_class(told.valid)}",
         href=f"{run.path}/index.html",
         title=shortened(" · ".join(filter(None, (told.started, blame_words(told)))), 300) or None,

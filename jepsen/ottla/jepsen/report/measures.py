@@ -61,11 +61,12 @@ class Group:
 
 
 def groups_of(operations: Iterable[Operation]) -> Sequence[Group]:
-    """Return operations by name, the most frequent first, and all rare ones together."""
+    """Return operations by name: a log's, the most frequent others, all rare ones together."""
     by_f: dict[str, list[Operation]] = {}
     for operation in operations:
         by_f.setdefault(operation.invoke.f, []).append(operation)
-    ordered = sorted(by_f, key=lambda f: -len(by_f[f]))
+    rank = {f: place for place, f in enumerate(LOG_OPERATIONS)}
+    ordered = sorted(by_f, key=lambda f: (rank.get(f, len(rank)), -len(by_f[f])))
     least = PANEL_SHARE * sum(map(len, by_f.values()))
     shown = [f for f in ordered[:PANELS_MAX] if len(by_f[f]) >= least]
     groups = [Group(f, by_f[f], False) for f in shown]

@@ -21,6 +21,7 @@ SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:13px}
 .verdict{display:flex;gap:16px;align-items:center;border-radius:12px;padding:18px 22px;
 margin:14px 0 18px;border:1px solid}.verdict .sign{font-size:30px;line-height:1;font-weight:700}
 .verdict p{margin:0;font-size:18px;line-height:1.4;overflow-wrap:anywhere}
+.verdict p.small{font-size:14px;margin-top:4px}
 .valid{background:var(--good-ground);border-color:var(--good)!important}
 .valid .sign{color:var(--good)}
 .invalid{background:var(--bad-ground);border-color:var(--bad)!important}

@@ -101,15 +101,17 @@ def duration_bounds(low_ns: float, high_ns: float) -> tuple[float, float]:
     return bottom, top
 
 
-def duration_ticks(low_ns: float, high_ns: float) -> Sequence[Tick]:
+def duration_ticks(low_ns: float, high_ns: float, about: int = 7) -> Sequence[Tick]:
     """Return ticks of a logarithmic axis of durations: decades, and 2 and 5 where there is room."""
     decades = math.log10(high_ns / low_ns)
+    every = math.ceil(decades / about)
     ticks = []
     power = 10.0 ** math.floor(math.log10(low_ns))
     while power <= high_ns:
         for m in (1, 2, 5):
             at = m * power
             if low_ns * (1 - 1e-9) <= at <= high_ns * (1 + 1e-9):
-                ticks.append(Tick(at, duration_words(at) if m == 1 or decades < 2.2 else ""))
+                is_told = decades < 2.2 or (m == 1 and round(math.log10(at)) % every == 0)
+                ticks.append(Tick(at, duration_words(at) if is_told else ""))
         power *= 10
     return ticks
