@@ -24,9 +24,9 @@ main.matrix{max-width:none}
 .cells th,.cells td{border:0;padding:0}.cells thead th{padding:0 2px 4px;vertical-align:bottom;
 max-width:130px;font-size:13px;color:var(--ink)}
 .cells tbody th{position:sticky;left:0;background:var(--ground);color:var(--ink);font-size:14px;
-padding:8px 14px 8px 6px;vertical-align:middle;white-space:nowrap;z-index:1}
-.cells td{min-width:158px;height:100%;vertical-align:top}
-.cell{display:block;border:1px solid;border-radius:9px;padding:8px 11px;text-decoration:none;
+padding:8px 12px 8px 6px;vertical-align:middle;max-width:150px;z-index:1}
+.cells td{min-width:150px;height:100%;vertical-align:top}
+.cell{display:block;border:1px solid;border-radius:9px;padding:8px 10px;text-decoration:none;
 color:var(--ink);font-size:13px;line-height:1.45;font-variant-numeric:tabular-nums}
 a.cell:hover,a.cell:focus-visible{outline:2px solid var(--ink);outline-offset:1px}
 .cell b{display:block;font-size:14px}.cell.valid b{color:var(--good)}
