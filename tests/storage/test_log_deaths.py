@@ -472,3 +472,17 @@ def test_retention_leaves_a_log_alone_that_is_truncated(steps: int) -> None:
     assert log.failure is None
     assert (log.end_offset, offsets(log)) == (cut_at, list(range(log.log_start_offset, cut_at)))
     assert log.active_producers[7].batches[-1].last_offset == cut_at - 1
+
+
+async def test_a_log_knows_the_epochs_of_all_it_holds_though_a_kill_lost_its_log_start() -> None:
+    bench = await bench_on()
+    log = await bench.open(CONFIG)
+    fill(log, 1, leader_epoch=3)
+    fill(log, 12, leader_epoch=5)
+    log.update_high_watermark(log.end_offset)
+    await log.delete_records_before(Offset(log._segments[1].base_offset - 1))
+    await log.flush()
+
+    killed = await bench.kill_and_open(log, recovery_point=log.end_offset)
+
+    assert [killed.epoch_of(Offset(offset)) for offset in range(3)] == [3, 5, 5]

@@ -444,7 +444,6 @@ class LocalLog:
 
     def _raise_log_start(self, offset: Offset) -> None:
         self.log_start_offset = max(self.log_start_offset, offset)
-        self._epochs.truncate_from_start(self.log_start_offset)
         self._producers.on_log_start(self.log_start_offset)
 
     async def delete_old_segments(self, now_ms: int) -> int:
@@ -513,6 +512,9 @@ class LocalLog:
                 await self._remove_segment(segment)
                 await self._remove_snapshot(segment.base_offset)
                 del self._leaving[0]
+            # Not before, nor up to the log start, whose checkpoint a kill may lose: a log with
+            # records of epochs it does not know tells followers that nothing diverges.
+            self._epochs.truncate_from_start(self._segments[0].base_offset)
         finally:
             self._is_removing = False
 

@@ -200,7 +200,6 @@ class Log(LocalLog):
         self._write_run(records, found, now_ms)
         if found:
             base_offset = found[0][1].base_offset
-            self._epochs.truncate_from_start(self.log_start_offset)
         return AppendInfo(
             base_offset,
             Offset(next_offset - 1),

@@ -122,7 +122,7 @@ class LogLoader:
             producers, end_offset = ProducerStates(log_start_offset), log_start_offset
             segments.append(self._new_segment(log_start_offset))
         log_start_offset = max(log_start_offset, segments[0].base_offset)
-        epochs.truncate_from_start(log_start_offset)
+        epochs.truncate_from_start(segments[0].base_offset)
         epochs.truncate_from_end(end_offset)  # last: an epoch without a record is not kept
         await remove_stray_snapshots(self._disk, self._directory, segments, end_offset)
         if not is_clean:

@@ -151,8 +151,8 @@ def _check_segment(segment: Segment, model: LogModel) -> None:
 
 
 def check_epochs(log: Log, model: LogModel) -> None:
-    """EpochCacheMatchesBatches: where the log has begun ever since, every epoch is known."""
-    from_offset = model.start_offset_max
+    """EpochCacheMatchesBatches: of all records in the files every epoch is known."""
+    from_offset = log._segments[0].base_offset
     entries = [entry for entry in log._epochs.entries if entry.start_offset < log.end_offset]
     clipped = [(entry.epoch, max(entry.start_offset, from_offset)) for entry in entries]
     held = [
