@@ -4,7 +4,8 @@ Pure.  A commit that was acknowledged is on as many replicas as must have it, so
 linearizable.  A fetch is answered from a coordinator's memory: one that was deposed and has not
 heard of it may answer with what it last knew, and Kafka promises no more.  So a register that fits
 no order is tried again with its fetches as old as that allows: as the last commit which the same
-node took for the same group.  What fits then is stale-fetch, told and allowed; what does not is
+node took for the same group (its end, or its beginning where it took so long that the coordinator
+may have changed meanwhile).  What fits then is stale-fetch, told and allowed; what does not is
 nonlinearizable.
 """
 
@@ -20,6 +21,10 @@ from ottla.jepsen.history import Json, Kind, Operation
 
 ALLOWED = frozenset({"stale-fetch"})
 
+QUICK_NS_MAX = 1_000_000_000
+"""A commit answered within this time was taken and answered by one coordinator of that time: no
+cluster notices that it is gone and has another one serve sooner."""
+
 NOTHING = -1
 """The state of a register into which nothing was committed."""
 
@@ -34,7 +39,7 @@ class Group:
     commits: dict[str, list[Access]] = field(default_factory=dict)
     fetches: dict[str, list[Access]] = field(default_factory=dict)
     proofs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """By node: (end, beginning) of each commit it took: there it was the coordinator."""
+    """By node: of each commit it took (event with which it ended, since when its answers are)."""
 
     def add(self, operation: Operation, offsets: Mapping[str, Json]) -> None:
         """Take in a commit or a fetch of so many registers, if it may have happened."""
@@ -43,9 +48,10 @@ class Group:
             for key, offset in offsets.items():
                 self.commits.setdefault(key, []).append((operation, _offset(offset)))
             node = operation.extra.get("node")
-            if kind is Kind.OK and node is not None:
-                moments = (operation.index, operation.invoke.index)
-                self.proofs.setdefault(str(node), []).append(moments)
+            if operation.completion is not None and kind is Kind.OK and node is not None:
+                took_ns = operation.completion.time_ns - operation.invoke.time_ns
+                since = operation.index + 1 if took_ns <= QUICK_NS_MAX else operation.invoke.index
+                self.proofs.setdefault(str(node), []).append((operation.index, since))
         elif operation.invoke.f == "fetch" and kind is Kind.OK:
             for key, offset in offsets.items():
                 self.fetches.setdefault(key, []).append((operation, _offset(offset)))
@@ -59,10 +65,10 @@ class Group:
         nodes = self.proofs if node is None else [str(node)]
         begin = fetch.invoke.index
         last = [
-            max((proof for proof in self.proofs.get(name, ()) if proof[0] < begin), default=None)
+            max((since for end, since in self.proofs.get(name, ()) if end < begin), default=None)
             for name in nodes
         ]
-        return min((proof[1] for proof in last if proof is not None), default=begin)
+        return min((since for since in last if since is not None), default=begin)
 
 
 def check_registers(groups: Mapping[str, Group], facts: Facts, findings: Findings) -> None:
