@@ -1,5 +1,6 @@
 """The search finds an order exactly when there is one, and never says so when it gave up."""
 
+from collections.abc import Sequence
 from itertools import permutations
 
 from hypothesis import given, settings
@@ -10,13 +11,15 @@ from ottla.jepsen.checkers.wgl import NEVER, Call, linearize
 Asked = tuple[str, int]
 
 
-def step(state: int, asked: Asked) -> int | None:
+def step(state: int, asked: Asked) -> Sequence[int]:
     f, value = asked
     if f == "write":
-        return value
+        return (value,)
     if f == "add":
-        return state + value
-    return state if state == value else None
+        return (state + value,)
+    if f == "any":
+        return range(value)
+    return (state,) if state == value else ()
 
 
 def call(begin: int, end: int, f: str, value: int) -> Call[Asked]:
@@ -30,7 +33,7 @@ def histories(draw: st.DrawFn) -> list[Call[Asked]]:
     calls = []
     for number in range(count):
         begin, end = sorted(moments[2 * number : 2 * number + 2])
-        f = draw(st.sampled_from(("write", "read", "read", "add")))
+        f = draw(st.sampled_from(("write", "read", "read", "add", "any")))
         if f != "read" and draw(st.integers(0, 3)) == 0:
             end = NEVER
         calls.append(call(begin, end, f, draw(st.integers(0, 3))))
@@ -49,12 +52,11 @@ def has_order(calls: list[Call[Asked]]) -> bool:
 
 
 def is_order(calls: list[Call[Asked]], order: tuple[int, ...]) -> bool:
-    state = 0
+    states = {0}
     for at, place in enumerate(order):
-        after = step(state, calls[place].asked)
-        if after is None or any(calls[each].end < calls[place].begin for each in order[at:]):
+        states = {after for state in states for after in step(state, calls[place].asked)}
+        if not states or any(calls[each].end < calls[place].begin for each in order[at:]):
             return False
-        state = after
     return True
 
 
@@ -67,6 +69,14 @@ def test_an_order_is_found_exactly_when_trying_all_finds_one(calls: list[Call[As
         assert is_order(calls, found.order)
         must = {place for place, each in enumerate(calls) if each.end != NEVER}
         assert must <= set(found.order)
+        assert are_states(calls, found.order, found.states)
+
+
+def are_states(calls: list[Call[Asked]], order: Sequence[int], states: Sequence[int]) -> bool:
+    return len(order) == len(states) and all(
+        state in step(before, calls[place].asked)
+        for before, place, state in zip((0, *states), order, states, strict=False)
+    )
 
 
 def test_a_read_of_what_was_overwritten_before_it_began_has_no_order() -> None:

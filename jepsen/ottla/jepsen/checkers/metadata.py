@@ -103,16 +103,23 @@ class _Topic:
         ]
         return calls, ((None,), (0,) * len(self._brokers)), self
 
-    def __call__(self, state: State, place: int) -> State | None:
-        """Return the state after an operation, None when it is impossible."""
+    def __call__(self, state: State, place: int) -> list[State]:
+        """Return the states that an operation may lead to."""
         operation = self._operations[place]
         past, shown = state
         if operation.invoke.f == "describe":
             return self._described(past, shown, operation)
         after = _written(past[-1], operation, f"?{place}")
-        return None if after is past[-1] else ((*past, after), shown)
+        return [] if after is past[-1] else [((*past, after), shown)]
 
-    def _described(self, past: Past, shown: tuple[int, ...], operation: Operation) -> State | None:
+    def _described(self, past: Past, shown: tuple[int, ...], operation: Operation) -> list[State]:
+        """Return a state for each version that may have been meant.
+
+        The first that fits leaves most to come.  But an id that no creation was told may be that
+        of any whose own id is not known.
+        """
+        found: list[State] = []
+        bound: set[str] = set()
         told = operation.value
         broker = self._brokers[_broker(operation)]
         is_latest = operation.extra.get("final") or told.get("broker") is None
@@ -120,10 +127,16 @@ class _Topic:
             version = past[place]
             if not self._fits(version, told, past):
                 continue
-            if version is not None and version.id.startswith("?") and told.get("id") is not None:
-                past = tuple(_known(each, version.id, told["id"]) for each in past)
-            return past, (*shown[:broker], place, *shown[broker + 1 :])
-        return None
+            after = (*shown[:broker], place, *shown[broker + 1 :])
+            is_unknown = version is not None and version.id.startswith("?")
+            if version is None or not is_unknown or told.get("id") is None:
+                found.append((past, after))
+                break
+            if version.id not in bound:
+                bound.add(version.id)
+                known = tuple(_known(each, version.id, told["id"]) for each in past)
+                found.append((known, after))
+        return found
 
     def _fits(self, version: Version | None, told: Mapping[str, Json], past: Past) -> bool:
         if "id" not in told:

@@ -136,11 +136,9 @@ def _search(
     return linearize(calls, NOTHING, _step, steps_max=facts.steps_max)
 
 
-def _step(state: int, asked: tuple[bool, int]) -> int | None:
+def _step(state: int, asked: tuple[bool, int]) -> tuple[int, ...]:
     is_commit, offset = asked
-    if is_commit:
-        return offset
-    return state if state == offset else None
+    return (offset,) if is_commit or state == offset else ()
 
 
 def _offset(told: Json) -> int:

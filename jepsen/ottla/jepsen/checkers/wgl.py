@@ -17,8 +17,14 @@ from ottla.jepsen.checkers.verdict import Validity
 State = TypeVar("State", bound=Hashable)
 Asked = TypeVar("Asked")
 
+Step: TypeAlias = Callable[[State, Asked], Sequence[State]]
+"""From a state and a call to the states after it."""
+
 NEVER = 1 << 62
 """The end of a call that did not return."""
+
+WAYS_MAX = 1 << 10
+"""States that one call may lead to, at most."""
 
 ALL_TRIED = 1 << 62
 """No other candidate is worth a try in this place."""
@@ -54,14 +60,13 @@ class Linearization(Generic[State]):
 def linearize(
     calls: Sequence[Call[Asked]],
     initial: State,
-    step: Callable[[State, Asked], State | None],
+    step: Step[State, Asked],
     *,
     steps_max: int,
 ) -> Linearization[State]:
     """Search an order.
 
-    `step` returns the state after a call, None when the call is impossible there; so None is no
-    state.
+    `step` returns the states that a call may lead to, none when it is impossible there.
     """
     return _Search(calls, initial, step, steps_max).run()
 
@@ -77,7 +82,7 @@ class _Search(Generic[State, Asked]):
         self,
         calls: Sequence[Call[Asked]],
         initial: State,
-        step: Callable[[State, Asked], State | None],
+        step: Step[State, Asked],
         steps_max: int,
     ) -> None:
         self._calls = calls
@@ -143,23 +148,27 @@ class _Search(Generic[State, Asked]):
     def _candidate(
         self, state: State, done: int, tried: int, seen: Seen[State]
     ) -> tuple[int, State, int] | None:
-        """Return (call, state after it, candidates looked at) of the next one worth a try."""
+        """Return (call, state after it, how far was tried then) of the next one worth a try."""
         candidates, open_from = self._candidates(done)
         if tried == 0:
             for place in candidates:
                 call = self._calls[place]
-                if call.is_read and self._step(state, call.asked) is not None:
+                if call.is_read and self._step(state, call.asked):
                     # Nothing is lost by reading now; so if that was tried, all was.
                     return self._if_new(place, state, done, ALL_TRIED, seen)
-        for looked_at in range(tried, len(candidates)):
+        first, first_way = divmod(tried, WAYS_MAX)
+        for looked_at in range(first, len(candidates)):
             place = candidates[looked_at]
             call = self._calls[place]
-            after = None if call.is_read else self._step(state, call.asked)
-            if after is None or (looked_at >= open_from and after == state):
-                continue
-            found = self._if_new(place, after, done, looked_at + 1, seen)
-            if found is not None:
-                return found
+            ways = () if call.is_read else self._step(state, call.asked)
+            assert len(ways) < WAYS_MAX
+            for way in range(first_way if looked_at == first else 0, len(ways)):
+                if looked_at >= open_from and ways[way] == state:
+                    continue
+                next_way = looked_at * WAYS_MAX + way + 1
+                found = self._if_new(place, ways[way], done, next_way, seen)
+                if found is not None:
+                    return found
         return None
 
     def _candidates(self, done: int) -> tuple[list[int], int]:
@@ -199,6 +208,12 @@ class _Search(Generic[State, Asked]):
         for entry in (self._end_entry[place], self._begin_entry[place]):
             self._next[self._before[entry]] = self._before[self._next[entry]] = entry
 
+    def _after(self, last: tuple[int, State, int]) -> State:
+        """Return the state after the last call of an order."""
+        place, state, tried = last
+        ways = self._step(state, self._calls[place].asked)
+        return ways[0] if tried == ALL_TRIED else ways[tried % WAYS_MAX - 1]
+
     def _told(
         self,
         is_linearizable: Validity,
@@ -208,13 +223,10 @@ class _Search(Generic[State, Asked]):
     ) -> Linearization[State]:
         longest = best if len(best) >= len(stack) else stack
         order = tuple(place for place, _, _ in longest)
-        states: list[State] = []
-        state = self._initial
-        for place in order:
-            after = self._step(state, self._calls[place].asked)
-            assert after is not None
-            state = after
-            states.append(state)
+        # What is noted with a call is the state before it.
+        states = [state for _, state, _ in longest[1:]]
+        if longest:
+            states.append(self._after(longest[-1]))
         in_order = set(order)
         left = [place for place in self._begin_entry if place not in in_order]
         first_end = min((self._calls[place].end for place in left), default=NEVER)
