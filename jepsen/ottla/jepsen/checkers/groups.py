@@ -146,7 +146,8 @@ def _check_read_before_committed(history: History, findings: Findings) -> None:
         elif isinstance(told, Mapping):
             keys = told.get("keys")
             if not isinstance(keys, Mapping):
-                has_lost_polls.add(told["group"])
+                if operation.kind is Kind.INFO:
+                    has_lost_polls.add(told["group"])
                 continue
             for key, records in keys.items():
                 offsets = {offset for offset, _ in records}

@@ -128,7 +128,10 @@ class LogReading:
         kind = operation.kind
         records: dict[str, list[Sequence[Json]]] = {}
         sends: list[Send] = []
-        for step in operation.value or ():
+        steps = operation.value
+        if not isinstance(steps, list | tuple):
+            return  # a member's poll: what it saw is judged with its group
+        for step in steps:
             if step[0] == "send":
                 sends.append(self._send(operation, step, told, is_transaction))
             elif len(step) > 1:

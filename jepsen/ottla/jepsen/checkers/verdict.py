@@ -180,9 +180,9 @@ class Findings:
             reason = ", ".join(f"{name} × {count}" for name, count in sorted(bad.items()))
         elif self.undecided:
             valid, reason = "unknown", "; ".join(self.undecided[:FINDINGS_KEPT_MAX])
-        return Verdict(
-            self._checker, valid, dict(self._count), tuple(self._kept), dict(self.figures), reason
-        )
+        # What fails comes first.
+        kept = tuple(sorted(self._kept, key=lambda finding: finding.anomaly not in bad))
+        return Verdict(self._checker, valid, dict(self._count), kept, dict(self.figures), reason)
 
 
 def combined(verdicts: Iterable[Verdict]) -> Validity:

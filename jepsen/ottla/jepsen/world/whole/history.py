@@ -6,11 +6,13 @@ an offset never changes), AcknowledgedIsVisible, RealTimeOrder (what was sent af
 acknowledgement lies behind it), ProducerOrder, CommittedOffsetsNeverGoBack, NothingCommittedUnread.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ottla.jepsen.history import Event
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.whole.client_events import ClientEvents, key_of
 from ottla.model.ids import TopicPartition
 
 
@@ -30,7 +32,9 @@ class PartitionHistory:
 class History:
     """All that clients did and saw in one run."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, clock_ns: Callable[[], int] = lambda: 0) -> None:
+        self.events = ClientEvents(clock_ns)
+        """The same, for the judges that want all of it at once."""
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self.read_count = 0
         self.acknowledged_count = 0
@@ -39,6 +43,7 @@ class History:
         self.broken: Violation | None = None
         """The first promise that was not kept."""
         self._trace = trace
+        self._begun: dict[tuple[TopicPartition, bytes], Event] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._processed: dict[tuple[str, TopicPartition], set[int]] = {}
 
@@ -56,6 +61,8 @@ class History:
         known = self.of(at)
         assert value not in known.sent, "values are unique"
         known.sent[value] = known.acknowledged_offset_max
+        asked = [["send", key_of(at), value.decode()]]
+        self._begun[at, value] = self.events.begins("send", asked)
         self.sent_count += 1
 
     def on_acknowledged(self, at: TopicPartition, value: bytes, offset: int) -> None:
@@ -69,6 +76,8 @@ class History:
                 f"{at}: {value!r} was sent after offset {known.sent[value]} was acknowledged, "
                 f"and lies at {offset}",
             )
+        told = [["send", key_of(at), [offset, value.decode()]]]
+        self.events.ends(self._begun.pop((at, value)), told)
         self._learn(at, known, value, offset)
         known.acknowledged[value] = offset
         known.acknowledged_offset_max = max(known.acknowledged_offset_max, offset)

@@ -69,7 +69,7 @@ class _Run:
         self._budget = budget
         self._trace = Trace()
         self._rare = Rare()
-        self._history = History(self._trace)
+        self._history = History(self._trace, lambda: int(trio.current_time() * 1e9))
         self._ended_ms = 0
         self._nemesis: Nemesis | None = None
         self._watch: Watch | None = None
@@ -90,7 +90,7 @@ class _Run:
                 except* Exception as group:
                     violation = violation_of(_first(group))
                 if violation is None:
-                    violation = self._history.broken
+                    violation = self._history.broken or self._history.events.violation()
                 self._trace.add("end", str(violation))
                 self._ended_ms = int(trio.current_time() * 1_000)
                 world.is_over = True

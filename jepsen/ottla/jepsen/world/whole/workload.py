@@ -17,6 +17,13 @@ from ottla.client.delivery import Delivery
 from ottla.client.producer import Producer, open_producer
 from ottla.client.producer_lane import NotDeliveredError
 from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.whole.client_events import (
+    FINAL,
+    SUBSCRIBED,
+    identity_of,
+    key_of,
+    records_by_key,
+)
 from ottla.jepsen.world.whole.cluster import Cluster
 from ottla.jepsen.world.whole.history import History
 from ottla.jepsen.world.whole.machine import Machine, World
@@ -108,18 +115,24 @@ class Workload:
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:
         """Read every partition from its start to its end, and judge what is there."""
         config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
+        events = self._history.events
         async with open_consumer(self._cluster.bootstrap, config) as consumer:
             for at in self.partitions:
                 found: dict[int, bytes] = {}
+                process = events.process()
                 consumer.assign([at])
                 consumer.seek_to_beginning(at)
                 while await consumer.position(at) < ends[at]:
-                    for record in await consumer.poll(5.0):
+                    begun = events.begins_poll(process, FINAL)
+                    records = await consumer.poll(5.0)
+                    events.ends_poll(begun, records)
+                    for record in records:
                         found[record.offset] = record.value or b""
                 self._history.on_final_read(at, found, end=ends[at])
 
     async def end_offsets(self) -> dict[TopicPartition, int]:
         """Return where each partition ends."""
+        self._history.events.final_reads_begin()
         async with open_consumer(self._cluster.bootstrap) as consumer:
             floors = {at: self._history.of(at).acknowledged_offset_max for at in self.partitions}
             found = dict(await consumer.end_offsets(self.partitions))
@@ -224,8 +237,13 @@ class Workload:
 
     async def _poll(self, consumer: Consumer, is_stopping: trio.Event) -> None:
         last: dict[TopicPartition, int] = {}
+        events = self._history.events
+        process = events.process()
         while not is_stopping.is_set():
-            for record in await consumer.poll(1.0):
+            begun = events.begins_poll(process)
+            records = await consumer.poll(1.0)
+            events.ends_poll(begun, records)
+            for record in records:
                 at = TopicPartition(record.topic, record.partition)
                 self._history.on_read(at, record.value or b"", record.offset)
                 if record.offset <= last.get(at, -1):
@@ -255,10 +273,17 @@ class Workload:
             await trio.sleep(RETRY_S)
 
     async def _process(self, consumer: Consumer, chance: Chance, is_stopping: trio.Event) -> None:
-        history = self._history
+        history, events = self._history, self._history.events
+        process = events.process()
         while not is_stopping.is_set():
             ends: dict[TopicPartition, int] = {}
-            for record in await consumer.poll(MEMBER_PATIENCE_S):
+            identity = identity_of(consumer)
+            begun = events.begins_poll(process, SUBSCRIBED)
+            polled = events.begins_as_member("poll", self.group)
+            records = await consumer.poll(MEMBER_PATIENCE_S)
+            events.ends_poll(begun, records)
+            events.ends_as_member(polled, identity, consumer, records_by_key(records))
+            for record in records:
                 at = TopicPartition(record.topic, record.partition)
                 history.on_read(at, record.value or b"", record.offset)
                 history.on_processed(self.group, at, record.offset)
@@ -270,12 +295,20 @@ class Workload:
                 with _sitting_out():
                     await self._look_at_commits(consumer)
             with _sitting_out():
+                identity = identity_of(consumer)
+                keys = {key_of(at): offset for at, offset in ends.items()}
+                value = {"group": self.group, "keys": keys}
+                begun = events.begins("commit", value)
                 await consumer.commit(ends)
+                events.ends_as_member(begun, identity, consumer, keys)
                 history.on_committed(self.group, ends)
 
     async def _look_at_commits(self, consumer: Consumer) -> None:
         floors = {at: self._history.committed_floor(self.group, at) for at in self.partitions}
+        begun = self._history.events.begins("fetch", {"group": self.group})
         told = await consumer.committed(self.partitions)
+        keys = {key_of(at): int(told[at].offset) if at in told else None for at in floors}
+        self._history.events.ends(begun, {"group": self.group, "keys": keys})
         for at, floor in floors.items():
             offset = int(told[at].offset) if at in told else 0
             self._history.on_committed_read(self.group, at, offset, floor=floor)
