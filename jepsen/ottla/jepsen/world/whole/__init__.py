@@ -11,6 +11,7 @@ machine.py        one machine: its disk, its process, kill, pause, loss of power
 cluster.py        the nodes of a run
 workload.py       the clients of a run
 history.py        what clients saw, held to what Kafka promises
+client_events.py  the same, before the judges of real clusters
 nemesis.py        what goes wrong, within what the protocol promises to bear
 watch.py          what happens to partitions; rare states
 ending.py         everything mended: progress within bounded time, and all replicas alike
