@@ -17,7 +17,7 @@ from ottla.jepsen.clients import confluent
 from ottla.jepsen.clients.confluent import ConfluentClient
 from ottla.jepsen.clients.topics import clear_away
 from ottla.jepsen.history import Json, Kind
-from ottla.jepsen.workloads.group import CONSUMER, RANGE
+from ottla.jepsen.workloads.group import RANGE
 from ottla.jepsen.workloads.load import (
     CLIENTS,
     CONFLUENT,
@@ -27,6 +27,7 @@ from ottla.jepsen.workloads.load import (
     LoadPlan,
     Op,
 )
+from ottla.jepsen.workloads.subscribers import CONSUMER
 from ottla.jepsen.workloads.table import WORKLOADS
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition

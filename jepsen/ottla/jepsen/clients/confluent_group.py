@@ -12,11 +12,10 @@ from ottla.jepsen.clients.confluent_queue import (
     POLL_S,
     RECORDS_MAX,
     consume,
-    consumer_settings,
+    member_settings,
 )
 from ottla.jepsen.clients.confluent_sending import send_one
 from ottla.jepsen.history import Json
-from ottla.jepsen.workloads.group import CONSUMER
 from ottla.jepsen.workloads.keys import key_of, partition_of
 from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
 
@@ -33,18 +32,12 @@ THROWN_OUT = frozenset(
 """Errors of a member that ends its membership; it may join anew."""
 
 
-def member_settings(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
+def settings_of(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
     """Return how a member takes part, as a `join` operation says."""
-    more: dict[str, Json] = {}
-    if joined["protocol"] == CONSUMER:
-        more["group.protocol"] = "consumer"
-    else:
-        more["partition.assignment.strategy"] = joined["protocol"]
-        more["session.timeout.ms"] = 6_000
-        more["heartbeat.interval.ms"] = 500
+    config = member_settings(bootstrap, joined["group"], joined["protocol"])
     if joined["instance"] is not None:
-        more["group.instance.id"] = joined["instance"]
-    return {**consumer_settings(bootstrap, joined["group"]), **more}
+        config["group.instance.id"] = joined["instance"]
+    return config
 
 
 class ConfluentGroupClient(ConfluentClient):
@@ -76,7 +69,7 @@ class ConfluentGroupClient(ConfluentClient):
 
     def _join(self, op: Op) -> Completion:
         self._group = op.value["group"]
-        member = self.kafka.Consumer(member_settings(self.bootstrap, op.value))
+        member = self.kafka.Consumer(settings_of(self.bootstrap, op.value))
         self.handles["member"] = member
         member.subscribe(
             op.value["topics"],

@@ -9,7 +9,7 @@ from ottla.jepsen.clients.confluent_sending import create_topic, send_one
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import key_of, partition_of
 from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
-from ottla.jepsen.workloads.subscribers import group_of
+from ottla.jepsen.workloads.subscribers import CLASSIC, CONSUMER, group_of, protocol_of
 
 POLL_S = 0.02
 RECORDS_MAX = 500
@@ -38,6 +38,19 @@ def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Jso
         check__crcs=True,
         fetch__error__backoff__ms=50,
         **more,
+    )
+
+
+def member_settings(bootstrap: str, group: str, protocol: str) -> dict[str, Json]:
+    """Return how a member takes part: by KIP-848, or by an assignor of the classic protocol."""
+    if protocol == CONSUMER:
+        return consumer_settings(bootstrap, group, group__protocol="consumer")
+    return consumer_settings(
+        bootstrap,
+        group,
+        partition__assignment__strategy=protocol,
+        session__timeout__ms=6_000,
+        heartbeat__interval__ms=500,
     )
 
 
@@ -112,15 +125,11 @@ class ConfluentQueueClient(ConfluentClient):
         self.handles.pop("reader", None)
         self._next.clear()
         if "member" not in self.handles:
-            self.handles["member"] = self.kafka.Consumer(
-                consumer_settings(
-                    self.bootstrap,
-                    self._group,
-                    partition__assignment__strategy="range",
-                    session__timeout__ms=6_000,
-                    heartbeat__interval__ms=500,
-                )
+            protocol = protocol_of(self.thread)
+            config = member_settings(
+                self.bootstrap, self._group, "range" if protocol == CLASSIC else protocol
             )
+            self.handles["member"] = self.kafka.Consumer(config)
         self.handles["member"].subscribe(
             op.value, on_assign=self._on_change, on_revoke=self._on_change, on_lost=self._on_change
         )

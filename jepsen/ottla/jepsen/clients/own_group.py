@@ -22,9 +22,9 @@ from ottla.jepsen.clients.own_queue import (
 from ottla.jepsen.clients.own_sending import producer_config, send_one
 from ottla.jepsen.clients.renewable import Renewable
 from ottla.jepsen.history import Json
-from ottla.jepsen.workloads.group import CONSUMER
 from ottla.jepsen.workloads.keys import key_of, partition_of
 from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
+from ottla.jepsen.workloads.subscribers import CLASSIC, CONSUMER
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
@@ -43,7 +43,7 @@ THROWN_OUT = frozenset(
 def member_config(joined: Mapping[str, Json]) -> ConsumerConfig:
     """Return how a member takes part, as a `join` operation says."""
     is_new = joined["protocol"] == CONSUMER
-    config = consumer_config(joined["group"], "consumer" if is_new else "classic")
+    config = consumer_config(joined["group"], CONSUMER if is_new else CLASSIC)
     config = replace(config, group_instance_id=joined["instance"])
     if not is_new:
         config = replace(config, partition_assignment_strategy=(joined["protocol"],))

@@ -29,7 +29,7 @@ from ottla.jepsen.clients.topics import TopicMaker, create_topic
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import key_of, partition_of
 from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, Note, Op
-from ottla.jepsen.workloads.subscribers import group_of
+from ottla.jepsen.workloads.subscribers import CLASSIC, group_of, protocol_of
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
@@ -40,7 +40,7 @@ RECORDS_MAX = 500
 LEAVE_S = 3.0
 
 
-def consumer_config(group_id: str | None, protocol: str = "classic") -> ConsumerConfig:
+def consumer_config(group_id: str | None, protocol: str = CLASSIC) -> ConsumerConfig:
     """Return how logs are read: from the beginning, committed by hand."""
     return ConsumerConfig(
         group_id=group_id,
@@ -86,9 +86,9 @@ class OwnQueueClient(OwnClient):
         self._reader: Renewable[Consumer] = Renewable(
             nursery, partial(open_consumer, bootstrap, consumer_config(None))
         )
-        group = group_of(plan.prefix, thread)
+        member = consumer_config(group_of(plan.prefix, thread), protocol_of(thread))
         self._member: Renewable[Consumer] = Renewable(
-            nursery, partial(open_consumer, bootstrap, consumer_config(group))
+            nursery, partial(open_consumer, bootstrap, member)
         )
         self._admin: Renewable[Admin] = Renewable(
             nursery, partial(open_admin, bootstrap, timeout_s=DEADLINE_S)

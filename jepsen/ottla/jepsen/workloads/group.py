@@ -31,10 +31,10 @@ from ottla.jepsen.workloads.keys import key_of
 from ottla.jepsen.workloads.load import NOTHING_TO_READ, SECOND, Completion, LoadPlan, NewTopic, Op
 from ottla.jepsen.workloads.log_model import sent_of
 from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
+from ottla.jepsen.workloads.subscribers import CONSUMER
 
 RANGE: Final = "range"
 COOPERATIVE: Final = "cooperative-sticky"
-CONSUMER: Final = "consumer"
 PROTOCOLS = (RANGE, COOPERATIVE, CONSUMER)
 """Two assignors of the classic protocol, one that stops all and one that does not, and KIP-848."""
 

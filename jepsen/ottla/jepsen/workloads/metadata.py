@@ -39,8 +39,8 @@ from ottla.jepsen.workloads.final_reads import FINAL
 from ottla.jepsen.workloads.load import OWN, Completion, LoadPlan, NewTopic, Op
 from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
-DESCRIBE_SHARE = 0.85
-RACE_SHARE = 0.02
+DESCRIBE_SHARE = 0.9
+RACE_SHARE = 0.015
 """Of all operations: writes to the topic that all threads make and widen."""
 LIFE_WRITES = 40
 """Writes to one topic from its creation to its deletion: each makes and deletes real logs."""
