@@ -6,6 +6,7 @@ only ones; `OTTLA_NEMESES_SEED` draws the same again (when they meet the cluster
 
 import os
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +27,9 @@ NAMES = tuple(filter(None, os.environ.get("OTTLA_NEMESES", "").split(","))) or t
 FAULT_S = 6.0 if SECONDS else 0.5
 """A long search lets sessions end; a short one sees that each fault comes and goes."""
 TOPIC, PARTITIONS = "q0", 3
-RECORD_BYTES = 2_000
+FIRST_BYTES, RECORD_BYTES = 4_000, 100
+"""Large records first, so that there are closed segments to damage; a long load is of small ones,
+lest it fills the disks."""
 PARTITIONS_A_RUN = 2
 BATCH = 100
 
@@ -45,16 +48,21 @@ class Load:
         for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config=config)]).values():
             future.result(30)
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 0,
+            }
         )
 
-    def send(self) -> None:
+    def send(self, record_bytes: int = RECORD_BYTES) -> None:
         """Send some more; what is not acknowledged yet will be, or will not."""
         for _ in range(BATCH):
             number, self.sent = self.sent, self.sent + 1
             self._producer.produce(
                 TOPIC,
-                number.to_bytes(8, "big") + bytes(RECORD_BYTES),
+                number.to_bytes(8, "big") + bytes(record_bytes),
                 partition=number % PARTITIONS,
                 on_delivery=lambda error, message: (
                     self.acknowledged[message.partition()].append(
@@ -102,15 +110,17 @@ async def hurt_and_heal(
     nemesis: Nemesis, dice: random.Random, load: Load, cluster: Cluster
 ) -> bool:
     """Do one fault under load; say whether anything was done."""
+    count = nemesis.count
     did = await nemesis.inject(dice)
+    print(f"{time.strftime('%X')} {nemesis.name}: {did}")
     with trio.move_on_after(FAULT_S):
         while True:
             await trio.to_thread.run_sync(load.send)
             await trio.sleep(0.1)
     healed = await nemesis.heal()
     took_s = await cluster.wait_healthy()
-    print(f"{nemesis.name}: {did}\n  healed {healed}, healthy {took_s:.1f} s later")
-    assert bool(did) == (nemesis.count > 0)
+    print(f"  healed {healed}, healthy {took_s:.1f} s later")
+    assert nemesis.count == count + bool(did)
     assert cluster.network.is_well
     assert all(node.held_by is None for node in cluster.nodes.values())
     return bool(did)
@@ -143,8 +153,8 @@ async def test_after_every_fault_all_that_was_acknowledged_is_there(
     print(f"OTTLA_NEMESES_SEED={seed}, {', '.join(wanted)}")
     async with open_cluster(tmp_path, flush=flush, abilities=abilities) as cluster:
         load = await trio.to_thread.run_sync(Load, cluster.bootstrap)
-        for _ in range(15):
-            await trio.to_thread.run_sync(load.send)
+        for _ in range(10):
+            await trio.to_thread.run_sync(load.send, FIRST_BYTES)
         nemeses = {name: NEMESES[name](cluster, dice, Facts()) for name in wanted}
         with trio.move_on_after(SECONDS or 300):
             for name in deal(wanted, dice):
