@@ -392,3 +392,32 @@ async def test_a_preallocated_segment_is_cut_to_its_batches(bench: Workbench) ->
     log = await bench.close_and_open(log)
 
     assert read_values(log) == expected(2)
+
+
+async def test_a_bit_flipped_in_an_index_costs_time_or_is_told_and_never_hides_a_record(
+    bench: Workbench,
+) -> None:
+    log = await bench.open(LogConfig(index_interval_bytes=150, segment_index_bytes=1200))
+    for sequence in range(24):
+        if sequence == 16:
+            await log.roll(now_ms=NOW_MS)
+        append(log, sequenced(9, sequence, b"%d" % sequence))
+    await log.close()
+    path = path_of(bench, 0, OFFSET_INDEX)
+    whole = path.read_bytes()
+    assert len(whole) >= 5 * 8
+    told = 0
+
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        log = await bench.open(log.config, is_clean=True, recovery_point=24)
+        for start in (1, 6, 11, 15):
+            try:
+                assert read_values(log, start) == expected(24)[start:], f"bit {bit}"
+            except CorruptDataError:
+                told += 1
+        log.abandon()
+
+    assert told

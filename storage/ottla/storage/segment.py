@@ -193,18 +193,23 @@ class Segment:
         recent = self._recent.get(offset)
         if recent is not None:
             return recent[0], offset, recent[1]
-        return self.find_from(offset, self.offset_index.lookup(offset)[1])
+        known_offset, position = self.offset_index.lookup(offset)
+        return self.find_from(offset, position, known_offset if position else None)
 
-    def find_from(self, offset: int, position: int) -> tuple[int, int, int] | None:
+    def find_from(
+        self, offset: int, position: int, known_offset: int | None = None
+    ) -> tuple[int, int, int] | None:
         """Do what `find` does, walking from a batch that starts at `position`.
 
-        CorruptDataError at what is no batch: a trusted file is walked as it is, and a length that
-        lies must neither lead back nor astray.
+        That batch ends at `known_offset` or before, if the index entry that led here tells the
+        truth: one that leads beyond the offset would hide what lies between.  CorruptDataError at
+        that, and at what is no batch: a trusted file is walked as it is, and a length that lies
+        must neither lead back nor astray.
         """
         end = self.size_bytes
         block = b""
         block_at = position
-        if not 0 <= position <= end:
+        if not 0 <= position <= end or (position == end and known_offset is not None):
             raise CorruptDataError(f"{self.offset_index.path}: position {position} of {end} bytes")
         while position < end:
             at = position - block_at
@@ -213,13 +218,22 @@ class Segment:
                 at = 0
                 block = self.file.pread(position, min(WALK_BLOCK_BYTES, end - position))
                 if len(block) < WALK_HEADER_BYTES:
+                    if known_offset is not None:
+                        raise self._no_batch_at(position)
                     return None  # cut while we read
             base_offset, length = _BATCH_START.unpack_from(block, at)
             size = length + LENGTH_END
             if not BATCH_HEADER_BYTES <= size <= end - position or block[at + MAGIC_AT] != MAGIC:
                 raise self._no_batch_at(position)
-            if base_offset + _DELTA.unpack_from(block, at + LAST_OFFSET_DELTA_AT)[0] >= offset:
+            last_offset = base_offset + _DELTA.unpack_from(block, at + LAST_OFFSET_DELTA_AT)[0]
+            if known_offset is not None and last_offset > known_offset:
+                raise CorruptDataError(
+                    f"{self.offset_index.path}: the batch at {position} ends at {last_offset}, "
+                    f"not at {known_offset}"
+                )
+            if last_offset >= offset:
                 return position, base_offset, size
+            known_offset = None
             position += size
         return None
 
