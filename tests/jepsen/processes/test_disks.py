@@ -9,7 +9,9 @@ import pytest
 
 from ottla.jepsen.processes.abilities import Ability
 from ottla.jepsen.processes.cluster_claim import claimed
-from ottla.jepsen.processes.disks import ImageDisk, closed_segments, flip_bit
+from ottla.jepsen.processes.disks import ImageDisk, closed_segments, flip_bit, protected_bits
+from ottla.wire.batch import batches, check_crc
+from ottla.wire.batch_builder import build_batch
 
 SIZE_BYTES = 64 << 20
 pytestmark = pytest.mark.cluster
@@ -77,3 +79,20 @@ def test_one_bit_is_flipped_and_flipped_back(tmp_path: Path) -> None:
     assert path.read_bytes() == b"\x00\x08\x00"
     flip_bit(path, 11)
     assert path.read_bytes() == b"\x00\x00\x00"
+
+
+def test_a_flipped_bit_that_is_protected_leaves_the_batches_and_breaks_one_crc(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "00.log"
+    whole = b"".join(build_batch([(0, b"k", bytes([number]) * 50)]) for number in range(3))
+    path.write_bytes(whole)
+    bits = [bit for batch in protected_bits(path) for bit in batch]
+    assert len(protected_bits(path)) == 3
+    for bit in bits[::7]:
+        flip_bit(path, bit)
+        data = memoryview(path.read_bytes())
+        sound = [check_crc(data, at, header) for at, header in batches(data)]
+        assert sorted(sound) == [False, True, True]
+        flip_bit(path, bit)
+    assert path.read_bytes() == whole

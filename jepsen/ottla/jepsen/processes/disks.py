@@ -9,6 +9,7 @@ full, and says so (`can_lose_power`).
 
 import os
 import shutil
+import struct
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,7 @@ from typing import Protocol
 import trio
 
 from ottla.jepsen.processes.commands_async import run_async
+from ottla.model.limits import BATCH_HEADER_BYTES
 
 IMAGE_BYTES = 512 << 20
 """Sparse: what is not written costs nothing.  Smaller is full sooner than a long run wants."""
@@ -30,6 +32,8 @@ BALLAST = "ballast"
 DATA = "data"
 """A directory below the mount point, which has a `lost+found` that is no log."""
 SMALLEST_BALLAST_BYTES = 4_096
+LENGTH_AT = 8
+"""Where a batch says how much follows."""
 
 
 class Disk(Protocol):
@@ -134,6 +138,24 @@ def closed_segments(data: Path) -> list[Path]:
     found: list[Path] = []
     for partition in sorted(one for one in data.iterdir() if one.is_dir()):
         found += sorted(partition.glob("*.log"))[:-1]
+    return found
+
+
+def protected_bits(segment: Path) -> list[range]:
+    """Return, for each batch of a .log file, the bits of it that its CRC vouches for.
+
+    Those of records: what stands before the CRC (base offset, length, epoch, magic) nothing vouches
+    for, in Kafka's format, and a header that lies leads a walk over the log astray.
+    """
+    data = segment.read_bytes()
+    found, position = [], 0
+    while position + BATCH_HEADER_BYTES <= len(data):
+        (length,) = struct.unpack_from(">i", data, position + LENGTH_AT)
+        end = position + LENGTH_AT + 4 + length
+        if length <= 0 or end > len(data):
+            break
+        found.append(range(8 * (position + BATCH_HEADER_BYTES), 8 * end))
+        position = end
     return found
 
 

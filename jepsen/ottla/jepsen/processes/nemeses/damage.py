@@ -10,7 +10,7 @@ import trio
 from ottla.jepsen.checkers.verdict import Facts
 from ottla.jepsen.processes.abilities import Ability
 from ottla.jepsen.processes.cluster import Cluster
-from ottla.jepsen.processes.disks import closed_segments, flip_bit
+from ottla.jepsen.processes.disks import closed_segments, flip_bit, protected_bits
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told
 from ottla.jepsen.processes.nodes import Node, NodeError
 
@@ -91,14 +91,17 @@ class Flip(Nemesis):
         flipped: list[Told] = []
         for segment in rng.sample(segments, min(rng.choice(FLIPS), len(segments))):
             others = [segment.with_suffix(suffix) for suffix in INDEX_SUFFIXES]
-            files = [one for one in (segment, segment, *others) if _size(one)]
-            path = rng.choice(files)
-            bit = rng.randrange(8 * _size(path))
+            path = rng.choice([one for one in (segment, segment, *others) if _bits(one)])
+            bit = rng.choice(rng.choice(_bits(path)))
             flip_bit(path, bit)
             self._damaged.add(path.parent)
             flipped.append({"file": f"{path.parent.name}/{path.name}", "bit": bit})
         return flipped
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _bits(path: Path) -> list[range]:
+    """Return the bits of a file that may be flipped: the damage must be there to be seen."""
+    if path.suffix == ".log":
+        return protected_bits(path)
+    size = path.stat().st_size if path.exists() else 0
+    return [range(8 * size)] if size else []
