@@ -25,6 +25,8 @@ SETTINGS = {
     # Fifty partitions, the default, cost six processes on a small machine more than they show.
     "offsets.topic.num.partitions": "6",
     "group.initial.rebalance.delay.ms": "0",
+    # Else a run's records all lie in one segment of each log, and nothing rolls while it is hurt.
+    "log.roll.ms": "10000",
     # By default a member that is gone keeps its partitions for 45 s.
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
