@@ -53,7 +53,9 @@ PLANTED = dict(
         _planted("duplicates-appended", "queue", "reset", ("duplicate",)),
         # So does a broker that dies; the next leader has the records, but not who sent them.
         _planted("replication-sequences-unseen", "queue", "kill", ("duplicate",)),
-        _planted("commit-answered-at-append", "offsets", "partition-leader", ("not-linearizable",)),
-        _planted("producer-ids-again", "producer-ids", "partition-controller", ("id-given-twice",)),
+        _planted("commit-answered-at-append", "offsets", "partition-leader", ("nonlinearizable",)),
+        _planted(
+            "producer-ids-again", "producer-ids", "partition-controller", ("duplicate-producer-id",)
+        ),
     )
 )

@@ -117,8 +117,9 @@ def _figures(history: History, course: Course, verdicts: Iterable[Verdict]) -> d
         "faults_by_kind": dict(course.faults),
     }
     for verdict in verdicts:
-        if verdict.checker == "availability":
-            figures.update(verdict.figures)
+        if "recovery_s" in verdict.figures:
+            figures["recovery_p99_s"] = verdict.figures["recovery_s"]["p99"]
+            figures["calm_ok_share"] = verdict.figures.get("calm_ok_share")
     return figures
 
 
