@@ -1,6 +1,7 @@
 """`ottla jepsen`: how its verbs end and what they print; what runs find is tested beside them."""
 
 import json
+import sys
 import threading
 import urllib.request
 from pathlib import Path
@@ -134,7 +135,7 @@ def test_a_matrix_goes_on_where_it_stopped(
 ) -> None:
     done: list[tuple[tuple[str, ...], tuple[str, ...], bool]] = []
 
-    def one_run(plan: RunPlan, root: Path) -> tuple[list[RunDirectory], list[dict[str, Any]]]:
+    def run_apart(plan: RunPlan, root: Path) -> list[dict[str, Any]]:
         done.append((plan.workloads, plan.nemeses, plan.flush))
         if len(done) == 3:
             raise KeyboardInterrupt
@@ -149,9 +150,9 @@ def test_a_matrix_goes_on_where_it_stopped(
             told = {"nemesis": list(plan.nemeses), "figures": figures, "reason": None}
             results.append({"valid": True, "workload": name, **told})
             directory.write(RESULTS_FILE, results[-1])
-        return directories, results
+        return results
 
-    monkeypatch.setattr(jepsen_matrix, "one_run", one_run)
+    monkeypatch.setattr(jepsen_matrix, "run_apart", run_apart)
     words = ["jepsen", "run-all", "--workloads", "queue,offsets,group", "--store", str(tmp_path)]
     words += ["--nemeses", "kill,power-cut-all", "--for", "20s"]
 
@@ -168,6 +169,24 @@ def test_a_matrix_goes_on_where_it_stopped(
     assert [line.endswith("(kept)") for line in lines] == [True] * 3 + [False] * 3
     run([*words[:-1], "30s"])
     assert len(done) == 9, "a longer run is another one"
+
+
+def test_a_harness_that_breaks_costs_its_own_cells_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dying = tmp_path / "python"
+    dying.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    dying.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(dying))
+    words = ["jepsen", "run-all", "--workloads", "queue", "--store", str(tmp_path / "store")]
+
+    assert run([*words, "--nemeses", "kill,pause"]) == UNKNOWN
+    printed = capsys.readouterr()
+    assert printed.err.count("the harness ended with code -11") == 2
+    assert [line.split()[:3] for line in printed.out.splitlines()] == [
+        ["queue", "kill", "unknown"],
+        ["queue", "pause", "unknown"],
+    ]
 
 
 def test_the_store_is_served_to_this_machine_alone(tmp_path: Path) -> None:

@@ -1,16 +1,23 @@
 """`ottla jepsen run-all`: every workload under every nemesis, a line a cell, then the matrix page.
 
 It goes on where it stopped: a cell that has a verdict of a run as long as this is not run again.
+Each run is a process of its own, the one that its command starts: what breaks there, down to the
+libraries of others, costs its own cells and no more.
 """
 
 import argparse
+import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import note, print_json
-from ottla.cli.jepsen import code_of, names_of, plan_of
-from ottla.cli.jepsen_view import WORDS, one_run, recovery_of
+from ottla.cli.jepsen import INVALID, UNKNOWN, code_of, names_of, plan_of
+from ottla.cli.jepsen_view import WORDS, recovery_of
 from ottla.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,11 +80,35 @@ def _cells(plan: "RunPlan", store: "Store", *, again: bool, form: str) -> list[d
     for name, found in results.items():
         _tell(name, found, form, is_kept=True)
     if missing:
-        _, new = one_run(replace(plan, workloads=missing), store.root)
-        for name, found in zip(missing, new, strict=True):
+        wanted = replace(plan, workloads=missing)
+        new = run_apart(wanted, store.root)
+        for name, found in zip(missing, new or _broken(wanted), strict=True):
             results[name] = found
             _tell(name, found, form)
     return [results[name] for name in plan.workloads]
+
+
+def run_apart(plan: "RunPlan", store: Path) -> list[dict[str, Any]]:
+    """Do a run in a process of its own; return the verdicts, none when it came to none."""
+    words = [*shlex.split(plan.command())[1:], "--store", str(store), "--format", "json"]
+    running = subprocess.Popen([sys.executable, "-m", "ottla.cli", *words], stdout=subprocess.PIPE)
+    try:
+        printed, _ = running.communicate()
+    except KeyboardInterrupt:
+        # It has heard the same Ctrl-C, and has a cluster to heal and take down.
+        running.wait()
+        raise
+    if running.returncode in (0, INVALID, UNKNOWN):
+        return list(json.loads(printed))
+    note(f"the harness ended with code {running.returncode}: {plan.command()}")
+    return []
+
+
+def _broken(plan: "RunPlan") -> list[dict[str, Any]]:
+    """Return what stands for the verdicts of a run that came to none."""
+    figures = {"operations": 0, "ops_per_s": 0.0, "faults": 0}
+    told = {"valid": "unknown", "nemesis": list(plan.nemeses), "figures": figures}
+    return [{**told, "reason": "the harness broke", "workload": name} for name in plan.workloads]
 
 
 def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | None":

@@ -25,7 +25,6 @@ def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[di
     from ottla.jepsen.processes.run_judge import judge_all
     from ottla.jepsen.processes.run_status import Phase, Status
     from ottla.jepsen.processes.store import Store
-    from ottla.model.errors import only_error
 
     line = ProgressLine(plan)
 
@@ -36,8 +35,6 @@ def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[di
         directories = trio.run(body)
         line.show(Status(phase=Phase.JUDGE))
         results = judge_all(directories)
-    except BaseExceptionGroup as group:
-        raise only_error(group) from None
     finally:
         line.end()
     return directories, results

@@ -12,7 +12,9 @@ import pytest
 from ottla.client.cluster import open_cluster
 from ottla.jepsen.history import History, Kind
 from ottla.jepsen.in_process import open_in_process_cluster
-from ottla.jepsen.processes.run_driver import run
+from ottla.jepsen.processes import run_driver
+from ottla.jepsen.processes.nodes import NodeError
+from ottla.jepsen.processes.run_driver import HarnessError, run
 from ottla.jepsen.processes.run_judge import judge
 from ottla.jepsen.processes.run_plan import RunPlan
 from ottla.jepsen.processes.run_status import Status
@@ -108,3 +110,19 @@ def _nodes_of(parent: int) -> list[str]:
         except OSError:
             continue
     return found
+
+
+async def test_a_cluster_that_does_not_start_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*_: object, **__: object) -> None:
+        raise NodeError("b1 did not start within 60 s")
+
+    monkeypatch.setattr(run_driver, "open_cluster", cannot)
+    plan = RunPlan(workloads=("queue",))
+
+    with pytest.raises(HarnessError, match="b1 did not start"):
+        await run(plan, Store(tmp_path), show=lambda _: None, say=lambda _: None)
+    (left,) = Store(tmp_path).runs()
+    assert left.plan() == plan
+    assert not left.is_judged

@@ -21,6 +21,7 @@ import trio
 from ottla.jepsen.checkers.verdict import DirectoryCheck
 from ottla.jepsen.history import Json
 from ottla.jepsen.processes.cluster import Cluster, open_cluster
+from ottla.jepsen.processes.commands import CommandError
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nodes import NodeError
 from ottla.jepsen.processes.run_evidence import check_directories, errors_in
@@ -31,6 +32,7 @@ from ottla.jepsen.processes.run_status import Phase, Say, Show, Status
 from ottla.jepsen.processes.run_track import Track
 from ottla.jepsen.processes.run_verdict import Course
 from ottla.jepsen.processes.store import FAULTS_FILE, TEST_FILE, RunDirectory, Store, share
+from ottla.model.errors import OttlaError, only_error
 
 SET_UP_TIMEOUT_S = 60.0
 HEALTHY_TIMEOUT_S = 60.0
@@ -53,8 +55,16 @@ than a run waits for anything to recover; fifty partitions of offsets, each fail
 broker, are work for bigger machines than these."""
 
 
+class HarnessError(OttlaError):
+    """There was no run: the harness could not do its own part."""
+
+
 async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunDirectory]:
-    """Do a run; return the folders of its workloads, ready to be judged."""
+    """Do a run; return the folders of its workloads, ready to be judged.
+
+    OttlaError when there was no run: a plan that names what there is not, nobody at the bootstrap,
+    a cluster that did not start.
+    """
     check_names(plan)
     directories = store.new([plan.test_of(name) for name in plan.workloads])
     pairs = zip(plan.workloads, directories, strict=True)
@@ -70,10 +80,26 @@ async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunD
             ) as scratch:
                 await one.go(Path(scratch))
             nursery.cancel_scope.cancel()
+    except BaseException as error:
+        told = _told(only_error(error))
+        if told is error:
+            raise
+        raise told from error
     finally:
+        # Whatever ended it: what is known is kept.
+        one.write()
         for track in tracks:
             track.close()
     return directories
+
+
+def _told(error: BaseException) -> BaseException:
+    """Return what is to be raised for an error: one sentence where the harness knows its cause."""
+    if isinstance(error, NodeError | CommandError):
+        return HarnessError(str(error))
+    if isinstance(error, trio.TooSlowError):
+        return HarnessError(f"the cluster was not ready for load within {SET_UP_TIMEOUT_S:g} s")
+    return error
 
 
 class Run:
@@ -119,7 +145,6 @@ class Run:
                     nursery.cancel_scope.cancel()
             self._enter(Phase.COLLECT)
             await self._collect(bootstrap, cluster)
-        self.write()
 
     async def watch_signals(self, all_: trio.CancelScope) -> None:
         """End the load at the first interrupt, everything but the cleaning up at the second."""
