@@ -230,10 +230,12 @@ def _sentence_of(maker: object) -> str:
 
 
 def _row_of(run: "RunDirectory") -> dict[str, Any]:
+    from ottla.cli.jepsen_view import WORDS
+
     results = run.results() if run.is_judged else {"valid": None, "figures": {}}
     return {
         "run": str(run.path),
-        "valid": results["valid"],
+        "verdict": WORDS.get(results["valid"]),
         "ops_per_s": results["figures"].get("ops_per_s"),
         "faults": results["figures"].get("faults"),
         "anomalies": results.get("anomalies") or None,

@@ -32,7 +32,7 @@ async def nemesis_rows() -> list[dict[str, Any]]:
     """Return, for each nemesis, its name, what it does, and why not here (None: it can)."""
     with tempfile.TemporaryDirectory(prefix="ottla-jepsen-") as scratch:
         abilities = await probe(Path(scratch))
-    return [
+    rows = [
         {
             "nemesis": name,
             "what": (kind.__doc__ or "").partition("\n")[0].rstrip("."),
@@ -40,6 +40,8 @@ async def nemesis_rows() -> list[dict[str, Any]]:
         }
         for name, kind in CLASSES.items()
     ]
+    all_kinds = {"nemesis": PARTITION, "what": "Each way of parting nodes, in turns"}
+    return [*rows, {**all_kinds, "not_here": None}]
 
 
 def _lacking(name: str, abilities: Abilities) -> str:
