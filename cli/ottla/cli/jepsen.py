@@ -85,6 +85,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--brokers", type=int, default=run_plan.NODES_DEFAULT)
     parser.add_argument("--flush", action="store_true", help="brokers flush every message")
     parser.add_argument(
+        "--plain", action="store_true", help="nodes on loopback behind proxies, as without root"
+    )
+    parser.add_argument(
         "--min-ops",
         type=float,
         default=run_plan.OPS_PER_S_MIN_DEFAULT,
@@ -112,6 +115,7 @@ def plan_of(
         controllers=arguments.controllers,
         brokers=arguments.brokers,
         flush=arguments.flush,
+        plain=arguments.plain,
         bootstrap=getattr(arguments, "bootstrap_server", None),
         planted=getattr(arguments, "planted", None),
         ops_per_s_min=arguments.min_ops,

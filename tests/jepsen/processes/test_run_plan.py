@@ -22,6 +22,7 @@ PLANS = [
         controllers=1,
         brokers=5,
         flush=True,
+        plain=True,
         planted="duplicates-appended",
         nemeses=("kill",),
         ops_per_s_min=12.5,

@@ -20,6 +20,7 @@ import trio
 
 from ottla.jepsen.checkers.verdict import DirectoryCheck
 from ottla.jepsen.history import Json
+from ottla.jepsen.processes.abilities import NOTHING
 from ottla.jepsen.processes.cluster import Cluster, open_cluster
 from ottla.jepsen.processes.commands import CommandError
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
@@ -228,6 +229,7 @@ class Run:
             settings=SETTINGS,
             planted=plan.planted,
             flush=plan.flush,
+            abilities=NOTHING if plan.plain else None,
         )
         async with opening as cluster:
             say_abilities(cluster, self._say)

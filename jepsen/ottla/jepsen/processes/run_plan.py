@@ -48,6 +48,8 @@ class RunPlan:
     brokers: int = NODES_DEFAULT
     flush: bool = False
     """Whether brokers flush every message (`flush.messages=1`)."""
+    plain: bool = False
+    """Whether to do without all that only root may: as on a machine that is somebody else's."""
     bootstrap: str | None = None
     """A cluster that runs already: load and checks only, no faults."""
     planted: str | None = None
@@ -113,20 +115,22 @@ class RunPlan:
         words = ["ottla", "jepsen", "run", "--workload", ",".join(self.workloads)]
         words += ["--nemesis", ",".join(self.nemeses), "--clients", ",".join(self.clients)]
         words += ["--for", duration_text(self.seconds), "--seed", str(self.seed)]
-        plain = RunPlan(workloads=self.workloads)
+        default = RunPlan(workloads=self.workloads)
         for option, value, usual in (
-            ("--interval", duration_text(self.interval_s), duration_text(plain.interval_s)),
-            ("--threads", str(self.threads), str(plain.threads)),
-            ("--controllers", str(self.controllers), str(plain.controllers)),
-            ("--brokers", str(self.brokers), str(plain.brokers)),
+            ("--interval", duration_text(self.interval_s), duration_text(default.interval_s)),
+            ("--threads", str(self.threads), str(default.threads)),
+            ("--controllers", str(self.controllers), str(default.controllers)),
+            ("--brokers", str(self.brokers), str(default.brokers)),
             ("--bootstrap", self.bootstrap, None),
             ("--planted", self.planted, None),
-            ("--min-ops", f"{self.ops_per_s_min:g}", f"{plain.ops_per_s_min:g}"),
+            ("--min-ops", f"{self.ops_per_s_min:g}", f"{default.ops_per_s_min:g}"),
             ("--min-faults", None if self.faults_min is None else str(self.faults_min), None),
         ):
             if value is not None and value != usual:
                 words += [option, value]
-        return shlex.join([*words, *(["--flush"] if self.flush else [])])
+        words += ["--flush"] if self.flush else []
+        words += ["--plain"] if self.plain else []
+        return shlex.join(words)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as test.json keeps it."""
