@@ -14,7 +14,7 @@ import trio
 
 from ottla.jepsen.history import Json
 
-INJECT_TIMEOUT_S = 30.0
+INJECT_TIMEOUT_S = 60.0
 HEAL_TIMEOUT_S = 60.0
 LEAD_IN_S = 5.0
 """Of quiet before the first fault: what a healthy cluster does is the measure of the rest."""
