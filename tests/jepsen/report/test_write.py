@@ -178,7 +178,7 @@ def test_the_matrix_has_the_latest_run_of_each_pair_and_links_to_it(make_run: Ma
         ("cell unknown", "offsets-pause/20260101T120000/index.html"),
     }
     (green,) = (c for c in cells if c.get("class") == "cell valid")
-    assert "".join(green.itertext()) == "✓ valid811 ops/s · 5 faultsrecovery 2.50 s"
+    assert "".join(green.itertext()) == "✓ valid811 ops/s · 5 faultsrecovery p99 2.50 s"
     text = text_of(index)
     assert "Of 2 pairs of workload and faults: 1 unknown, 1 valid." in text
     assert text.count("not run") == 2

@@ -180,7 +180,7 @@ def _cell(runs: Sequence[StoredRun]) -> Iterable[Markup]:
     )
     lines = [" · ".join(words for words in did if words)]
     if recovery is not None:
-        lines.append(f"recovery {recovery:.2f} s")
+        lines.append(f"recovery p99 {recovery:.2f} s")
     if not run.is_finished:
         lines.append("did not finish")
     yield element(

@@ -6,10 +6,10 @@ magenta, and have shapes of their own); text keeps a contrast of 4.5 : 1 with wh
 
 COLOURS = """
 :root{color-scheme:light dark;--ground:#fff;--panel:#f6f7f9;--ink:#1a2230;--muted:#596575;
---line:#d8dde4;--grid:#e9ecf0;--ok:#1c6db3;--info:#b86e00;--fail:#b01e6c;--shade:#7a5fb01f;
+--line:#d8dde4;--grid:#e9ecf0;--ok:#1c6db3;--info:#9f5d00;--fail:#b01e6c;--shade:#7a5fb01f;
 --fault:#7358ad;--link:#1659a8;--good:#0b7a57;--good-ground:#e4f5ee;--bad:#b3251b;
 --bad-ground:#fdeae8;--unsure:#855600;--unsure-ground:#fdf2dc;--mark:#b3251b;
---c0:#1c6db3;--c1:#c4560a;--c2:#0b8a63;--c3:#a03f8f;--c4:#4aa3d8;--c5:#96780b;--rest:#a5afbb}
+--c0:#1c6db3;--c1:#b84f07;--c2:#0a7d5a;--c3:#a03f8f;--c4:#4aa3d8;--c5:#866a08;--rest:#a5afbb}
 @media(prefers-color-scheme:dark){:root{--ground:#11151b;--panel:#191f28;--ink:#e5e9ef;
 --muted:#9ba7b6;--line:#303a47;--grid:#222a35;--ok:#5fb0f4;--info:#f0b03c;--fail:#f27db3;
 --shade:#a58be033;--fault:#a58be0;--link:#86bdf7;--good:#4ccb9f;--good-ground:#10322a;
