@@ -32,6 +32,7 @@ def test_a_duration_has_three_digits_and_its_unit(ns: int, words: str) -> None:
 
 def test_counts_and_lengths_of_time() -> None:
     assert [count_words(v) for v in (0, 1234, 2.5, 12_345_678)] == ["0", "1,234", "2.5", "12.3 M"]
+    assert count_words(0.99951) == "0.99951", "a share that is not whole does not look so"
     assert [seconds_words(s) for s in (2.31, 45, 125, 180, 4800)] == [
         "2.31 s", "45 s", "2 min 5 s", "3 min", "1 h 20 min",
     ]  # fmt: skip

@@ -193,5 +193,16 @@ def test_a_planted_bug_that_was_not_found_is_said_aloud(make_run: Make) -> None:
     assert "Nothing has been run." in text
 
 
+def test_of_a_planted_bug_the_latest_run_counts_even_one_that_did_not_finish(
+    make_run: Make,
+) -> None:
+    make_run("a/20260101T120000", planted="acks-early", valid=False)
+    unfinished = make_run("a/20260102T120000", planted="acks-early")
+    (unfinished / "results.json").unlink()
+    text = text_of(write_matrix(unfinished.parents[1]))
+    assert "? did not finish" in text
+    assert "✓ found" not in text
+
+
 def test_an_empty_store_has_a_page_that_says_so(tmp_path: Path) -> None:
     assert "There is no run yet." in text_of(write_matrix(tmp_path))

@@ -14,7 +14,7 @@ from ottla.jepsen.report.page import page_text
 from ottla.jepsen.report.run_tables import table
 from ottla.jepsen.report.words import count_words, many, shortened, value_words
 
-STEP_PX = 78
+STEP_PX = 104
 ROW_PX = 30
 BAR_PX = 22
 TOP = 30
@@ -219,8 +219,8 @@ def _bar(place: int, search: Search, span: tuple[int, int], row: int) -> Markup:
 
 def _words(call: Call, span: tuple[int, int], row: int) -> Markup:
     left, right = span
-    room = max(4, (right - left - 22) // 6)
-    return text(shortened(call.words, room), left + 19, TOP + row * ROW_PX + 15, "through")
+    room = max(4, (right - left - 28) // 6)
+    return text(shortened(call.words, room), left + 25, TOP + row * ROW_PX + 15, "through")
 
 
 def _way(
@@ -234,7 +234,7 @@ def _way(
         if place not in spans:
             continue
         left, right = spans[place]
-        at = min(max(at + 2, left + 9.0), float(right))
+        at = min(max(at + 2, left + 11.0), float(right))
         y = TOP + rows[place] * ROW_PX + BAR_PX / 2
         places.append((at, y))
         state = shortened(_state_words(search.states[number]), 120)
@@ -243,7 +243,9 @@ def _way(
             element(
                 "g",
                 element("title", told),
-                element("circle", cx=at, cy=y, r=8, class_="dot"),
+                element(
+                    "circle", cx=at, cy=y, r=max(8, 3 * len(str(number + 1)) + 2), class_="dot"
+                ),
                 text(str(number + 1), at, y + 3, "count middle"),
             )
         )

@@ -214,20 +214,28 @@ def _planted(runs: Sequence[StoredRun]) -> Iterable[Markup]:
     yield element(
         "p",
         "The same runs against servers with a bug planted into them: here a run must be invalid, "
-        "or the checkers have lost their teeth.",
+        "or the checkers have lost their teeth. The latest run of each bug.",
         class_="muted small",
     )
-    yield table(("bug", "workload under faults", "found", "by", ""), map(_planted_row, runs))
+    latest: dict[str, StoredRun] = {}
+    for run in runs:
+        latest.setdefault(run.told.planted or "", run)
+    rows = (_planted_row(latest[bug]) for bug in sorted(latest))
+    yield table(("bug", "workload under faults", "found", "by", ""), rows)
 
 
 def _planted_row(run: StoredRun) -> Markup:
     told = run.told
-    is_found = told.valid is False
+    if not run.is_finished or told.valid == "unknown":
+        found = tag("? unknown" if run.is_finished else "? did not finish", "unknown")
+    else:
+        is_found = told.valid is False
+        found = tag("✓ found", "valid") if is_found else tag("✗ not found", "invalid")
     return element(
         "tr",
         element("td", element("strong", told.planted or "")),
         element("td", f"{told.workload} under {told.nemesis}"),
-        element("td", tag("✓ found", "valid") if is_found else tag("✗ not found", "invalid")),
+        element("td", found),
         element("td", shortened(blame_words(told), 200)),
         element("td", element("a", "run", href=f"{run.path}/index.html")),
     )

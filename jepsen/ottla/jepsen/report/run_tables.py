@@ -57,6 +57,8 @@ def _checker_row(verdict: Verdict) -> Markup:
 def _figure_words(figures: Mapping[str, Json]) -> str:
     told = []
     for name, value in figures.items():
+        if value in ({}, [], ""):
+            continue
         if isinstance(value, bool) or value is None:
             words = {True: "yes", False: "no", None: "–"}[value]
         elif isinstance(value, int | float):

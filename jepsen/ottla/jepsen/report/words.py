@@ -39,7 +39,8 @@ def count_words(value: float) -> str:
         return f"{_three(value / 1e6)} M"
     if value == int(value):
         return f"{int(value):,}"
-    return _three(value)
+    # A share of 0.99995 is not 1.
+    return f"{value:.5g}" if abs(value) < 1 else _three(value)
 
 
 def many(count: float, what: str) -> str:
@@ -151,6 +152,8 @@ def run_words(records: Sequence[Json]) -> str:
 
 
 def _three(value: float) -> str:
+    if abs(value) < 0.9995:
+        return f"{value:.3g}"
     digits = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
