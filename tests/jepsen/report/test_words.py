@@ -23,7 +23,7 @@ def operation(f: str, asked: Json, came: Json = None, kind: Kind = Kind.OK) -> O
 
 @pytest.mark.parametrize(
     ("ns", "words"),
-    [(0, "0 ns"), (999, "999 ns"), (1_000, "1 µs"), (4_250_000, "4.25 ms"), (99_960_000, "100 ms"),
+    [(0, "0 s"), (999, "999 ns"), (1_000, "1 µs"), (4_250_000, "4.25 ms"), (99_960_000, "100 ms"),
      (999_960_000, "1 s"), (12_345_000_000, "12.3 s")],
 )  # fmt: skip
 def test_a_duration_has_three_digits_and_its_unit(ns: int, words: str) -> None:

@@ -5,6 +5,7 @@ marked.  Keys with the most to tell have a line of their own, the others one gre
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ottla.jepsen.history import History
@@ -45,7 +46,9 @@ def unseen(
 
     def draw(x: Linear, y: Scale) -> Iterable[Markup]:
         yield element("path", d=area_path(whole, windows, x, y), class_="area frest")
-        yield from draw_lines([whole, *lines], windows, x, y, has_labels=total[-1] > 0)
+        # What ends at zero needs no name at its end.
+        named = (one if one.values[-1] else replace(one, label="") for one in [whole, *lines])
+        yield from draw_lines(list(named), windows, x, y)
         yield from _final_mark(final_ns, x, y)
         yield from hover_columns(windows, x, y, tell)
 

@@ -24,6 +24,8 @@ PANEL_HEIGHT = 200
 PANEL_GAP = 22
 NOTE_COLUMNS = 165
 LANES_MAX = 14
+MARGIN = 16
+"""Around a picture that stands alone; a page has its own."""
 LANE_NAME_MAX = 26
 
 Scale = Linear | Logarithmic
@@ -70,25 +72,28 @@ class Picture:
 
     def inline(self) -> Markup:
         """Return the element for a page that has the styles already."""
-        return self._svg(self.body, xmlns=None)
+        return self._svg(self.body, margin=0)
 
     def file_text(self) -> str:
         """Return the text of an SVG file, complete in itself."""
         style = element("style", Markup(COLOURS + PICTURE))
-        ground = element("rect", width=self.width, height=self.height, class_="ground")
+        place = {"x": -MARGIN, "y": -MARGIN}
+        size = {"width": self.width + 2 * MARGIN, "height": self.height + 2 * MARGIN}
+        ground = element("rect", **place, **size, class_="ground")
         inner = joined([style, ground, self.body])
-        return self._svg(inner, xmlns="http://www.w3.org/2000/svg") + "\n"
+        return self._svg(inner, margin=MARGIN, xmlns="http://www.w3.org/2000/svg") + "\n"
 
-    def _svg(self, body: Markup, xmlns: str | None) -> Markup:
+    def _svg(self, body: Markup, *, margin: int, xmlns: str | None = None) -> Markup:
+        width, height = self.width + 2 * margin, self.height + 2 * margin
         return element(
             "svg",
             body,
             xmlns=xmlns,
             class_="picture",
-            viewBox=f"0 0 {self.width} {self.height}",
-            width=self.width,
-            height=self.height,
-            role="img",
+            viewBox=f"{-margin} {-margin} {width} {height}",
+            width=width,
+            height=height,
+            role="figure",
             aria_label=f"{self.title}. {self.summary}",
         )
 

@@ -56,13 +56,14 @@ def draw_lines(
         if d:
             yield element("path", d=d, class_=f"line {line.colour} {line.style}".rstrip())
         last = next((value for value in reversed(line.values) if value is not None), None)
-        if last is not None and has_labels:
+        if last is not None and has_labels and line.label:
             ends.append((y(last), line))
     lowest = y(y.low) - LABEL_HEIGHT / 2
     for place, line in spread([(min(at, lowest), line) for at, line in ends]):
-        yield text(
-            shortened(line.label, LABEL_CHARACTERS_MAX), RIGHT + 8, place + 4, f"f{line.colour}"
-        )
+        words = shortened(line.label, LABEL_CHARACTERS_MAX)
+        # Grey lines may be faint, their names not.
+        class_ = "muted" if line.colour == "rest" else f"f{line.colour}"
+        yield text(words, RIGHT + 8, place + 4, class_)
 
 
 def spread(ends: Sequence[tuple[float, Line]]) -> Sequence[tuple[float, Line]]:

@@ -16,6 +16,8 @@ RUN_SHOWN_MAX = 3
 
 def duration_words(ns: float) -> str:
     """Return a duration with three digits and its unit: "4.25 ms"."""
+    if ns == 0:
+        return "0 s"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(ns) >= size * 0.9995:
             return f"{_three(ns / size)} {unit}"
