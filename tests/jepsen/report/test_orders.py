@@ -85,7 +85,10 @@ def test_the_offset_of_a_lost_value_is_shown_with_the_reads_that_passed_it() -> 
     assert odd == {5}
     rows, columns = grid_of(touches, odd, {lost})
     assert 5 in rows
-    assert [touch.is_send for touch in columns] == [True]
+    assert [touch.is_send for touch in columns] == [True, False]
+    picture = order("q<0>", operations, [lost], (), 10.0)
+    assert picture is not None
+    assert ">·</text>" in picture.body
 
 
 def test_what_was_sent_to_nobody_knows_where_is_told_below_the_grid() -> None:

@@ -7,6 +7,7 @@ cells that disagree with the first value seen there, or whose value has two plac
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ottla.jepsen.history import Json, Kind, Operation
 from ottla.jepsen.report.faults import Fault
@@ -18,6 +19,8 @@ from ottla.jepsen.report.words import many, operation_words, outcome_words, shor
 
 ODD_ROWS_MAX = 20
 COLUMNS_MAX = 22
+PASSING_READS = 2
+"""Of a value that nobody read, so many reads are shown that passed its offset."""
 CONTEXT_ROWS = 2
 """Offsets shown before and after one that is odd."""
 ENDS_READ = 2
@@ -263,6 +266,8 @@ def grid_of(
     places = set(sorted(places)[: COLUMNS_MAX // 2])
     for offset in sorted(odd):
         grown = places | set(told[offset].values())
+        if not any(not is_send for is_send, _ in told[offset]):
+            grown |= set(_passing(touches, offset))
         if rows and (len(grown) > COLUMNS_MAX or len(rows) >= ODD_ROWS_MAX):
             break
         places = set(sorted(grown)[:COLUMNS_MAX])
@@ -271,6 +276,16 @@ def grid_of(
     near = {o + d for o in rows for d in range(-CONTEXT_ROWS, CONTEXT_ROWS + 1)}
     seen = {offset for touch in columns for offset in near & touch.values.keys()}
     return sorted({*rows, *seen}), columns
+
+
+def _passing(touches: Sequence[Touch], offset: int) -> Sequence[int]:
+    """Return the places of the first reads that went on beyond an offset without seeing it."""
+    places = (
+        place
+        for place, touch in enumerate(touches)
+        if not touch.is_send and min(touch.values) < offset < max(touch.values)
+    )
+    return list(islice(places, PASSING_READS))
 
 
 def _head(touch: Touch, left: int, bottom: int, proves: bool) -> Markup:
