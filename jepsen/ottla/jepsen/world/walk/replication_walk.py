@@ -439,7 +439,12 @@ class Walk(TalkingCluster):
             self.rare.sometimes("a reassignment is cancelled")
 
     def _set_min_isr(self) -> None:
-        """Raise or lower min.insync.replicas, which forgets ELRs (KIP-966)."""
+        """Raise or lower min.insync.replicas, which forgets ELRs (KIP-966).
+
+        Not while a broker lacks what it lost with its power: the ELR may name the only other copy.
+        """
+        if self.is_one_behind:
+            return
         wanted, before = 1 + self.chance.below(3), self.controller.image
         resource = AlterConfigsResource(
             resource_type=TOPIC_RESOURCE,
