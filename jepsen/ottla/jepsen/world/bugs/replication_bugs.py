@@ -470,6 +470,7 @@ MUTANTS = (
         "a deposed leader commits by a lower min.insync.replicas that came with its deposition",
         _settings_before_leadership,
         5_000,
+        is_quick=False,
     ),
     _row(
         "replication-join-early",
