@@ -157,7 +157,8 @@ def code_of(results: list[dict[str, Any]]) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ottla.cli.jepsen_view import one_run, show_results
+    from ottla.cli.jepsen_runs import one_run
+    from ottla.cli.jepsen_view import show_results
 
     plan = plan_of(arguments, names_of(arguments.workload), names_of(arguments.nemesis))
     directories, results = one_run(plan, arguments.store)

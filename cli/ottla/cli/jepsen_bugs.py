@@ -5,7 +5,7 @@ from typing import Any
 
 from ottla.cli.common import note, print_json, print_table
 from ottla.cli.jepsen import INVALID
-from ottla.cli.jepsen_view import one_run
+from ottla.cli.jepsen_runs import run_apart
 from ottla.model.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def run_bugs(arguments: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for name in names:
         bug = PLANTED[name]
-        directories, results = one_run(bug.plan, arguments.store)
+        results = run_apart(bug.plan, arguments.store)
         finding = found_by(bug, results)
         rows.append(
             {
@@ -29,7 +29,7 @@ def run_bugs(arguments: argparse.Namespace) -> int:
                 "anomaly": finding["anomaly"] if finding else None,
                 "detail": finding["detail"] if finding else None,
                 "operations": finding["operations"] if finding else [],
-                "directory": str(directories[0].path),
+                "directory": results[0]["directory"] if results else None,
                 "command": bug.plan.command(),
             }
         )

@@ -6,17 +6,13 @@ libraries of others, costs its own cells and no more.
 """
 
 import argparse
-import json
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import note, print_json
-from ottla.cli.jepsen import INVALID, UNKNOWN, code_of, names_of, plan_of
+from ottla.cli.jepsen import code_of, names_of, plan_of
+from ottla.cli.jepsen_runs import run_apart
 from ottla.cli.jepsen_view import WORDS, recovery_of
 from ottla.model.errors import ConfigError
 
@@ -86,22 +82,6 @@ def _cells(plan: "RunPlan", store: "Store", *, again: bool, form: str) -> list[d
             results[name] = found
             _tell(name, found, form)
     return [results[name] for name in plan.workloads]
-
-
-def run_apart(plan: "RunPlan", store: Path) -> list[dict[str, Any]]:
-    """Do a run in a process of its own; return the verdicts, none when it came to none."""
-    words = [*shlex.split(plan.command())[1:], "--store", str(store), "--format", "json"]
-    running = subprocess.Popen([sys.executable, "-m", "ottla.cli", *words], stdout=subprocess.PIPE)
-    try:
-        printed, _ = running.communicate()
-    except KeyboardInterrupt:
-        # It has heard the same Ctrl-C, and has a cluster to heal and take down.
-        running.wait()
-        raise
-    if running.returncode in (0, INVALID, UNKNOWN):
-        return list(json.loads(printed))
-    note(f"the harness ended with code {running.returncode}: {plan.command()}")
-    return []
 
 
 def _broken(plan: "RunPlan") -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """What a person sees of a run: a line while it goes on, then what it found."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import is_watched, note, print_json, print_table
@@ -15,29 +14,6 @@ BAR_WIDTH = 20
 EXAMPLES_MAX = 3
 """Findings told of each anomaly; results.json has more."""
 WORDS = {True: "valid", False: "INVALID", "unknown": "unknown"}
-
-
-def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[dict[str, Any]]]:
-    """Do a run and judge it; return its folders and the verdicts on them."""
-    import trio
-
-    from ottla.jepsen.processes.run_driver import run
-    from ottla.jepsen.processes.run_judge import judge_all
-    from ottla.jepsen.processes.run_status import Phase, Status
-    from ottla.jepsen.processes.store import Store
-
-    line = ProgressLine(plan)
-
-    async def body() -> list["RunDirectory"]:
-        return await run(plan, Store(store), show=line.show, say=line.say)
-
-    try:
-        directories = trio.run(body)
-        line.show(Status(phase=Phase.JUDGE))
-        results = judge_all(directories)
-    finally:
-        line.end()
-    return directories, results
 
 
 class ProgressLine:
