@@ -23,6 +23,8 @@ class Load:
     """When sends fail."""
     failing: tuple[str, ...] = ("q-0", "q-1")
     refused: bool = False
+    ending: Kind = Kind.FAIL
+    """How sends fail."""
 
     def history(self) -> History:
         now_ns = 0
@@ -41,11 +43,11 @@ class Load:
                 key = ("q-0", "q-1")[part % 2]
                 value += 1
                 now_ns = second * S + part * S // 10 + 1
-                begun = recorder.invoke(0, "send", [["send", key, value]])
+                begun = recorder.invoke(recorder.process(0), "send", [["send", key, value]])
                 now_ns += 1_000
                 if is_down and key in self.failing:
                     extra = {"refused": True} if self.refused else {}
-                    recorder.complete(begun, Kind.FAIL, error="no leader", extra=extra)
+                    recorder.complete(begun, self.ending, error="no leader", extra=extra)
                 else:
                     recorder.complete(begun, Kind.OK, [["send", key, [value, value]]])
         return recorder.history()
@@ -69,6 +71,13 @@ def test_what_fails_while_all_is_well_is_unavailable_and_nothing_else() -> None:
     assert counts(Load(down=((100, 101),))) == {}
     assert counts(Load(down=((100, 104),), refused=True)) == {}, "a refusal is an answer"
     assert counts(Load(faults=((50, 60),), down=((100, 104),))) == {"unavailable": 1}
+
+
+def test_a_refusal_is_an_answer_also_of_what_may_have_happened_before() -> None:
+    """What was sent twice is refused the second time: perhaps the first one was served."""
+    down = ((100, 104),)
+    assert counts(Load(down=down, ending=Kind.INFO)) == {"unavailable": 1}
+    assert counts(Load(down=down, ending=Kind.INFO, refused=True)) == {}
 
 
 def test_one_key_that_does_not_come_back_is_a_slow_recovery_and_nothing_else() -> None:
