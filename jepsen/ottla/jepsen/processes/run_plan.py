@@ -21,8 +21,11 @@ Shorter than a broker's session (9 s) and kills and pauses are over before anybo
 longer and a minute holds too few of them.
 """
 
-THREADS_DEFAULT = 10
-"""Threads of each workload: as many operations are under way at once."""
+THREADS_DEFAULT = 16
+"""Threads of each workload: as many operations are under way at once.
+
+Under faults many of them wait; with ten a minute of partitions falls below the minimum of load.
+"""
 
 OPS_PER_S_MIN_DEFAULT = 500.0
 """Below it a run says nothing about a cluster that works, and is not valid."""
