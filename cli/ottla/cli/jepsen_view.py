@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import is_watched, note, print_json, print_table
+from ottla.cli.common import counted, is_watched, note, print_json, print_table
 
 if TYPE_CHECKING:
     from ottla.jepsen.processes.run_plan import RunPlan
@@ -51,7 +51,7 @@ class ProgressLine:
             parts[-1] += " s"
         if status.operation_count:
             parts.append(f"{status.operation_count:,} ops ({status.ops_per_s:,.0f}/s)")
-            parts.append(f"{status.fault_count} faults")
+            parts.append(counted(status.fault_count, "fault"))
             anomalies = ", ".join(f"{name} × {n}" for name, n in status.anomalies.items())
             parts.append(anomalies or "no anomaly so far")
         if status.fault:
