@@ -89,6 +89,29 @@ def test_one_key_that_does_not_come_back_is_a_slow_recovery_and_nothing_else() -
     assert counts(never, Facts(ok_share_minimum=0.3)) == {"slow-recovery": 1}
 
 
+def test_every_kind_of_operation_must_come_back() -> None:
+    script = Script()
+    script.fault("kill", "start")
+    script.fault("kill", "end")
+    for _ in range(40):
+        script.does(0, "describe", {"topic": "t"}, kind=Kind.FAIL)
+        script.does(0, "poll", [["poll"]], [["poll", {}]])
+    facts = Facts(ok_share_minimum=0)
+    assert check_availability(script.history(), facts).findings_count == {"slow-recovery": 1}
+
+
+def test_what_nobody_tried_between_two_faults_says_nothing_of_the_first() -> None:
+    script = Script()
+    script.fault("kill", "start")
+    script.fault("kill", "end")
+    for _ in range(40):
+        script.does(0, "poll", [["poll"]], [["poll", {}]])
+    script.fault("kill", "start")
+    script.fault("kill", "end")
+    script.sends(0, 1, 0)
+    assert check_availability(script.history(), Facts()).valid is True
+
+
 def test_time_under_another_fault_does_not_count_as_recovery() -> None:
     faults = ((50, 60), (70, 90), (100, 120))
     verdict = check_availability(Load(faults=faults, down=((50, 125),)).history(), Facts())

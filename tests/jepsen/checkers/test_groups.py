@@ -158,6 +158,11 @@ def test_a_member_never_goes_back_to_an_older_generation() -> None:
     script.notes(0, "assigned", told(2, ["q-0"]))
     script.notes(0, "assigned", told(1, ["q-1"]))
     assert counts(script) == {"generation-went-back": 1}
+    beside = Script()
+    beside.begins(1, "poll", {"group": "g"})
+    beside.notes(0, "assigned", told(2, ["q-0"]))
+    beside.ends(1, told(1, {"q-1": []}))
+    assert counts(beside) == {}, "it may have been done before"
 
 
 def test_an_older_generation_never_commits_over_a_newer_one() -> None:
@@ -172,6 +177,8 @@ def test_an_older_generation_never_commits_over_a_newer_one() -> None:
     beside.does(0, "commit", {"group": "g"}, told(2, {"q-0": 5}))
     beside.ends(1, told(1, {"q-0": 6}, "m2"))
     assert counts(beside) == {}, "it may have been done before"
+    beside.does(1, "commit", {"group": "g"}, told(1, {"q-0": 7}, "m2"))
+    assert counts(beside) == {"old-generation-commit": 1}, "the newest still counts"
 
 
 def test_what_is_committed_was_given_to_some_member() -> None:
@@ -185,8 +192,20 @@ def test_what_is_committed_was_given_to_some_member() -> None:
     assert counts(script) == {"committed-unread": 1}
     finding = check_groups(script.history(), Facts()).findings[0]
     assert "2 records below" in finding.detail
+    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}))
+    script.does(1, "poll", {"group": "g"}, kind=Kind.FAIL)
+    assert counts(script) == {"committed-unread": 1}
     script.does(1, "poll", {"group": "g"}, kind=Kind.INFO)
     assert counts(script) == {}, "nobody knows what that one was given"
+
+
+def test_what_was_not_committed_and_what_lies_nowhere_known_need_not_be_read() -> None:
+    script = Script()
+    script.sends(0, 1, 0)
+    script.sends(0, 2, None)
+    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}), Kind.FAIL)
+    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}), Kind.INFO)
+    assert counts(script) == {}
 
 
 def test_what_is_fetched_is_what_was_committed() -> None:
