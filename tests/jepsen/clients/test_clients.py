@@ -255,3 +255,17 @@ async def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ConfigError, match="needs the package confluent-kafka"):
         async with workload.open_client("127.0.0.1:1", 0, lambda f, value: None):
             pass
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_a_log_ends_behind_what_was_acknowledged(
+    kind: str, ottla_cluster: ClusterUnderTest
+) -> None:
+    async with client_of(ottla_cluster, "list-offsets", kind) as client:
+        for end in (0, 1, 2):
+            told = await client.invoke(Op("end-offset", ["t-q0-1", None]))
+            assert told.value == ["t-q0-1", end]
+            assert told.extra["leader_epoch"] == 0
+            # Whoever asks beside the client that sends can not know what that one knows.
+            assert told.extra.get("own_view", True) == (kind == OWN)
+            await client.invoke(Op("send", [["send", "t-q0-1", end]]))

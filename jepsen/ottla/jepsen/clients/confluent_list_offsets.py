@@ -1,4 +1,7 @@
-"""The list-offsets workload by confluent-kafka: a producer, and an operator's client that asks."""
+"""The list-offsets workload by confluent-kafka: a producer, and an operator's client that asks.
+
+These are two clients to the cluster: what one was acknowledged the other has never heard of.
+"""
 
 from collections.abc import Callable, Mapping
 from time import monotonic, sleep
@@ -6,6 +9,7 @@ from time import monotonic, sleep
 from ottla.jepsen.clients.completions import DEADLINE_S, failed, ok
 from ottla.jepsen.clients.confluent import ConfluentClient, admin_module
 from ottla.jepsen.clients.confluent_sending import create_topic, send_one
+from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.keys import partition_of
 from ottla.jepsen.workloads.load import Completion, Op
 
@@ -17,6 +21,7 @@ LED_ELSEWHERE = frozenset(
         "NOT_LEADER_FOR_PARTITION",
         "OFFSET_NOT_AVAILABLE",
         "UNKNOWN_LEADER_EPOCH",
+        "_NOENT",
     }
 )
 """Answers after which another leader may have the answer."""
@@ -48,8 +53,7 @@ class ConfluentListOffsetsClient(ConfluentClient):
                 left = max(0.1, end - monotonic())
                 found = self.operator().list_offsets(asked, request_timeout=left)[at].result()
                 if found.offset >= 0:
-                    epoch = found.leader_epoch
-                    return ok([key, found.offset], {} if epoch is None else {"leader_epoch": epoch})
+                    return ok([key, found.offset], _extra(found.leader_epoch))
                 if monotonic() >= end:
                     return failed(f"offset {found.offset}")
             except self.kafka.KafkaException as error:
@@ -58,3 +62,9 @@ class ConfluentListOffsetsClient(ConfluentClient):
             # An operator's client of librdkafka keeps a leader it knows until it is old.
             self.operator().list_topics(topic, timeout=max(0.1, end - monotonic()))
             sleep(LOOK_AGAIN_S)
+
+
+def _extra(leader_epoch: int | None) -> dict[str, Json]:
+    """Return what belongs to an answer of a handle that knows nothing of the one that sends."""
+    extra: dict[str, Json] = {"own_view": False}
+    return extra if leader_epoch is None else {**extra, "leader_epoch": leader_epoch}

@@ -1,7 +1,8 @@
 """The list-offsets workload: where a log ends is behind all that was acknowledged before.
 
 Pure.  Operations: `send`, `create-topic` and `crash` as the queue's, and `end-offset`, value
-`[key, null]` -> `[key, offset]`, with extra `leader_epoch` where the client tells it.
+`[key, null]` -> `[key, offset]`, with extra `leader_epoch` where the client tells it; `own_view` is
+false where the client that asks is another one than the client that sends (librdkafka's).
 
 What Kafka promises: the leader of the newest epoch answers with its high watermark, which is behind
 every acknowledged record (a new leader that does not know it yet answers OFFSET_NOT_AVAILABLE,
