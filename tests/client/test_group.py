@@ -100,6 +100,7 @@ async def test_a_member_says_as_whom_it_commits_while_it_is_one(
     by_hand = config(enable_auto_commit=False, group_protocol=protocol)
     async with open_consumer(ottla_cluster.bootstrap, by_hand) as consumer:
         consumer.subscribe(["t"])
+        assert consumer.coordinator_address is None
         with pytest.raises(RefusedError):
             consumer.group_metadata()
         with trio.fail_after(TIMEOUT_S):
@@ -108,6 +109,7 @@ async def test_a_member_says_as_whom_it_commits_while_it_is_one(
         membership = consumer.group_metadata()
         assert membership.generation_id > 0
         assert membership.member_id
+        assert consumer.coordinator_address == ottla_cluster.bootstrap
         await consumer.unsubscribe()
         with pytest.raises(RefusedError):
             consumer.group_metadata()

@@ -243,6 +243,11 @@ class Consumer:
         """
         return self._member_of().driver.membership()
 
+    @property
+    def coordinator_address(self) -> str | None:
+        """Where the group's coordinator was found, `host:port`; None when it is looked for."""
+        return self._member_of().coordinator_address
+
     def _member_of(self) -> Group:
         if self._group is None:
             raise RefusedError(ErrorCode.INVALID_GROUP_ID, "the consumer has no group.id")

@@ -46,6 +46,11 @@ class Coordinator:
         self._pipeline: Pipeline | None = None
         self._opening = trio.Lock()
 
+    @property
+    def address(self) -> str | None:
+        """Where it was found, `host:port`; None before that, and when it is looked for anew."""
+        return None if self._pipeline is None else self._pipeline.address
+
     async def request(
         self, message: Message, response: type[R], *, timeout_s: float, version: int | None = None
     ) -> R:

@@ -176,6 +176,11 @@ class Group:
         self.handover.has_polled = True
         self._bell.ring()
 
+    @property
+    def coordinator_address(self) -> str | None:
+        """Where its coordinator was found; None before that, and when it is looked for anew."""
+        return self._coordinator.address
+
     def on_poll(self) -> None:
         """The application asks for records: what it was given before is processed."""
         # This is done for every record of an iterator: nothing here looks at the clock.
