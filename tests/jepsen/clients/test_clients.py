@@ -153,6 +153,8 @@ async def test_a_member_commits_what_it_has_read(
         assert (done.value["generation"] is None) == (kind == CONFLUENT)
         found = await client.invoke(Op("fetch", {"group": "t-g"}))
         assert found.value["keys"] == {"t-group-0-2": 1}
+        node = ottla_cluster.bootstrap if kind == OWN else None
+        assert done.extra.get("node") == found.extra.get("node") == node
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
@@ -165,7 +167,10 @@ async def test_a_register_holds_what_was_committed_last(
         for offset in (9, 4):
             done = await client.invoke(Op("commit", ["t-r", "t-offsets-0", offset]))
             assert done.kind is Kind.OK
-            assert (await client.invoke(fetch)).value == ["t-r", "t-offsets-0", offset]
+            found = await client.invoke(fetch)
+            assert found.value == ["t-r", "t-offsets-0", offset]
+            node = ottla_cluster.bootstrap if kind == OWN else None
+            assert done.extra.get("node") == found.extra.get("node") == node
         # What is refused before anything is written has certainly not been.
         nowhere = await client.invoke(Op("commit", ["t-r", "t-nowhere-0", 1]))
         assert nowhere.kind is Kind.FAIL

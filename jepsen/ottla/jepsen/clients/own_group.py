@@ -154,14 +154,18 @@ class OwnGroupClient(OwnClient):
         if not keys:
             return ok(self._told(member, before, {}))
         offsets = {TopicPartition(*partition_of(key)): offset for key, offset in keys.items()}
+        found = member.coordinator_address
         try:
             await member.commit(offsets)
         except TROUBLE as error:
             done = troubled(op, error, certain=NO_LONGER_OURS)
             is_refused = isinstance(error, RefusedError) and error.code in NO_LONGER_OURS
-            extra = {"refused": True} if is_refused else {}
-            return replace(done, value=self._told(member, before, keys), extra=extra)
-        return ok(self._told(member, before, keys))
+            refused = {"refused": True} if is_refused else {}
+            return replace(done, value=self._told(member, before, keys), extra=refused)
+        # A commit that went to one coordinator after another has none to name.
+        node = member.coordinator_address
+        extra = {"node": node} if node is not None and node == found else {}
+        return ok(self._told(member, before, keys), extra)
 
     async def _fetch(self, op: Op) -> Completion:
         member = self._member.current
@@ -171,7 +175,8 @@ class OwnGroupClient(OwnClient):
         found = await member.committed([TopicPartition(*partition_of(key)) for key in keys])
         told: dict[str, Json] = dict.fromkeys(keys)
         told.update((key_of(*at), int(one.offset)) for at, one in found.items())
-        return ok({"group": op.value["group"], "keys": told})
+        node = member.coordinator_address
+        return ok({"group": op.value["group"], "keys": told}, {"node": node} if node else {})
 
     def _told(
         self, member: Consumer, before: tuple[str | None, int | None], keys: Json

@@ -106,6 +106,7 @@ class OwnOffsetsClient(OwnClient):
         if not is_found:
             return failed("no coordinator was found")
         at = TopicPartition(*partition_of(key))
+        node = coordinator.address
         try:
             await commit_offsets(
                 coordinator, {at: Committed(Offset(offset))}, timeout_s=REQUEST_TIMEOUT_S
@@ -114,7 +115,7 @@ class OwnOffsetsClient(OwnClient):
             if error.code in MOVED:
                 await coordinator.forget()
             return troubled(op, error, certain=NOT_WRITTEN)
-        return ok()
+        return ok(None, {"node": node})
 
     async def _fetch(self, op: Op) -> Completion:
         group, key, _ = op.value
@@ -123,4 +124,5 @@ class OwnOffsetsClient(OwnClient):
         found = await coordinator.until_it_answers(
             lambda: fetch_offsets(coordinator, [at], timeout_s=REQUEST_TIMEOUT_S), DEADLINE_S
         )
-        return ok([group, key, int(found[at].offset) if at in found else None])
+        told = int(found[at].offset) if at in found else None
+        return ok([group, key, told], {"node": coordinator.address})

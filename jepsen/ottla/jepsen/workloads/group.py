@@ -12,7 +12,8 @@ Pure.  Operations of a thread, each with the group it belongs to:
 
 What happens to a member beside its operations is noted at that moment, by `assigned`, `revoked` and
 `lost` with `{"group", "member", "generation", "keys": [key, …]}`.  A generation is null where the
-client does not tell it (librdkafka), or where it changed during the operation.
+client does not tell it (librdkafka), or where it changed during the operation.  Commits and fetches
+have extra `node`, the coordinator's address, where the client tells it.
 
 What Kafka promises: within one generation (KIP-848: epoch) a partition belongs to one member.  Who
 was cut off may go on reading under an older one, and learns only when it commits: such a commit is

@@ -6,6 +6,8 @@ Pure.  Operations, all by nobody in particular (generation -1):
 - `fetch`, value `[group, key, null]` -> `[group, key, offset | null]`: null where there is none;
 - `crash`.
 
+Completions have extra `node`, the coordinator's address, where the client tells it.
+
 What Kafka promises: a commit that was acknowledged is in the log of the group's coordinator, on as
 many replicas as must have it, so commits are linearizable.  A refusal may come after the append
 (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, REQUEST_TIMED_OUT), so it is INFO; one operation of our
