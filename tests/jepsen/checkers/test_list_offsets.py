@@ -99,6 +99,12 @@ def test_a_deposed_leader_may_tell_less_but_not_of_ones_own_and_not_at_the_end()
     asked(script, 0, 0, leader_epoch=1)
     assert counts(script) == {"stale-end-offset": 1}
     script = after_a_send()
+    asked(script, 0, 0, leader_epoch=1, own_view=False)
+    assert counts(script) == {DEPOSED: 1}, "who asks is not the client that was acknowledged"
+    script = after_a_send()
+    asked(script, 0, 0, leader_epoch=2, own_view=False)
+    assert counts(script) == {"stale-end-offset": 1}, "its leader knew, whoever asked"
+    script = after_a_send()
     asked(script, 1, 0, leader_epoch=1, final=True)
     assert counts(script) == {"stale-end-offset": 1}
     script = after_a_send()

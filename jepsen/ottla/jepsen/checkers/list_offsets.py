@@ -5,7 +5,8 @@ end-offset-went-back: it is lower than an earlier answer of the same leader or a
 leader that was deposed and has not heard of it may answer less to who did not know better; that is
 told as stale-end-offset-of-a-deposed-leader (its epoch is older than another answer's) or
 -of-an-unknown-leader (the client does not tell the epoch), and allowed; never at the end, when all
-is healed, and never of what the asking process itself was acknowledged.
+is healed, and never of what the asking process itself was acknowledged, unless it asks by another
+client than the one that sends (extra `own_view` false).
 Values: end-offset has [key, offset].
 """
 
@@ -94,7 +95,8 @@ def _judge(operation: Operation, end: KeyEnd, newest_epoch: int, findings: Findi
     key, told = operation.value
     epoch = operation.extra.get("leader_epoch")
     is_final = bool(operation.extra.get("final"))
-    own = end.own.get(operation.invoke.process)
+    knows_own = operation.extra.get("own_view", True)
+    own = end.own.get(operation.invoke.process) if knows_own else None
     missed = own if own is not None and told <= _offset(own) else None
     is_certain = missed is not None or is_final
     highest = end.acknowledged
