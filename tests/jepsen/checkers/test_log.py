@@ -181,6 +181,24 @@ def test_what_a_failed_poll_saw_must_be_right_but_counts_as_read_by_nobody() -> 
     assert set(counts(script)) == {"lost-write", "duplicate", "inconsistent-offsets"}
 
 
+def test_what_a_failed_poll_saw_must_not_be_cut_off_either() -> None:
+    script = Script()
+    script.does(0, "send", [["send", "q-0", 7]], kind=Kind.INFO)
+    script.does(1, "poll", [["poll"]], [["poll", {"q-0": [[0, 7]]}]], Kind.FAIL)
+    script.polls(2, [], final=True)
+    assert counts(script) == {"truncated-read": 1}
+
+
+def test_a_record_of_unknown_place_is_lost_once_a_later_one_was_read() -> None:
+    script = Script()
+    script.sends(0, 1, None)
+    script.sends(1, 2, 5)
+    script.polls(2, [], final=True)
+    assert counts(script) == {"unseen": 2}
+    script.polls(2, [[5, 2]], final=True)
+    assert counts(script) == {"lost-write": 1}
+
+
 def test_a_retry_without_idempotence_may_be_overtaken() -> None:
     script = Script()
     asked = [["send", "q-0", 1], ["send", "q-0", 2]]

@@ -162,9 +162,7 @@ def _check_nothing_truncated(reading: LogReading, findings: Findings) -> None:
     ends: dict[str, int] = {}
     for poll in reading.polls:
         for key, records in poll.records.items():
-            if not poll.is_ok or not records:
-                continue
-            highest = max(offset for offset, _ in records)
+            highest = max((offset for offset, _ in records), default=-1)
             if poll.is_final:
                 ends[key] = max(ends.get(key, -1), highest)
             elif highest > last_read.get(key, (-1, poll))[0]:
