@@ -199,6 +199,32 @@ def test_a_record_of_unknown_place_is_lost_once_a_later_one_was_read() -> None:
     assert counts(script) == {"lost-write": 1}
 
 
+@pytest.mark.parametrize("kind", [Kind.INFO, Kind.FAIL])
+def test_a_transaction_must_have_committed_once_a_part_of_it_was_seen(kind: Kind) -> None:
+    asked = [["send", "q-0", 1], ["send", "q-0", 2]]
+    told = [["send", "q-0", [0, 1]], ["send", "q-0", [1, 2]]]
+    script = Script()
+    script.does(0, "txn", asked, told, kind)
+    script.sends(1, 3, 3)
+    script.polls(2, [[3, 3]], final=True)
+    assert counts(script) == {}
+    script.polls(3, [[1, 2], [3, 3]], final=True)
+    assert counts(script) == {Kind.INFO: {"lost-write": 1}, Kind.FAIL: {"G1a": 1}}[kind]
+
+
+def test_an_offset_that_was_given_before_is_out_of_order_too() -> None:
+    own, others, one = Script(), Script(), Script()
+    own.sends(0, 1, 4)
+    own.sends(0, 2, 4)
+    others.sends(0, 1, 4)
+    others.sends(1, 2, 4)
+    asked = [["send", "q-0", 1], ["send", "q-0", 2]]
+    one.does(0, "send", asked, [["send", "q-0", [4, 1]], ["send", "q-0", [4, 2]]])
+    assert counts(own) == {"inconsistent-offsets": 1, "nonmonotonic-send": 1}
+    assert counts(others) == {"inconsistent-offsets": 1, "realtime-order": 1}
+    assert counts(one) == {"inconsistent-offsets": 1, "int-nonmonotonic-send": 1}
+
+
 def test_a_retry_without_idempotence_may_be_overtaken() -> None:
     script = Script()
     asked = [["send", "q-0", 1], ["send", "q-0", 2]]
@@ -271,3 +297,11 @@ def test_records_that_subscribers_consumed_are_counted_by_how_often() -> None:
     script.polls(3, [[0, 0], [1, 1]])
     verdict = check_log(script.history(), Facts())
     assert verdict.figures["consume_counts"] == {"1": 1, "2": 1}
+
+
+def test_polls_of_members_are_judged_with_their_group() -> None:
+    script = Script()
+    script.sends(0, 1, 0)
+    told = {"group": "g", "member": "m", "generation": 1, "keys": {"q-0": [[0, 9]]}}
+    script.does(1, "poll", {"group": "g"}, told)
+    assert counts(script) == {}
