@@ -7,7 +7,7 @@ only ones; `OTTLA_NEMESES_SEED` draws the same again (when they meet the cluster
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.processes.abilities import NOTHING, Abilities
+from ottla.jepsen.processes.abilities import NOTHING, Abilities, Ability
 from ottla.jepsen.processes.cluster import Cluster, open_cluster
 from ottla.jepsen.processes.nemeses.mixer import Mixer
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
@@ -189,3 +189,22 @@ def dealt(abilities: Abilities, dice: random.Random, *, flush: bool) -> list[str
     kinds = [name for name in wanted if name.startswith("partition-")]
     spared = dice.sample(kinds, max(0, len(kinds) - PARTITIONS_A_RUN))
     return [name for name in wanted if name not in spared]
+
+
+@pytest.mark.skipif(not SECONDS, reason="a proof of teeth, for long searches")
+async def test_a_power_cut_that_the_atlas_forbids_loses_what_was_acknowledged(
+    tmp_path: Path, need: Callable[..., None]
+) -> None:
+    need(Ability.IMAGES)
+    async with open_cluster(tmp_path) as cluster:
+        load = await trio.to_thread.run_sync(Load, cluster.bootstrap)
+        for _ in range(10):
+            await trio.to_thread.run_sync(load.send)
+        assert await trio.to_thread.run_sync(load.finish) == 0
+        brokers = [node.name for node in cluster.brokers]
+        assert await cluster.atlas.why_not_damage(cluster.brokers) is not None
+        await cluster.cut_power(*brokers)
+        await cluster.start(*brokers)
+        await cluster.wait_healthy()
+        found = await trio.to_thread.run_sync(load.read)
+        assert sum(map(len, found.values())) < load.sent
