@@ -30,7 +30,7 @@ TOPIC, PARTITIONS = "q0", 3
 FIRST_BYTES, RECORD_BYTES = 4_000, 100
 """Large records first, so that there are closed segments to damage; a long load is of small ones,
 lest it fills the disks."""
-PARTITIONS_A_RUN = 2
+NEMESES_A_RUN = 9
 BATCH = 100
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3_600)]
@@ -185,10 +185,8 @@ def dealt(abilities: Abilities, dice: random.Random, *, flush: bool) -> list[str
         return wanted
     if not abilities.has_namespaces:
         return [name for name in wanted if name in BEHIND_PROXIES]
-    # All kinds of partitions take their turn over many short runs.
-    kinds = [name for name in wanted if name.startswith("partition-")]
-    spared = dice.sample(kinds, max(0, len(kinds) - PARTITIONS_A_RUN))
-    return [name for name in wanted if name not in spared]
+    # All take their turn over many short runs.
+    return dice.sample(wanted, min(NEMESES_A_RUN, len(wanted)))
 
 
 @pytest.mark.skipif(not SECONDS, reason="a proof of teeth, for long searches")
