@@ -486,3 +486,28 @@ async def test_a_log_knows_the_epochs_of_all_it_holds_though_a_kill_lost_its_log
     killed = await bench.kill_and_open(log, recovery_point=log.end_offset)
 
     assert [killed.epoch_of(Offset(offset)) for offset in range(3)] == [3, 5, 5]
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_log_that_begins_anew_leaves_nothing_of_what_was_being_removed(steps: int) -> None:
+    disk = DoomedDisk(SeededRng(0))
+    run_through(disk.makedirs(DIRECTORY))
+    disk.flush_everything()
+    bench = Workbench(disk, DIRECTORY)
+    log: Log = run_through(bench.open(CONFIG))
+    fill(log, 12)
+    run_through(log.flush())
+    log.update_high_watermark(log.end_offset)
+    removal = log.delete_records_before(log._segments[2].base_offset)
+    with suppress(StopIteration):
+        for _ in range(steps):
+            removal.send(None)
+
+    run_through(log.truncate_fully_and_start_at(Offset(50)))
+    fill(log, 3)
+    run_through(log.flush())
+    disk.crash()
+    removal.close()
+    again: Log = run_through(bench.kill_and_open(log, recovery_point=log.recovery_checkpoint))
+
+    assert (again.log_start_offset, again.end_offset) == (50, 53)

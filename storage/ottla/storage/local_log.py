@@ -412,8 +412,12 @@ class LocalLog:
         self._epochs.clear()
         self._unsealed.clear()
         self._is_cutting = True
+        # What another caller is removing goes too, but for its oldest that caller need not go on:
+        # what stayed behind would be a gap before all that is appended from now on.
+        doomed = [*self._leaving, *self._segments]
+        del self._leaving[1 if self._is_removing else 0 :]
         try:
-            for segment in reversed(self._segments):
+            for segment in reversed(doomed):
                 await self._remove_segment(segment)
             await self._remove_snapshots(above=Offset(-1))
             new = Segment(self._disk, self.directory, offset, self.config, now_ms=0)

@@ -6,6 +6,7 @@ file holds whole batches of increasing offsets in `[0, size_bytes)`; an index en
 the first batch that follows more than `index.interval.bytes` since the last one (Kafka's rule).
 """
 
+from contextlib import suppress
 from struct import Struct
 
 from ottla.model.errors import CorruptDataError
@@ -55,6 +56,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_entry",
         "_disk",
+        "_is_removed",
         "_recent",
         "base_offset",
         "created_ms",
@@ -87,6 +89,7 @@ class Segment:
         self.created_ms = now_ms
         self.jitter_ms = 0
         self.is_sealed = False
+        self._is_removed = False
         self.first_timestamp_ms = NO_TIMESTAMP
         """Timestamp of the first batch, from which segment.ms counts; -1 for none yet."""
         self.max_timestamp_ms = NO_TIMESTAMP
@@ -336,10 +339,12 @@ class Segment:
         """Close and unlink the files, the log first: a crash leaves a whole segment or none.
 
         Indexes without a log are swept away by the next start; a transaction index that is missed
-        nobody could build anew.
+        nobody could build anew.  Two may remove it at once.
         """
         self.close()
         for suffix in SEGMENT_SUFFIXES:
             path = self.path_prefix + suffix
-            if self._disk.exists(path):
-                await self._disk.unlink(path)
+            if not self._is_removed and self._disk.exists(path):
+                with suppress(FileNotFoundError):
+                    await self._disk.unlink(path)
+        self._is_removed = True
