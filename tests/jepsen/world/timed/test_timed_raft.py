@@ -2,7 +2,8 @@
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
-from ottla.jepsen.world.timed.timed_raft import TimedRaft
+from ottla.jepsen.world.timed.timed_raft import Storm, TimedRaft
+from ottla.jepsen.world.timed.timeline import sleep
 
 STORM_COUNT = 25
 JOB = Job(engine="B", subject="raft", budget=6_000)
@@ -33,3 +34,21 @@ def test_a_storm_is_its_decisions() -> None:
 
     assert again.trace_hash == first.trace_hash
     assert again.figures == first.figures
+
+
+def test_a_process_that_is_ended_takes_all_its_tasks_along() -> None:
+    storm = Storm(Chance(0))
+    node = next(iter(storm.nodes.values()))
+    outlived: list[str] = []
+
+    async def outlive(name: str) -> None:
+        if name == "outer":
+            node._spawn(outlive("inner"))
+        await sleep(1)
+        outlived.append(name)
+
+    node._spawn(outlive("outer"))
+    node.stop(is_power_lost=False)
+    storm.timeline.run_until(10)
+
+    assert outlived == []

@@ -115,10 +115,10 @@ class ControllerJudge:
         before: PartitionState,
         log: Collection[int],
         state: PartitionState,
-        starting: Collection[NodeId],
+        leaving: Collection[NodeId],
     ) -> None:
         """Judge an election that says openly that records may be lost: nobody else could lead."""
-        was_clean = before.elr and not set(before.elr) <= set(starting)
+        was_clean = before.elr and not set(before.elr) <= set(leaving)
         if not was_clean:
             require(
                 state.leader in (*before.last_known_elr, *before.elr),

@@ -284,8 +284,9 @@ class RaftNode:
             # Not at once: it may be another task of ours whose call brought us here.
             self._timeline.later(0, die)
 
-        self._tasks = [task for task in self._tasks if not task.is_over]
-        self._tasks.append(self._timeline.spawn(coroutine, on_end))
+        task = self._timeline.spawn(coroutine, on_end)  # which may spawn others before it sleeps
+        self._tasks = [each for each in self._tasks if not each.is_over]
+        self._tasks.append(task)
 
     # --- events -------------------------------------------------------------------------------
 

@@ -156,8 +156,8 @@ class Lives:
         self.processes = {broker: Process() for broker in BROKERS}
         self.min_isr = 2
         self.produced = 0
-        self.starting: set[NodeId] = set()
-        """Who registers just now: if it crashed, it is eligible no more."""
+        self.leaving: set[NodeId] = set()
+        """Who registers just now (if it crashed, it is eligible no more), or is given up."""
         self.judge = ControllerJudge(
             controller.image, PARTITIONS, controller.config.session_timeout_ms, has_elr=self.has_elr
         )
@@ -233,7 +233,11 @@ class Lives:
 
     def _unregister(self, broker: NodeId, process: Process) -> None:
         if not process.is_running and broker in self.controller.image.brokers:
-            self.controller.forward(UnregisterBrokerRequest(broker_id=broker))
+            self.leaving = {broker}  # whoever orders this gives up what it alone may have
+            try:
+                self.controller.forward(UnregisterBrokerRequest(broker_id=broker))
+            finally:
+                self.leaving = set()
 
     def _set_min_isr(self, broker: NodeId, process: Process) -> None:
         value = 1 + self.chance.below(3)
@@ -367,7 +371,7 @@ class Lives:
     def start(self, broker: NodeId, process: Process) -> None:
         """Register a new process."""
         process.incarnation += 1
-        self.starting = {broker}
+        self.leaving = {broker}
         before = self.controller.image
         failover_count = self.controller.failover_count
         try:
@@ -379,7 +383,7 @@ class Lives:
                 self.rare.sometimes("a broker that still lives is refused a second process")
             raise
         finally:
-            self.starting = set()
+            self.leaving = set()
         if not self._is_new(failover_count):
             self.judge.check_registered(before, broker, epoch, self.controller.now_ms)
         self.judge.on_heard(broker, self.controller.now_ms)
@@ -479,7 +483,7 @@ class Lives:
             if state.recovery_state is RecoveryState.RECOVERING:
                 self.rare.sometimes("the last known leader is elected")
                 self.judge.take_loss(
-                    index, old, self.processes[state.leader].logs[index], state, self.starting
+                    index, old, self.processes[state.leader].logs[index], state, self.leaving
                 )
         self.judge.check_brokers(self.controller.image)
         if self.controller.failover_count != self.judge.failover_count:
