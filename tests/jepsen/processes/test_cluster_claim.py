@@ -36,15 +36,19 @@ async def main() -> None:
             disk = ImageDisk(directory, "a", size_bytes=64 << 20)
             await disk.open()
             # It holds the file system open, and hears no signal but the last one.
-            child = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
-            subprocess.Popen(
+            child = (
+                "import signal, time; signal.signal(15, signal.SIG_IGN);"
+                "print('up', flush=True); time.sleep(600)"
+            )
+            process = subprocess.Popen(
                 [*network.seats["a"].command_prefix, sys.executable, "-c", child],
                 env={**os.environ, RUN_VARIABLE: claim.run_id},
                 cwd=disk.data,
                 start_new_session=True,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
+            process.stdout.readline()
             print(claim.number, claim.run_id, flush=True)
             if len(sys.argv) > 2:
                 raise RuntimeError(sys.argv[2])

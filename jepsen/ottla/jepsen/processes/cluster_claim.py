@@ -36,6 +36,7 @@ NUMBERS = range(1, 251)
 END_TIMEOUT_S = 10.0
 """A killed process that is not gone by then hangs in the kernel."""
 
+UNMOUNT_TIMEOUT_S = 5.0
 GONE_AFTER_S = 0.02
 LOOKS = 3
 """A process that has just begun its program shows no environment for a moment."""
@@ -130,10 +131,7 @@ def sweep_after(run_id: str) -> None:
 def sweep(claim: Claim) -> None:
     """Give back all that a run took: processes, mounts, namespaces, links."""
     _end_processes(claim)
-    for point in _mounts_below(claim.directory):
-        run(["umount", point], is_checked=False)
-    for point in _mounts_below(claim.directory):
-        run(["umount", "--lazy", point])
+    _unmount(claim.directory)
     if os.geteuid() == 0:
         _delete_network(claim)
 
@@ -162,7 +160,7 @@ def _guardian(run_id: str) -> subprocess.Popen[bytes]:
 
 def _take_number(held: ExitStack) -> tuple[int, IO[str]]:
     taken: tuple[int, IO[str]] | None = None
-    networks = run(["ip", "-4", "route"], is_checked=False) if os.geteuid() == 0 else ""
+    networks = _said_by_ip("-4", "route")
     for number in NUMBERS:
         with ExitStack() as probing:
             file = _locked(number, probing)
@@ -227,6 +225,34 @@ def _end_processes(claim: Claim) -> None:
         time.sleep(GONE_AFTER_S)
 
 
+def _unmount(directory: str) -> None:
+    """Unmount what is mounted below a directory; the last word is lazy, for who holds on to it."""
+    ends_at = time.monotonic() + UNMOUNT_TIMEOUT_S
+    while points := _mounts_below(directory):
+        is_late = time.monotonic() > ends_at
+        for point in points:
+            run(["umount", *(["--lazy"] if is_late else []), point], is_checked=is_late)
+        # One who was killed holds its files for a moment after it can be seen no more.
+        time.sleep(GONE_AFTER_S)
+    while loops := _loops_below(directory):
+        # They let go of their images by themselves, a moment after they are unmounted.
+        if time.monotonic() > ends_at:
+            for loop in loops:
+                run(["losetup", "--detach", loop], is_checked=False)
+            return
+        time.sleep(GONE_AFTER_S)
+
+
+def _loops_below(directory: str) -> list[str]:
+    """Return the loop devices whose images lie below a directory."""
+    found = []
+    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):
+            if path.read_text().startswith(f"{directory}/"):
+                found.append(f"/dev/{path.parts[3]}")
+    return found
+
+
 def _mounts_below(directory: str) -> list[str]:
     """Return the mount points below a directory, the deepest first."""
     points = [
@@ -237,12 +263,17 @@ def _mounts_below(directory: str) -> list[str]:
 
 
 def _delete_network(claim: Claim) -> None:
-    try:
-        namespaces = run(["ip", "netns", "list"], is_checked=False)
-        links = run(["ip", "-o", "link"], is_checked=False)
-    except CommandError:
-        return  # without `ip` nothing was made
+    namespaces = _said_by_ip("netns", "list")
     for name in re.findall(rf"^({claim.prefix}-\S+)", namespaces, re.MULTILINE):
         run(["ip", "netns", "delete", name], is_checked=False)
+    links = _said_by_ip("-o", "link")
     for name in re.findall(rf"^\d+: ({claim.prefix}(?:[a-z]\d*)?)[@:]", links, re.MULTILINE):
         run(["ip", "link", "delete", name], is_checked=False)
+
+
+def _said_by_ip(*words: str) -> str:
+    """Return what `ip` says; nothing where it is not installed, for then nothing was made by it."""
+    try:
+        return run(["ip", *words], is_checked=False)
+    except CommandError:
+        return ""
