@@ -30,9 +30,9 @@ soak:
 # Two runs on real processes under faults, with both clients: four minutes with their verdicts.
 jepsen:
 	$(PYTHON) -m ottla.cli jepsen run --workload queue,offsets,list-offsets --nemesis kill \
-	  --for 45s --store $(STORE)
+	  --for 45s --min-ops 200 --store $(STORE)
 	$(PYTHON) -m ottla.cli jepsen run --workload metadata,group,producer-ids --nemesis partition \
-	  --for 45s --min-ops 50 --store $(STORE)
+	  --for 45s --min-ops 200 --store $(STORE)
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help

@@ -25,11 +25,13 @@ def append(world: World, partition: Partition, acks: int = ACKS_ALL) -> Offset:
     return Offset(info.last_offset + 1)
 
 
-def fetched(world: World, partition: Partition, replica: NodeId, end_offset: int) -> bool:
+def fetched(
+    world: World, partition: Partition, replica: NodeId, end_offset: int, *, start: int = 0
+) -> bool:
     return partition.on_follower_fetch(
         replica,
         end_offset=Offset(end_offset),
-        log_start_offset=Offset(0),
+        log_start_offset=Offset(start),
         broker_epoch=10,
         now_ms=world.clock.monotonic_ms(),
     )
@@ -244,6 +246,24 @@ async def test_a_follower_joins_only_with_the_whole_start_of_the_epoch(world: Wo
     assert not partition.may_join(TWO)
     fetched(world, partition, TWO, 1)
     assert partition.may_join(TWO)
+
+
+async def test_a_follower_that_ends_where_our_log_begins_joins_once_it_has_heard_so(
+    world: World,
+) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    partition.apply(
+        world.state(replicas=(1, 2), isr=(1,), partition_epoch=1), partition.config, 1_000
+    )
+    append(world, partition)
+    assert partition.log is not None
+    await partition.log.delete_records_before(Offset(1))
+
+    fetched(world, partition, TWO, 1)
+    has_not_heard = partition.may_join(TWO)
+    fetched(world, partition, TWO, 1, start=1)
+
+    assert (has_not_heard, partition.may_join(TWO)) == (False, True)
 
 
 async def test_what_was_committed_is_acknowledged_while_the_isr_may_be_enough(

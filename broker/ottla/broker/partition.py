@@ -401,7 +401,8 @@ class Partition:
 
         It must have all that is committed, and this epoch's start: what an earlier leader
         committed lies below that, also where our own high watermark does not say so yet.  Whoever
-        has just left holds that back until metadata says so: it would be back at once.
+        has just left holds that back until metadata says so: it would be back at once.  And who
+        ends where our log begins must have heard that: what it holds below may be another log's.
         """
         if replica in self.isr or replica in self._leaving or self.pending_change is not None:
             return False
@@ -412,6 +413,7 @@ class Partition:
             and log is not None
             and follower is not None
             and follower.end_offset >= max(log.high_watermark, self.leader_epoch_start_offset)
+            and max(follower.end_offset - 1, follower.log_start_offset) >= log.log_start_offset
             and self.is_eligible(replica, follower.broker_epoch)
         )
 
