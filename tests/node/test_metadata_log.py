@@ -1,6 +1,7 @@
 """The replicated log on disk: what raft may know of it, and what crashes leave behind."""
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
+from ottla.jepsen.world.walk.stepping import DoomedDisk, run_through
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.metadata.records import config_record, encode_record
@@ -295,3 +297,28 @@ async def test_a_segment_rolled_right_at_the_latest_snapshot_is_checked_by_the_n
     index = again._log._segments[0].offset_index
     assert [index.entry_at(at) for at in range(index.count)] == places
     again.abandon()
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+def test_of_two_that_write_the_same_snapshot_none_tears_what_the_other_has_finished(
+    steps: int,
+) -> None:
+    disk = DoomedDisk(SeededRng(0))
+    run_through(disk.makedirs("/meta/__cluster_metadata-0"))
+    opening = open_metadata_log(disk, "/meta", config=QuorumConfig(), clock=RealClock())
+    log: MetadataLog = run_through(opening)
+    lead(log, 1, batch("a"))
+    log.note_high_watermark(run_through(log.flush()))
+    end = OffsetAndEpoch(log.end_offset, log.last_epoch)
+    file = SnapshotFile(id=end, last_contained_timestamp_ms=1_000, voters=VOTERS)
+    batches = list(file.batches([config_record(2, "otters", "a", "x")]))
+    first, second = log.write_snapshot(end, batches), log.write_snapshot(end, batches)
+
+    for _ in range(steps):
+        first.send(None)
+    with suppress(StopIteration):
+        second.send(None)
+    run_through(first)
+
+    assert run_through(log.read_whole_snapshot(end)) == b"".join(batches)
+    second.close()

@@ -50,6 +50,7 @@ class SnapshotStore:
         self._disk = disk
         self._directory = directory
         self._kept = found
+        self._being_written: set[OffsetAndEpoch] = set()
 
     def __contains__(self, snapshot_id: object) -> bool:
         return snapshot_id in self._kept
@@ -100,14 +101,24 @@ class SnapshotStore:
         return file
 
     async def write(self, snapshot_id: OffsetAndEpoch, batches: Iterable[bytes]) -> None:
-        """Write one batch by batch; everybody else gets the loop after each."""
-        part = self.begin(snapshot_id)
-        position = 0
-        for batch in batches:
-            part.pwrite(position, [batch])
-            position += len(batch)
-            await self._disk.fsync(part)
-        await self.install(part, snapshot_id)
+        """Write one batch by batch; everybody else gets the loop after each.
+
+        Nothing where somebody writes it already: both would write the same file, and what one has
+        made a whole snapshot the other would go on writing.
+        """
+        if snapshot_id in self._being_written:
+            return
+        self._being_written.add(snapshot_id)
+        try:
+            part = self.begin(snapshot_id)
+            position = 0
+            for batch in batches:
+                part.pwrite(position, [batch])
+                position += len(batch)
+                await self._disk.fsync(part)
+            await self.install(part, snapshot_id)
+        finally:
+            self._being_written.remove(snapshot_id)
 
     async def install(self, part: DiskFile, snapshot_id: OffsetAndEpoch) -> None:
         """Make what was written a snapshot, durably."""
