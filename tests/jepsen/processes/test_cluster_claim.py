@@ -23,8 +23,9 @@ from ottla.jepsen.processes.cluster_claim import (
 pytestmark = pytest.mark.cluster
 
 HARNESS = """
-import os, subprocess, sys, trio
+import os, signal, subprocess, sys, trio
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
 from ottla.jepsen.processes.cluster_claim import RUN_VARIABLE, claimed
 from ottla.jepsen.processes.disks import ImageDisk
 from ottla.jepsen.processes.network_namespaces import open_namespaces
