@@ -1,5 +1,7 @@
 """Engine D on one partition: every short course of every case, and a bug on a shortest way."""
 
+from typing import Any
+
 import pytest
 
 from ottla.jepsen.world.bugs import bank
@@ -10,8 +12,9 @@ BUDGET = 600
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_no_course_breaks_an_invariant(case: int) -> None:
+def test_no_course_breaks_an_invariant(explored: Any, case: int) -> None:
     outcome = PartitionCases().run(Chance(case), budget=BUDGET)
+    explored("D replication", outcome)
 
     assert outcome.violation is None
     depths = range(3, DEPTH_MAX + 1)

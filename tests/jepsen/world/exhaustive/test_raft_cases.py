@@ -1,5 +1,7 @@
 """Engine D on raft: every short course of every case, and bugs found on a shortest way."""
 
+from typing import Any
+
 import pytest
 
 from ottla.jepsen.world.bugs import bank
@@ -10,8 +12,9 @@ BUDGET = 6_000
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_no_course_breaks_an_invariant(case: int) -> None:
+def test_no_course_breaks_an_invariant(explored: Any, case: int) -> None:
     outcome = RaftCases().run(Chance(case), budget=BUDGET)
+    explored("D raft", outcome)
 
     assert outcome.violation is None
     depths = range(4, DEPTH_MAX + 1)

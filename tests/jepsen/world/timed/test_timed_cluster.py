@@ -1,5 +1,7 @@
 """Engine B on a cluster: storms over quorum, controllers and brokers, all healed in time."""
 
+from typing import Any
+
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.timed.timed_cluster import TimedCluster
@@ -18,8 +20,9 @@ SELDOM = {
 """What so few storms need not meet."""
 
 
-def test_no_storm_breaks_an_invariant_and_calm_brings_the_cluster_together() -> None:
+def test_no_storm_breaks_an_invariant_and_calm_brings_the_cluster_together(explored: Any) -> None:
     tally = run_batch(JOB, 0, STORM_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert set(tally.missed(TimedCluster.required)) <= SELDOM

@@ -1,5 +1,7 @@
 """Engine B on raft: storms of every kind over real logs, after each of which all comes together."""
 
+from typing import Any
+
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.timed.timed_raft import Storm, TimedRaft
@@ -15,8 +17,9 @@ SELDOM = {
 """What so few storms need not meet."""
 
 
-def test_no_storm_breaks_an_invariant_and_calm_brings_the_quorum_together() -> None:
+def test_no_storm_breaks_an_invariant_and_calm_brings_the_quorum_together(explored: Any) -> None:
     tally = run_batch(JOB, 0, STORM_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert set(tally.missed(TimedRaft.required)) <= SELDOM

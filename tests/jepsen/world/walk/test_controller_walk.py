@@ -1,5 +1,7 @@
 """Engine A on the controller's decisions: lives of every kind, and what holds in all of them."""
 
+from typing import Any
+
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.controller_walk import ControllerWalk
@@ -8,8 +10,9 @@ SCHEDULE_COUNT = 200
 JOB = Job(engine="A", subject="controller", budget=ControllerWalk.budget)
 
 
-def test_no_life_breaks_an_invariant_and_every_rare_state_is_met() -> None:
+def test_no_life_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
     tally = run_batch(JOB, 0, SCHEDULE_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.missed(ControllerWalk.required) == []

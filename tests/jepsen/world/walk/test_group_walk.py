@@ -1,5 +1,7 @@
 """Engine A on groups: whatever members, coordinators and topics do, in both protocols."""
 
+from typing import Any
+
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.group_walk import GroupWalk
@@ -8,8 +10,9 @@ STORY_COUNT = 250
 JOB = Job(engine="A", subject="group", budget=GroupWalk.budget)
 
 
-def test_no_story_breaks_an_invariant_and_every_rare_state_is_met() -> None:
+def test_no_story_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
     tally = run_batch(JOB, 0, STORY_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.missed(GroupWalk.required) == []

@@ -1,5 +1,7 @@
 """Engine A on a partition's log: no death at any disk operation breaks an invariant."""
 
+from typing import Any
+
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.log_walk import LogWalk
@@ -8,8 +10,9 @@ HISTORY_COUNT = 600
 JOB = Job(engine="A", subject="log", budget=LogWalk.budget)
 
 
-def test_no_history_breaks_an_invariant_and_every_rare_state_is_met() -> None:
+def test_no_history_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
     tally = run_batch(JOB, 0, HISTORY_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.missed(LogWalk.required) == []

@@ -1,5 +1,7 @@
 """Engine A on replication: schedules of every kind, none of which breaks an invariant."""
 
+from typing import Any
+
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.replication_walk import ReplicationWalk
@@ -9,8 +11,9 @@ DISK_SCHEDULE_COUNT = 100
 JOB = Job(engine="A", subject="replication", budget=ReplicationWalk.budget)
 
 
-def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met() -> None:
+def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
     tally = run_batch(JOB, 0, SCHEDULE_COUNT)
+    explored(f"{JOB.engine} {JOB.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.missed(ReplicationWalk.required) == []
@@ -30,10 +33,11 @@ def test_a_run_is_its_decisions() -> None:
     assert again.figures == first.figures
 
 
-def test_no_schedule_breaks_an_invariant_with_real_logs_on_disks_that_forget() -> None:
+def test_no_schedule_breaks_an_invariant_with_real_logs_on_disks_that_forget(explored: Any) -> None:
     job = Job(engine="A", subject="replication-disk", budget=ReplicationWalk.budget)
 
     tally = run_batch(job, 0, DISK_SCHEDULE_COUNT)
+    explored(f"{job.engine} {job.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
     assert tally.figures["power cuts"] > DISK_SCHEDULE_COUNT

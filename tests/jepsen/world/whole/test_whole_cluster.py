@@ -1,5 +1,7 @@
 """Engine C: whole clusters in virtual time keep their promises."""
 
+from typing import Any
+
 import pytest
 
 from ottla.jepsen.world.chance import Chance
@@ -14,8 +16,9 @@ def run(seed: int, budget: int = BUDGET) -> Outcome:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_cluster_under_fire_keeps_its_promises(seed: int) -> None:
+def test_a_cluster_under_fire_keeps_its_promises(explored: Any, seed: int) -> None:
     outcome = run(seed)
+    explored("C cluster", outcome)
     assert outcome.violation is None
     assert outcome.figures["acknowledged"] > 0
     assert outcome.event_count > 1_000
