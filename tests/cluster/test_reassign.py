@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
-from kafka.errors import KafkaConnectionError
+from kafka.errors import KafkaConnectionError, UnknownBrokerIdError
 
 pytestmark = pytest.mark.cluster
 
@@ -42,7 +42,7 @@ def patiently(ask: Callable[[], T]) -> T:
     while True:
         try:
             return ask()
-        except KafkaConnectionError:
+        except (KafkaConnectionError, UnknownBrokerIdError):
             assert time.monotonic() < deadline
             time.sleep(0.1)
 
