@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,28 +36,53 @@ def cluster(plan_module_cluster: Callable[..., Processes]) -> Processes:
     return processes
 
 
-def patiently(ask: Callable[[], T]) -> T:
-    """Ask again where the client chose a broker that is away."""
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            return ask()
-        except (KafkaConnectionError, UnknownBrokerIdError):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+class Admin:
+    """kafka-python's admin client, made anew whenever the broker it sends to has gone.
+
+    It keeps the controller that the first answer named for as long as it lives, and in a cluster
+    with KRaft any broker may be named.
+    """
+
+    def __init__(self, cluster: Processes) -> None:
+        self._cluster = cluster
+        self._kafka = self._opened()
+
+    def _opened(self) -> KafkaAdminClient:
+        return KafkaAdminClient(bootstrap_servers=self._cluster.bootstrap)
+
+    def close(self) -> None:
+        self._kafka.close()
+
+    def ask(self, question: Callable[[KafkaAdminClient], T]) -> T:
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                return question(self._kafka)
+            except (KafkaConnectionError, UnknownBrokerIdError):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+                self._kafka.close()
+                self._kafka = self._opened()
 
 
-def ongoing(kafka: KafkaAdminClient) -> list[TopicPartition]:
-    return sorted(patiently(kafka.list_partition_reassignments))
+@pytest.fixture
+def kafka(cluster: Processes) -> Iterator[Admin]:
+    admin = Admin(cluster)
+    yield admin
+    admin.close()
 
 
-def reassign(kafka: KafkaAdminClient, topic: str, replicas: tuple[int, ...] | None) -> None:
+def ongoing(kafka: Admin) -> list[TopicPartition]:
+    return sorted(kafka.ask(KafkaAdminClient.list_partition_reassignments))
+
+
+def reassign(kafka: Admin, topic: str, replicas: tuple[int, ...] | None) -> None:
     wanted = None if replicas is None else list(replicas)
     moves = {TopicPartition(topic, index): wanted for index in range(PARTITION_COUNT)}
-    patiently(lambda: kafka.alter_partition_reassignments(moves))
+    kafka.ask(lambda client: client.alter_partition_reassignments(moves))
 
 
-def holders(kafka: KafkaAdminClient, topic: str) -> dict[int, set[int]]:
+def holders(kafka: Admin, topic: str) -> dict[int, set[int]]:
     """Return which partitions of a topic lie on each broker's disk."""
     return {
         broker["broker"]: {
@@ -67,7 +92,7 @@ def holders(kafka: KafkaAdminClient, topic: str) -> dict[int, set[int]]:
             if found["name"] == topic
             for row in found["partitions"]
         }
-        for broker in kafka.describe_log_dirs()
+        for broker in kafka.ask(KafkaAdminClient.describe_log_dirs)
     }
 
 
@@ -79,16 +104,14 @@ def create(cluster: Processes, topic: str) -> None:
     cluster.ottla("topic", "create", topic, "-p", str(PARTITION_COUNT), "-r", "2")
 
 
-def wait_moved(
-    cluster: Processes, kafka: KafkaAdminClient, topic: str, target: tuple[int, ...]
-) -> None:
+def wait_moved(cluster: Processes, kafka: Admin, topic: str, target: tuple[int, ...]) -> None:
     """Wait until the controller has no move under way, then until the brokers tell its outcome."""
     cluster.wait_for(lambda: not ongoing(kafka), f"a move to {target}")
     cluster.wait_for(lambda: cluster.replicas(topic) == all_on(*target), "what it came to", 5)
 
 
 def test_a_topic_that_moves_again_and_again_under_load_keeps_every_record(
-    cluster: Processes, kafka: KafkaAdminClient, start_load: Callable[..., Load]
+    cluster: Processes, kafka: Admin, start_load: Callable[..., Load]
 ) -> None:
     create(cluster, "moved")
     load = start_load(cluster, "moved", rate=RATE)
@@ -106,7 +129,7 @@ def test_a_topic_that_moves_again_and_again_under_load_keeps_every_record(
 
 @pytest.mark.parametrize("victim", [1, 3], ids=["who goes", "who comes"])
 def test_a_broker_that_dies_amid_a_move_costs_no_record(
-    cluster: Processes, kafka: KafkaAdminClient, start_load: Callable[..., Load], victim: int
+    cluster: Processes, kafka: Admin, start_load: Callable[..., Load], victim: int
 ) -> None:
     topic = f"torn-{victim}"
     create(cluster, topic)
@@ -124,7 +147,7 @@ def test_a_broker_that_dies_amid_a_move_costs_no_record(
 
 
 def test_a_move_to_a_broker_that_is_away_waits_and_can_be_cancelled(
-    cluster: Processes, kafka: KafkaAdminClient
+    cluster: Processes, kafka: Admin
 ) -> None:
     create(cluster, "stuck")
     before = cluster.replicas("stuck")
@@ -148,9 +171,7 @@ def test_a_move_to_a_broker_that_is_away_waits_and_can_be_cancelled(
         cluster.wait_healthy()
 
 
-def test_a_move_ends_when_the_broker_it_waits_for_is_back(
-    cluster: Processes, kafka: KafkaAdminClient
-) -> None:
+def test_a_move_ends_when_the_broker_it_waits_for_is_back(cluster: Processes, kafka: Admin) -> None:
     create(cluster, "late")
     cluster.kill("broker 4")
     reassign(kafka, "late", (4, 1))
@@ -160,7 +181,7 @@ def test_a_move_ends_when_the_broker_it_waits_for_is_back(
 
 
 def test_the_command_plans_moves_and_waits(
-    cluster: Processes, kafka: KafkaAdminClient, tmp_path: Path
+    cluster: Processes, kafka: Admin, tmp_path: Path
 ) -> None:
     """Broker 4 is emptied of a topic and gets it back, by a file as Kafka's own tool writes it."""
     create(cluster, "planned")
@@ -185,7 +206,7 @@ def test_the_command_plans_moves_and_waits(
 
 
 def test_the_command_shows_what_is_stuck_and_calls_it_back(
-    cluster: Processes, kafka: KafkaAdminClient
+    cluster: Processes, kafka: Admin
 ) -> None:
     create(cluster, "called-back")
     reassign(kafka, "called-back", (1, 2))
