@@ -13,7 +13,7 @@ from ottla.client import open_admin
 from ottla.client.committer import PendingCommit
 from ottla.client.consumer import Consumer
 from ottla.client.testing import ClusterUnderTest
-from ottla.jepsen.clients import confluent
+from ottla.jepsen.clients import confluent, confluent_queue
 from ottla.jepsen.clients.confluent import ConfluentClient
 from ottla.jepsen.clients.topics import clear_away
 from ottla.jepsen.history import Json, Kind
@@ -252,6 +252,25 @@ async def test_a_library_that_hangs_costs_an_operation_and_nobody_else_waits(
             monkeypatch.undo()
             assert (await client.invoke(Op("send", [["send", "t-q0-0", 0]]))).kind is Kind.OK
         may_end.set()
+
+
+async def test_what_may_be_sent_still_goes_with_its_producer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka would number it anew after another message's time out: nobody knows the copy."""
+    kinds = iter([Kind.OK, Kind.FAIL, Kind.INFO])
+
+    def send_one(producer: object, op: Op) -> Completion:
+        return Completion(next(kinds), None)
+
+    monkeypatch.setattr(confluent_queue, "send_one", send_one)
+    workload = WORKLOADS["queue"](LoadPlan(kinds=(CONFLUENT,)))
+    async with workload.open_client("127.0.0.1:1", 0, lambda f, value: None) as client:
+        assert isinstance(client, ConfluentClient)
+        await client.invoke(Op("assign", ["t-q0-0"]))
+        for expected in ({"reader", "producer"}, {"reader", "producer"}, {"reader"}):
+            await client.invoke(Op("send", [["send", "t-q0-0", 0]]))
+            assert client.handles.keys() == expected
 
 
 async def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ The library calls back from the thread that polls it, so whatever a client does 
 thread at a time, away from the loop.  It is an extra: whoever opens a client without it is told.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -86,7 +87,7 @@ def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
     )
 
 
-class ConfluentClient:
+class ConfluentClient(ABC):
     """Does operations with confluent-kafka, in one thread at a time; subclasses say how."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
@@ -100,12 +101,13 @@ class ConfluentClient:
         self._turn = trio.CapacityLimiter(1)
 
     @property
+    @abstractmethod
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
         """Return how each operation is done, by `f`; called in a thread."""
-        raise NotImplementedError
 
     def on_drop(self) -> None:
         """Forget what was known of the handles: there are none any more."""
+        return
 
     def note(self, f: str, value: Json) -> None:
         """Note at once what happened; called in a thread."""
@@ -137,6 +139,8 @@ class ConfluentClient:
             # Whatever it hangs in, its thread keeps: nobody waits for it any more.
             await self._drop()
             done = unknown(op, f"librdkafka did not return in {DEADLINE_S + GRACE_S:g} s")
+        if op.f == "send" and done.kind is Kind.INFO:
+            await self._drop_producer()
         if done.kind is not Kind.OK:
             await trio.sleep(PAUSE_S)
         return replace(done, extra={**done.extra, "client": CONFLUENT})
@@ -158,6 +162,21 @@ class ConfluentClient:
         handles, self.handles = self.handles, {}
         self._turn = trio.CapacityLimiter(1)
         self.on_drop()
+        await self._let_go(handles)
+
+    async def _drop_producer(self) -> None:
+        """Drop the producer, with whatever it still wanted to send.
+
+        Where one message times out librdkafka gives its epoch up, and what was in flight beside
+        that message goes out once more under the next one, by numbers that no broker can know: a
+        duplicate of the client's own making (2.16; `enable.gapless.guarantee` is off by default).
+        """
+        if producer := self.handles.pop("producer", None):
+            handles = {"producer": producer}
+            del producer
+            await self._let_go(handles)
+
+    async def _let_go(self, handles: dict[str, Any]) -> None:
         with trio.move_on_after(DROP_S):
             await trio.to_thread.run_sync(handles.clear, abandon_on_cancel=True)
 

@@ -1,5 +1,6 @@
 """A load client of our own client library: what all of them share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ GRACE_S = 1.0
 """An operation that keeps the deadline itself can say more of what it knows than we can here."""
 
 
-class OwnClient:
+class OwnClient(ABC):
     """Does operations with our own client; subclasses say how."""
 
     def __init__(self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note) -> None:
@@ -31,9 +32,9 @@ class OwnClient:
         """What ends when the client crashes."""
 
     @property
+    @abstractmethod
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
         """Return how each operation is done, by `f`."""
-        raise NotImplementedError
 
     async def invoke(self, op: Op) -> Completion:
         """Do it, within its deadline."""
@@ -59,6 +60,7 @@ class OwnClient:
 
     def on_crash(self) -> None:
         """Forget what the client knew."""
+        return
 
 
 @asynccontextmanager
