@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from confluent_kafka import KafkaError, KafkaException
 
 from ottla.client import open_admin
 from ottla.client.committer import PendingCommit
@@ -155,6 +156,43 @@ async def test_a_member_commits_what_it_has_read(
         assert found.value["keys"] == {"t-group-0-2": 1}
         node = ottla_cluster.bootstrap if kind == OWN else None
         assert done.extra.get("node") == found.extra.get("node") == node
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_a_members_refused_commit_may_have_been_done(
+    kind: str, ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both clients ask again by themselves, and only the last answer is told."""
+
+    async def refuse(*_: Any) -> PendingCommit:
+        await trio.lowlevel.checkpoint()
+        raise RefusedError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    class Refused:
+        """A member of librdkafka's to which the last answer was this."""
+
+        def commit(self, **_: Any) -> None:
+            raise KafkaException(KafkaError(KafkaError.STALE_MEMBER_EPOCH))
+
+        def memberid(self) -> str:
+            return "m"
+
+        def close(self) -> None:
+            pass
+
+    join = {"group": "t-g", "topics": ["t-group-0"], "protocol": CONSUMER, "instance": None}
+    async with client_of(ottla_cluster, "group", kind) as client:
+        await client.invoke(Op("send", [["send", "t-group-0-2", 0]]))
+        await client.invoke(Op("join", join))
+        with trio.fail_after(TIMEOUT_S):
+            while not (await client.invoke(Op("poll", {"group": "t-g"}))).value["keys"]:
+                pass
+        monkeypatch.setattr(Consumer, "commit", refuse)
+        if isinstance(client, ConfluentClient):
+            client.handles = {"producer": client.handles["producer"], "member": Refused()}
+        done = await client.invoke(Op("commit", {"group": "t-g"}))
+    assert (done.kind, done.value["keys"]) == (Kind.INFO, {"t-group-0-2": 1})
+    assert done.extra["refused"] is True
 
 
 @pytest.mark.parametrize("kind", CLIENTS)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from ottla.jepsen.processes.run_evidence import check_directories, errors_in
 from ottla.model.ids import Offset, TopicPartition
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, format_checkpoint
@@ -67,13 +69,16 @@ CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=1)
 """A segment takes three batches, and its index every batch but the first."""
 
 
-async def _written(directory: Path, *values: bytes, high_watermark: int) -> Path:
+async def _written(
+    directory: Path, *values: bytes, high_watermark: int, new_epoch_at: int = 9
+) -> Path:
     """Write a broker's directory with one partition in it, as a broker would."""
     partition = directory / "orders-0"
     bench = Workbench(RealDisk(), str(partition))
     log = await bench.open(CONFIG)
     for number, value in enumerate(values):
-        append(log, build_batch([(NOW_MS + number, b"k", value * 100)]))
+        batch = build_batch([(NOW_MS + number, b"k", value * 100)])
+        append(log, batch, leader_epoch=int(number >= new_epoch_at))
     await log.close()
     bench.let_go()
     marks = {TopicPartition("orders", 0): Offset(high_watermark)}
@@ -97,23 +102,31 @@ async def test_replicas_that_a_broker_wrote_are_sound(tmp_path: Path) -> None:
     ]
 
 
-async def test_replicas_that_differ_below_the_watermark_are_not(tmp_path: Path) -> None:
-    await _written(tmp_path / "b1", *VALUES, high_watermark=4)
-    await _written(tmp_path / "b2", b"a", b"b", b"c", b"x", b"e", high_watermark=2)
+@pytest.mark.parametrize(
+    ("marks", "new_epoch_at", "is_sound"),
+    [
+        pytest.param((4, 4), 3, False, id="what both know to be committed"),
+        pytest.param((4, 3), 9, False, id="what one leader epoch wrote"),
+        pytest.param((5, 3), 3, True, id="what a leader wrote alone, and the next one after it"),
+        pytest.param((3, 3), 3, True, id="what two leaders wrote alone"),
+    ],
+)
+async def test_where_replicas_may_differ(
+    marks: tuple[int, int], new_epoch_at: int, is_sound: bool, tmp_path: Path
+) -> None:
+    first, second = marks
+    await _written(tmp_path / "b1", *VALUES, high_watermark=first, new_epoch_at=new_epoch_at)
+    await _written(tmp_path / "b2", b"a", b"b", b"c", b"x", high_watermark=second)
 
-    _, second = check_directories({name: tmp_path / name for name in ("b1", "b2")})
+    _, check = check_directories({name: tmp_path / name for name in ("b1", "b2")})
 
-    assert not second.is_sound
-    assert second.detail == "orders-0: differs from b1 at offset 3"
-
-
-async def test_tails_above_the_watermark_may_differ(tmp_path: Path) -> None:
-    await _written(tmp_path / "b1", *VALUES, high_watermark=3)
-    await _written(tmp_path / "b2", b"a", b"b", b"c", b"x", high_watermark=3)
-
-    checks = check_directories({name: tmp_path / name for name in ("b1", "b2")})
-
-    assert all(check.is_sound for check in checks)
+    assert check.is_sound is is_sound
+    if not is_sound:
+        epoch = int(new_epoch_at == 3)
+        assert check.detail == (
+            f"orders-0: differs from b1 at offset 3 "
+            f"(epochs {epoch} and 0, high watermarks {first} and {second})"
+        )
 
 
 async def test_a_flipped_bit_is_seen(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ THROWN_OUT = frozenset(
     }
 )
 """Errors of a member that ends its membership; it may join anew."""
+NOT_ASKED = frozenset({"_NO_OFFSET"})
+"""Errors of a commit that was never sent."""
 
 
 def settings_of(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
@@ -125,7 +127,8 @@ class ConfluentGroupClient(ConfluentClient):
             error = trouble.args[0]
         if error is None:
             return ok(value)
-        done = self.troubled(op, error, NO_LONGER_OURS)
+        # It asks again by itself: what is refused now may have been done at the first time.
+        done = self.troubled(op, error, NOT_ASKED)
         extra = {"refused": True} if error.name() in NO_LONGER_OURS else {}
         return replace(done, value=value, extra=extra)
 

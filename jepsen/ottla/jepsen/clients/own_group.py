@@ -158,7 +158,8 @@ class OwnGroupClient(OwnClient):
         try:
             await member.commit(offsets)
         except TROUBLE as error:
-            done = troubled(op, error, certain=NO_LONGER_OURS)
+            # It asked again where a coordinator went: the refused one may have been done before.
+            done = troubled(op, error)
             is_refused = isinstance(error, RefusedError) and error.code in NO_LONGER_OURS
             refused = {"refused": True} if is_refused else {}
             return replace(done, value=self._told(member, before, keys), extra=refused)
