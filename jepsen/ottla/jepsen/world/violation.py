@@ -1,6 +1,7 @@
 """A broken invariant, by its name."""
 
 import re
+from collections.abc import Callable
 
 _NAMED = re.compile(r"([A-Z][A-Za-z]+): (.*)", re.DOTALL)
 
@@ -38,6 +39,15 @@ def violation_of(error: Exception) -> Violation:
             return Violation(named[1], named[2])
         return Violation(NO_ASSERTION_FAILS, text or _place_of(error))
     return Violation(NOTHING_ESCAPES, f"{type(error).__name__}: {text} ({_place_of(error)})")
+
+
+def violation_in(run: Callable[[], None]) -> Violation | None:
+    """Run to the end or to the first error; return what that one says, None when there is none."""
+    try:
+        run()
+    except Exception as error:
+        return violation_of(error)
+    return None
 
 
 def _place_of(error: Exception) -> str:

@@ -15,7 +15,7 @@ from ottla.jepsen.world.invariants.controller import ControllerJudge
 from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.violation import violation_in
 from ottla.jepsen.world.walk.controller_history import ControllerHistory
 from ottla.metadata import fold
 from ottla.metadata.image import EMPTY, PartitionState, RecoveryState
@@ -131,11 +131,7 @@ class ControllerWalk:
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one schedule of at most `budget` deeds."""
         lives = Lives(chance)
-        violation: Violation | None = None
-        try:
-            lives.go(budget)
-        except Exception as error:
-            violation = violation_of(error)
+        violation = violation_in(lambda: lives.go(budget))
         lives.figures["controller failovers"] = lives.controller.failover_count
         lives.figures["metadata records"] = len(lives.controller.log)
         return outcome_of(self, chance, lives, violation)

@@ -15,7 +15,7 @@ from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.invariants.groups import GroupInvariants
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.group_bench import GROUP, Asked, GroupBench
 from ottla.jepsen.world.walk.group_members import (
     SUBSCRIPTIONS,
@@ -57,11 +57,7 @@ class GroupWalk:
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one story of at most `budget` events."""
         walk = Walk(chance)
-        violation: Violation | None = None
-        try:
-            walk.go(budget)
-        except Exception as error:
-            violation = violation_of(error)
+        violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = walk.invariants.commit_count
         walk.figures["records"] = len(walk.bench.log)
         return outcome_of(self, chance, walk, violation, sim_ms=walk.bench.mono_ms)

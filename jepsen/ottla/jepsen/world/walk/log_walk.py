@@ -13,7 +13,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import Operation
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.invariants import storage
-from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.log_batches import NOW_MS
 from ottla.jepsen.world.walk.log_life import Life
 from ottla.jepsen.world.walk.log_model import Kept, place
@@ -65,11 +65,7 @@ class LogWalk:
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one history of at most `budget` events."""
         walk = Walk(chance)
-        violation: Violation | None = None
-        try:
-            walk.go(budget)
-        except Exception as error:
-            violation = violation_of(error)
+        violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
 

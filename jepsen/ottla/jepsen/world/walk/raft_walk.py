@@ -13,7 +13,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.violation import violation_in
 from ottla.model.ids import Offset
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import Effects, Outgoing
@@ -110,11 +110,7 @@ class RaftWalk:
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one schedule of at most `budget` actions."""
         walk = Walk(chance)
-        violation: Violation | None = None
-        try:
-            walk.go(budget)
-        except Exception as error:
-            violation = violation_of(error)
+        violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = len(walk.invariants.committed)
         walk.figures["elections"] = len(walk.invariants.leaders)
         return outcome_of(self, chance, walk, violation)

@@ -14,7 +14,7 @@ from ottla.controller.decision import Decision
 from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
-from ottla.jepsen.world.violation import Violation, violation_of
+from ottla.jepsen.world.violation import violation_in
 from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Machine, Store
 from ottla.jepsen.world.walk.disk_store import DiskStore
 from ottla.jepsen.world.walk.model_log import ModelStore
@@ -91,14 +91,8 @@ class ReplicationWalk:
 
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one schedule of at most `budget` actions."""
-        walk: Walk | None = None
-        violation: Violation | None = None
-        try:
-            walk = Walk(chance, self.make_store)
-            walk.go(budget)
-        except Exception as error:
-            violation = violation_of(error)
-        assert walk is not None, violation
+        walk = Walk(chance, self.make_store)
+        violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
 
