@@ -1,6 +1,7 @@
 """A log comes back after any death: torn tails, lost files, interrupted swaps, lying markers."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from ottla.storage.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, file_na
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
+from ottla.wire.batch import patch_in_place
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 
 SMALL = LogConfig(index_interval_bytes=0, segment_index_bytes=1200)
@@ -38,6 +40,13 @@ def sequenced(producer_id: int, sequence: int, value: bytes = b"v") -> bytes:
         producer_epoch=0,
         base_sequence=sequence,
     )
+
+
+def replicated(base_offset: int) -> bytearray:
+    """A batch as a leader sends it, from anywhere in its log."""
+    batch = bytearray(build_batch([(NOW_MS, b"k", b"v")]))
+    patch_in_place(batch, 0, base_offset=Offset(base_offset), leader_epoch=Epoch(0))
+    return batch
 
 
 async def three_segments(bench: Workbench, config: LogConfig = SMALL) -> Log:
@@ -115,6 +124,48 @@ async def test_segments_after_a_cut_are_removed(bench: Workbench) -> None:
     assert not path_of(bench, 8, LOG).exists()
     assert not path_of(bench, 8, SNAPSHOT).exists()
     assert log.end_offset_for_epoch(Epoch(1)) == OffsetAndEpoch(Offset(7), Epoch(1))
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+async def test_a_tail_lost_at_a_batchs_end_takes_what_follows_along(
+    bench: Workbench, is_compacted: bool
+) -> None:
+    """Each file survives a power cut on its own; a gap is a lost tail in a compacted topic too."""
+    config = replace(SMALL, is_compacted=is_compacted)
+    log = await three_segments(bench, config)
+    log.abandon()
+    middle = path_of(bench, 4, LOG)
+    middle.write_bytes(middle.read_bytes()[: middle.stat().st_size // 4 * 3])
+
+    log = await bench.open(config)
+
+    assert read_values(log) == expected(7)
+    assert append(log, sequenced(9, 7, b"7"), leader_epoch=1).base_offset == 7
+
+
+async def test_a_followers_gap_is_none_between_segments(bench: Workbench) -> None:
+    """What a compacted leader left out is told from a lost tail by where the segment begins."""
+    config = replace(SMALL, segment_bytes=2 * len(replicated(0)))
+    log = await bench.open(config)
+    for base_offset in (0, 3, 9, 20, 21):
+        log.append_as_follower(memoryview(replicated(base_offset)), now_ms=NOW_MS)
+    assert [segment.base_offset for segment in log._segments] == [0, 4, 21]
+    log.abandon()
+
+    log = await bench.open(config)
+
+    assert [offset for offset, _ in read_values(log)] == [0, 3, 9, 20, 21]
+
+
+async def test_a_gap_wider_than_a_segment_is_a_cleaners(bench: Workbench) -> None:
+    log = await bench.open(SMALL)
+    for base_offset in (0, 3 << 31):
+        log.append_as_follower(memoryview(replicated(base_offset)), now_ms=NOW_MS)
+    log.abandon()
+
+    log = await bench.open(SMALL)
+
+    assert [offset for offset, _ in read_values(log)] == [0, 3 << 31]
 
 
 async def test_indexes_above_the_recovery_point_are_built_anew(bench: Workbench) -> None:

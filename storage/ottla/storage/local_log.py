@@ -31,7 +31,7 @@ from ottla.storage.recovery import (
     load_producers,
 )
 from ottla.storage.retention import deletable_count
-from ottla.storage.segment import Segment
+from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
 
 FULL_DISK_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """A write may succeed again after these, once there is room; after any other the log is offline."""
@@ -136,6 +136,15 @@ class LocalLog:
             return len(segments) - 1
         found = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
         return max(0, found - 1)
+
+    def base_of_next(self, first_offset: Offset, last_offset: int) -> Offset:
+        """Return where a segment for these batches begins: where the log ends, gap or not.
+
+        So a start knows a lost tail by the gap it leaves.  A compacted leader's gap may be wider
+        than a segment: then it begins with its first batch.
+        """
+        fits = last_offset - self.end_offset < SEGMENT_OFFSETS_MAX
+        return self.end_offset if fits else first_offset
 
     def _roll(self, base_offset: Offset, now_ms: int) -> Segment:
         """Begin a new segment; an empty active one of the same base begins anew (KAFKA-6388)."""

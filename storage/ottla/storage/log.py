@@ -295,7 +295,7 @@ class Log(LocalLog):
         if segment.should_roll(
             config, size=size, max_timestamp=max_timestamp, last_offset=last_offset, now_ms=now_ms
         ):
-            segment = self._roll(placed[0][1], now_ms)
+            segment = self._roll(self.base_of_next(placed[0][1], last_offset), now_ms)
         try:
             segment.write(chunks)
         except OSError as error:

@@ -35,7 +35,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import EndMarker, ProducerStates, read_end_marker
-from ottla.storage.segment import Segment
+from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.records import scan
@@ -269,12 +269,17 @@ class LogLoader:
         """Say whether the next segment may stay: it begins where this one ends.
 
         Unflushed files survive a power loss each on its own, so a tail may be lost cleanly at a
-        batch's end while the next segment is there.  Only compaction leaves gaps on purpose.
+        batch's end while the next segment is there.  That the topic is compacted explains no gap:
+        what a cleaner leaves is flushed and below the recovery point.  Only one that no segment
+        can span is none of a lost tail (`LocalLog.base_of_next`).
         """
         if index + 1 == len(segments):
             return True
         next_offset = segments[index + 1].base_offset
-        return next_offset == end_offset or (next_offset > end_offset and self._config.is_compacted)
+        return (
+            next_offset == end_offset
+            or next_offset - segments[index].base_offset > SEGMENT_OFFSETS_MAX
+        )
 
     async def _recover_segment(
         self, segment: Segment, segments_left: int, epochs: EpochCache, producers: ProducerStates

@@ -49,6 +49,9 @@ RECENT_BATCH_COUNT_MAX = 128
 """Batches whose place is remembered, so that tailing fetches and the high watermark's position
 need no look-up.  Fewer makes slow followers search, more costs memory in every partition."""
 
+SEGMENT_OFFSETS_MAX = INT32_MAX + 1
+"""How many offsets a segment can span: an index entry holds them as int32 above its base."""
+
 
 class Segment:
     """The batches from `base_offset` up to the next segment's."""
@@ -136,7 +139,7 @@ class Segment:
             return True
         if self.offset_index.is_full or self.time_index.is_full:
             return True
-        if last_offset - self.base_offset > INT32_MAX:
+        if last_offset - self.base_offset >= SEGMENT_OFFSETS_MAX:
             return True
         if not self.size_bytes:
             return False
