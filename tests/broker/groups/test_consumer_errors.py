@@ -154,7 +154,7 @@ def test_the_classic_protocol_is_refused_by_members_of_the_other(groups: Any) ->
     assert groups.join().code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert groups.sync("a", 1).code is ErrorCode.UNKNOWN_MEMBER_ID
     assert groups.heartbeat("a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert groups.leave(("a", None), ("", "i")) == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
+    assert groups.leave(("a", None), ("", "i")).answer == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     assert list(groups.consumers.members) == ["a"]
 
 
@@ -196,9 +196,9 @@ def test_only_an_empty_group_is_deleted_and_nothing_of_it_is_left(groups: Any) -
     groups.make_topic("orders")
     groups.enter("a", regex="or.*")
     groups.commit(7, member_id="a", generation_id=1)
-    assert groups.delete() is ErrorCode.NON_EMPTY_GROUP
+    assert groups.delete().code is ErrorCode.NON_EMPTY_GROUP
     groups.beat("a", -1)
-    assert groups.delete() is ErrorCode.NONE
+    assert groups.delete().code is ErrorCode.NONE
     groups.restart()
     assert not groups.shard.groups
     assert not groups.shard.offsets.has_group("group")

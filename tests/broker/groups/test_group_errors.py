@@ -75,12 +75,12 @@ STABLE: list[tuple[str, Act, ErrorCode]] = [
     ),
     (
         "leave of a stranger",
-        lambda g, m: g.leave(("stranger", None))[0],
+        lambda g, m: g.leave(("stranger", None)).answer[0],
         ErrorCode.UNKNOWN_MEMBER_ID,
     ),
     (
         "leave of a fenced instance",
-        lambda g, m: g.leave(("replaced", "i"))[0],
+        lambda g, m: g.leave(("replaced", "i")).answer[0],
         ErrorCode.FENCED_INSTANCE_ID,
     ),
     (
@@ -99,14 +99,14 @@ STABLE: list[tuple[str, Act, ErrorCode]] = [
         ErrorCode.FENCED_INSTANCE_ID,
     ),
     ("commit from outside", lambda g, m: g.commit().code, ErrorCode.UNKNOWN_MEMBER_ID),
-    ("deletion", lambda g, m: g.delete(), ErrorCode.NON_EMPTY_GROUP),
+    ("deletion", lambda g, m: g.delete().code, ErrorCode.NON_EMPTY_GROUP),
 ]
 
 EMPTY: list[tuple[str, Act, ErrorCode]] = [
     ("heartbeat", lambda g, m: g.heartbeat("m", 1), ErrorCode.UNKNOWN_MEMBER_ID),
     ("join with an id", lambda g, m: g.join("m").code, ErrorCode.UNKNOWN_MEMBER_ID),
     ("sync", lambda g, m: g.sync("m", 1).code, ErrorCode.UNKNOWN_MEMBER_ID),
-    ("leave", lambda g, m: g.leave(("m", None))[0], ErrorCode.UNKNOWN_MEMBER_ID),
+    ("leave", lambda g, m: g.leave(("m", None)).answer[0], ErrorCode.UNKNOWN_MEMBER_ID),
     (
         "commit of a generation before KIP-848",
         lambda g, m: g.commit(member_id="m", generation_id=1, version=8).code,
@@ -117,7 +117,7 @@ EMPTY: list[tuple[str, Act, ErrorCode]] = [
         lambda g, m: g.commit(member_id="m", generation_id=1, version=9).code,
         ErrorCode.GROUP_ID_NOT_FOUND,
     ),
-    ("deletion", lambda g, m: g.delete(), ErrorCode.GROUP_ID_NOT_FOUND),
+    ("deletion", lambda g, m: g.delete().code, ErrorCode.GROUP_ID_NOT_FOUND),
 ]
 
 
@@ -148,4 +148,4 @@ def test_between_two_generations(groups: Any) -> None:
     groups.join(leader)
     assert groups.commit(member_id=leader, generation_id=3).code is ErrorCode.REBALANCE_IN_PROGRESS
     assert groups.heartbeat(leader, 3) is ErrorCode.NONE
-    assert groups.delete() is ErrorCode.NON_EMPTY_GROUP
+    assert groups.delete().code is ErrorCode.NON_EMPTY_GROUP

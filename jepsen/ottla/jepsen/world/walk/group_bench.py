@@ -1,7 +1,7 @@
 """The groups of one partition without a broker: time by hand, a list for a log, answers kept.
 
-The log is committed when the walk says so; a new coordinator has of what was not committed as much
-as the walk likes, and of all else what it replays.
+The log is committed when whoever holds the bench says so; a new coordinator has of what was not
+committed as much as he likes, and of all else what it replays.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,9 +41,10 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRe
 
 GROUP = "group"
 SESSION_MS = 10_000
-REBALANCE_MS = 20_000
+REBALANCE_MS = 60_000
 WALL_MS = 1_700_000_000_000
-CLIENT = Client("client", "/10.0.0.9")
+TOPIC_ID = UUID(int=77)
+COMMITTED_LEADER_EPOCH = 4
 CONFIG = GroupConfig(initial_rebalance_delay_ms=0)
 
 
@@ -80,7 +81,9 @@ class Asked:
 class GroupBench:
     """A shard and its log; `is_committing` says whether what is written is committed at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: GroupConfig = CONFIG) -> None:
+        self.config = config
+        self.record_bytes_max = 1 << 20
         self.mono_ms = 1_000
         self.log: list[GroupRecord] = []
         self.ends = [0]
@@ -96,10 +99,11 @@ class GroupBench:
 
     def _new_shard(self) -> GroupShard:
         return GroupShard(
-            CONFIG,
+            self.config,
             topics=self.topics,
             settings=lambda _: GroupSettings(),
             new_id=self._new_id,
+            record_bytes_max=lambda: self.record_bytes_max,
         )
 
     def _new_id(self) -> str:
@@ -157,7 +161,6 @@ class GroupBench:
         self.committed_count = kept_count
         self.shard = self.replayed()
         self.shard.resume(self.now)
-        self.is_committing = True
         self.settle()
 
     def _cut_before(self, place: int) -> int:
@@ -172,7 +175,7 @@ class GroupBench:
 
     # ---- topics
 
-    def make_topic(self, name: str, count: int) -> UUID:
+    def make_topic(self, name: str, count: int = 4) -> UUID:
         """Create a topic; return its id."""
         self._topic_count += 1
         topic_id = UUID(int=self._topic_count)
@@ -211,7 +214,11 @@ class GroupBench:
         topics: Sequence[str] | None = None,
         regex: str | None = None,
         instance_id: str | None = None,
+        rack_id: str | None = None,
+        assignor: str | None = None,
         rebalance_ms: int = -1,
+        group_id: str = GROUP,
+        client_id: str = "client",
     ) -> Asked:
         """Send a ConsumerGroupHeartbeat."""
         asked = Asked()
@@ -219,55 +226,77 @@ class GroupBench:
         if owned is not None:
             parts = [TopicPartitions(topic_id=t, partitions=list(owned[t])) for t in owned]
         request = ConsumerGroupHeartbeatRequest(
-            group_id=GROUP,
+            group_id=group_id,
             member_id=member_id,
             member_epoch=epoch,
             instance_id=instance_id,
+            rack_id=rack_id,
             rebalance_timeout_ms=rebalance_ms,
             subscribed_topic_names=None if topics is None else list(topics),
             subscribed_topic_regex=regex,
+            server_assignor=assignor,
             topic_partitions=parts,
         )
-        self.shard.consumer_heartbeat(Heartbeat(request, CLIENT, asked), self.now)
+        self.shard.consumer_heartbeat(Heartbeat(request, _client(client_id), asked), self.now)
         self.settle()
         return asked
 
-    def join(self, member_id: str, instance_id: str | None, metadata: bytes) -> Asked:
-        """Send a JoinGroup."""
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        protocols: Sequence[tuple[str, bytes]] = (("range", b"topics"),),
+        protocol_type: str = "consumer",
+        version: int = 3,
+        group_id: str = GROUP,
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        client_id: str = "client",
+    ) -> Asked:
+        """Send a JoinGroup; in version 3 a new member needs no id to join."""
         asked = Asked()
         request = JoinGroupRequest(
-            group_id=GROUP,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
+            group_id=group_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
             member_id=member_id,
             group_instance_id=instance_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols
+            ],
         )
-        self.shard.join(Join(request, 5, CLIENT, asked), self.now)
+        self.shard.join(Join(request, version, _client(client_id), asked), self.now)
         self.settle()
         return asked
 
     def sync(
-        self, member_id: str, generation_id: int, instance_id: str | None, parts: dict[str, bytes]
+        self,
+        member_id: str,
+        generation_id: int,
+        parts: Mapping[str, bytes] | None = None,
+        **changes: Any,
     ) -> Asked:
-        """Send a SyncGroup."""
+        """Send a SyncGroup; `changes` are other fields of the request."""
         asked = Asked()
         request = SyncGroupRequest(
             group_id=GROUP,
             member_id=member_id,
             generation_id=generation_id,
-            group_instance_id=instance_id,
             assignments=[
                 SyncGroupRequestAssignment(member_id=name, assignment=part)
-                for name, part in parts.items()
+                for name, part in (parts or {}).items()
             ],
+            **changes,
         )
         self.shard.sync(request, asked, self.now)
         self.settle()
         return asked
 
-    def heartbeat(self, member_id: str, generation_id: int, instance_id: str | None) -> ErrorCode:
+    def heartbeat(
+        self, member_id: str, generation_id: int, instance_id: str | None = None
+    ) -> ErrorCode:
         """Send a Heartbeat of the classic protocol."""
         asked = Asked()
         request = HeartbeatRequest(
@@ -280,40 +309,55 @@ class GroupBench:
         self.settle()
         return asked.code
 
-    def leave(self, member_id: str, instance_id: str | None) -> None:
-        """Send a LeaveGroup."""
-        identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
-        self.shard.leave(GROUP, [identity], Asked(), self.now)
-        self.settle()
-
-    def commit(
-        self,
-        topic_id: UUID,
-        index: int,
-        offset: int,
-        *,
-        member_id: str,
-        generation_id: int,
-        instance_id: str | None,
-    ) -> Asked:
-        """Send an OffsetCommit of one partition of `orders`."""
+    def leave(self, *members: tuple[str, str | None]) -> Asked:
+        """Send a LeaveGroup of members by (id, instance id)."""
         asked = Asked()
-        request = OffsetCommitRequest(
-            group_id=GROUP,
-            member_id=member_id,
-            generation_id_or_member_epoch=generation_id,
-            group_instance_id=instance_id,
-        )
-        part = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-        commits = [TopicCommit("orders", topic_id, [part])]
-        self.shard.commit(request, commits, asked, self.now, version=9)
+        identities = [
+            MemberIdentity(member_id=name, group_instance_id=instance) for name, instance in members
+        ]
+        self.shard.leave(GROUP, identities, asked, self.now)
         self.settle()
         return asked
 
-    def fetch(self, index: int) -> Asked:
-        """Send an OffsetFetch of one partition of `orders`."""
+    def commit(
+        self,
+        offset: int = 7,
+        *,
+        member_id: str = "",
+        generation_id: int = -1,
+        instance_id: str | None = None,
+        topic: str = "orders",
+        topic_id: UUID = TOPIC_ID,
+        index: int = 0,
+        metadata: str | None = None,
+        retention_ms: int = -1,
+        version: int = 10,
+        group_id: str = GROUP,
+    ) -> Asked:
+        """Send an OffsetCommit of one partition."""
         asked = Asked()
-        self.shard.fetch_offsets(GROUP, [("orders", index)], asked)
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            member_id=member_id,
+            generation_id_or_member_epoch=generation_id,
+            group_instance_id=instance_id,
+            retention_time_ms=retention_ms,
+        )
+        part = OffsetCommitRequestPartition(
+            partition_index=index,
+            committed_offset=offset,
+            committed_leader_epoch=COMMITTED_LEADER_EPOCH,
+            committed_metadata=metadata,
+        )
+        commits = [TopicCommit(topic, topic_id, [part])]
+        self.shard.commit(request, commits, asked, self.now, version=version)
+        self.settle()
+        return asked
+
+    def fetch(self, topic: str = "orders", index: int = 0, **member: Any) -> Asked:
+        """Send an OffsetFetch of one partition; `member` says who asks."""
+        asked = Asked()
+        self.shard.fetch_offsets(GROUP, [(topic, index)], asked, **member)
         self.settle()
         return asked
 
@@ -323,6 +367,10 @@ class GroupBench:
         self.shard.delete_group(GROUP, asked)
         self.settle()
         return asked
+
+
+def _client(client_id: str) -> Client:
+    return Client(client_id, "/10.0.0.9")
 
 
 def _partitions(topic_id: UUID, indexes: Iterable[int]) -> list[Record]:

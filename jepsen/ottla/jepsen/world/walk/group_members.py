@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ottla.broker.groups.embedded_protocol import assignment_bytes, read_assignment
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.group_bench import REBALANCE_MS, Asked, GroupBench
+from ottla.jepsen.world.walk.group_bench import Asked, GroupBench
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import encode
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -20,6 +20,8 @@ FENCED = (
     ErrorCode.GROUP_ID_NOT_FOUND,
 )
 """The last one is told to who comes back to a group that is a classic one by now."""
+
+REBALANCE_MS = 20_000
 
 RETRIED = (ErrorCode.NOT_COORDINATOR, ErrorCode.UNRELEASED_INSTANCE_ID)
 
@@ -74,9 +76,10 @@ class Member:
         for topic_id, index in sorted(self.owned):
             if topic_id == orders and self.epoch > 0:
                 asked = self.bench.commit(
-                    topic_id,
-                    index,
                     offset,
+                    topic_id=topic_id,
+                    index=index,
+                    version=9,
                     member_id=self.id,
                     generation_id=self.epoch,
                     instance_id=self.instance_id,
@@ -216,7 +219,9 @@ class ClassicMember(Member):
                 )
                 for at, name in enumerate(names)
             }
-        self._syncing = self.bench.sync(self.id, self.epoch, self.instance_id, parts)
+        self._syncing = self.bench.sync(
+            self.id, self.epoch, parts, group_instance_id=self.instance_id
+        )
 
     def _begin_anew(self, code: ErrorCode) -> None:
         self.epoch = 0
@@ -233,7 +238,13 @@ class ClassicMember(Member):
             self.epoch = 0
         if self.epoch == 0:
             self.owned = frozenset()
-            self._joining = self.bench.join(self.id, self.instance_id, SAYS_ORDERS)
+            self._joining = self.bench.join(
+                self.id,
+                instance_id=self.instance_id,
+                protocols=(("range", SAYS_ORDERS),),
+                version=5,
+                rebalance_ms=REBALANCE_MS,
+            )
             self.look()
             return
         code = self.bench.heartbeat(self.id, self.epoch, self.instance_id)
@@ -243,6 +254,6 @@ class ClassicMember(Member):
     def leave(self) -> None:
         """Say farewell, by the id it was given."""
         if self.id:
-            self.bench.leave(self.id, self.instance_id)
+            self.bench.leave((self.id, self.instance_id))
         self._joining = self._syncing = None
         self.epoch, self.id, self.owned = 0, "", frozenset()

@@ -175,9 +175,9 @@ class Walk:
         if group is None or member.id not in group.members:
             return
         asked = self.bench.commit(
-            self._orders,
-            0,
             1 << 40,
+            topic_id=self._orders,
+            version=9,
             member_id=member.id,
             generation_id=member.epoch - 1,
             instance_id=member.instance_id,
@@ -189,7 +189,7 @@ class Walk:
     def _read(self) -> None:
         """Fetch an offset: what is answered is never taken back."""
         index = self.chance.below(PARTITIONS)
-        self._reading.append((index, self.bench.fetch(index)))
+        self._reading.append((index, self.bench.fetch(index=index)))
         if not self.bench.is_committing:
             self.rare.sometimes("an offset is read while a commit waits")
 
@@ -283,6 +283,7 @@ class Walk:
             self.rare.sometimes("a coordinator takes over with a lost tail")
         if kept:
             self.rare.sometimes("a coordinator takes over with an uncommitted tail")
+        bench.is_committing = True
         bench.fail_over(bench.committed_count + kept)
 
     def _delete(self) -> None:
