@@ -132,5 +132,6 @@ class Faults:
         try:
             row["healed"] = await nemesis.heal()
         except Exception as error:
-            self.errors.append(f"{nemesis.name} could not be healed: {error}")
+            told = f"{type(error).__name__}: {error}"
+            self.errors.append(f"{nemesis.name} could not be healed: {told}")
         row["heal_s"] = round(time.monotonic() - began, 3)

@@ -278,7 +278,7 @@ def _sessions_never_end() -> Any:
     return patched(BrokerSessions, expired=lambda self, image, now_ms: ())
 
 
-def _every_contact_begins_anew() -> Any:
+def count_no_contact_but_the_first() -> Any:
     """A session is as old as its first contact, whatever came after that."""
 
     def touch(
@@ -435,7 +435,7 @@ MUTANTS = (
     _row(
         "controller-sessions-stale",
         "a heartbeat does not prolong a session",
-        _every_contact_begins_anew,
+        count_no_contact_but_the_first,
         "controller",
     ),
 )

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ottla.controller.sessions import BrokerSessions, Session
+from ottla.controller.sessions import BrokerSessions
+from ottla.jepsen.world.bugs.controller_bugs import count_no_contact_but_the_first
 from ottla.jepsen.world.bugs.mutant import Mutant, patched
 from ottla.metadata.image import MetadataImage
-from ottla.model.ids import NodeId, Offset
 
 
 def _sessions_never_end() -> Any:
@@ -13,23 +13,6 @@ def _sessions_never_end() -> Any:
         return ()
 
     return patched(BrokerSessions, expired=expired, is_valid=lambda self, broker, now_ms: True)
-
-
-def _heartbeats_do_not_lengthen_sessions() -> Any:
-    def touch(
-        self: BrokerSessions,
-        broker: NodeId,
-        broker_epoch: int,
-        metadata_offset: Offset,
-        now_ms: int,
-    ) -> Session:
-        session = self._sessions.get(broker)
-        if session is None or session.broker_epoch != broker_epoch:
-            session = self._sessions[broker] = Session(broker_epoch, now_ms)
-        session.metadata_offset = max(session.metadata_offset, metadata_offset)
-        return session
-
-    return patched(BrokerSessions, touch=touch)
 
 
 MUTANTS = (
@@ -47,7 +30,7 @@ MUTANTS = (
         sentence="A session ends when its length has passed, whatever is heard of the broker.",
         engine="B",
         subject="cluster",
-        plant=_heartbeats_do_not_lengthen_sessions,
+        plant=count_no_contact_but_the_first,
         seed_count=4,
         is_quick=True,
     ),
