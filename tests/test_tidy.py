@@ -14,13 +14,14 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS: list[str] = PYPROJECT["tool"]["hatch"]["build"]["dev-mode-dirs"]
 
-BASE = {"model", "wire"}
+BASE = {"model", "wire", "telemetry"}
 SHARED = {*BASE, "proto", "storage", "raft", "metadata", "rpc"}
 # A package may import the packages named on its own line and nothing else of ours.
 MAY_IMPORT: dict[str, set[str]] = {
     "proto": set(),
     "model": set(),
     "wire": {"model"},
+    "telemetry": {"model", "wire", "proto"},
     "storage": BASE,
     "raft": {*BASE, "storage"},
     "metadata": {"model", "proto"},
@@ -40,7 +41,7 @@ IMPURE = {
     "multiprocessing", "secrets", "fcntl", "ctypes",
 }  # fmt: skip
 IMPURE_CALLS = {("datetime", "now"), ("uuid", "uuid4"), ("datetime", "utcnow")}
-PURE = ("model", "wire", "storage", "raft", "metadata", "node", "controller", "broker")
+PURE = ("model", "wire", "telemetry", "storage", "raft", "metadata", "node", "controller", "broker")
 EDGES = ("_driver", "_service")
 """Endings of the modules that act; in `rpc`, `client`, `cli`, `bench` and `jepsen` all may."""
 PURE_IN_CLIENT = {
