@@ -18,7 +18,7 @@ from kafka import codec as kafka_codec
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import MIB
-from ottla.wire.compression import Codec, codec_of, compress, decompress
+from ottla.wire.compression import Codec, UnpacksToTooMuchError, codec_of, compress, decompress
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
 ZSTD_WITHOUT_SIZE = zstandard.ZstdCompressor(write_content_size=False)
@@ -121,6 +121,26 @@ def test_snappy_that_claims_more_than_its_bytes_can_repeat_gets_no_memory(
     monkeypatch.setattr(cramjam.snappy, "decompress_raw", None)
     with pytest.raises(CorruptDataError, match="3 bytes claim to be 16383"):
         decompress(Codec.SNAPPY, b"\xff\x7f\0")
+
+
+def test_a_zstd_frame_takes_no_window_beyond_what_it_may_unpack_to() -> None:
+    wide = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=0)
+    packed = zstandard.ZstdCompressor(compression_params=wide).compressobj()
+    data = packed.compress(bytes(1_000)) + packed.flush()
+
+    assert decompress(Codec.ZSTD, data, 128 * MIB) == bytes(1_000)
+    with pytest.raises(UnpacksToTooMuchError):
+        decompress(Codec.ZSTD, data, 16 * MIB)
+
+
+def test_too_much_is_told_from_damage() -> None:
+    for codec in PACKED:
+        packed = compress(codec, bytes(1 * MIB))
+        with pytest.raises(UnpacksToTooMuchError):
+            decompress(codec, packed, 1 * MIB - 1)
+        with pytest.raises(CorruptDataError) as caught:
+            decompress(codec, b"\x00" + packed[1:], 1 * MIB)
+        assert not isinstance(caught.value, UnpacksToTooMuchError)
 
 
 def test_many_xerial_blocks_share_one_limit() -> None:

@@ -2,9 +2,10 @@
 
 A batch that claims more than `limit_bytes` is refused before that much memory is taken, so no
 batch is a bomb.  Everything that bytes can do wrong is CorruptDataError (but a cut
-zstd frame may give a prefix: the batch's CRC and record count notice it).  Snappy is written in
-xerial's framing as the Java client does, and read in that or as one raw block.  The libraries are
-imported at first use: a broker that only passes batches on never loads them.
+zstd frame may give a prefix: the batch's CRC and record count notice it), and too much is its own
+kind, UnpacksToTooMuchError.  Snappy is written in xerial's framing as the Java client does, and
+read in that or as one raw block.  The libraries are imported at first use: a broker that only
+passes batches on never loads them.
 """
 
 import zlib
@@ -31,9 +32,15 @@ SNAPPY_RATIO_MAX = 22
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 ZSTD_WINDOW_BYTES_MAX = 1 << 27
 """Largest zstd window accepted: the memory a frame's header alone can claim."""
+ZSTD_WINDOW_BYTES_MIN = 1 << 23
+"""A window this large is accepted whatever the limit: the format asks it of every reader."""
 GZIP_WBITS = 16 + zlib.MAX_WBITS
 
 _BLOCK_LENGTH = Struct(">i")
+
+
+class UnpacksToTooMuchError(CorruptDataError):
+    """The data may be sound, but unpacks to more than is allowed: a bomb, or a mistake."""
 
 
 class Codec(IntEnum):
@@ -88,8 +95,10 @@ def decompress(
     return _decompress_zstd(data, limit_bytes)
 
 
-def _too_large(codec: Codec, limit_bytes: int) -> CorruptDataError:
-    return CorruptDataError(f"{codec.name.lower()} data unpacks to more than {limit_bytes} bytes")
+def _too_large(codec: Codec, limit_bytes: int) -> UnpacksToTooMuchError:
+    return UnpacksToTooMuchError(
+        f"{codec.name.lower()} data unpacks to more than {limit_bytes} bytes"
+    )
 
 
 def _damaged(codec: Codec, why: object) -> CorruptDataError:
@@ -200,8 +209,11 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
     import zstandard
 
     unpacked = bytearray()
-    unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+    window_bytes_max = min(ZSTD_WINDOW_BYTES_MAX, max(ZSTD_WINDOW_BYTES_MIN, limit_bytes))
+    unpacker = zstandard.ZstdDecompressor(max_window_size=window_bytes_max)
     try:
+        if zstandard.get_frame_parameters(data).window_size > window_bytes_max:
+            raise _too_large(Codec.ZSTD, limit_bytes)
         with unpacker.stream_reader(bytes(data), read_across_frames=True) as reader:
             while chunk := reader.read(CHUNK_BYTES):
                 unpacked += chunk
