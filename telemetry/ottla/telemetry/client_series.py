@@ -1,0 +1,241 @@
+"""What clients pushed, as the series that Prometheus reads: cumulative, bounded, gone with them.
+
+Pure; belongs to the loop.  Clients push what was added since the last push (KIP-714 asks for
+deltas); Prometheus wants sums since a beginning, so the sums are kept here, one a series.  A
+series is a name, a client and the point's attributes.  A client that pushes more series than its
+share, or the one that comes when all are taken, keeps those it has; the rest is counted.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels
+from ottla.telemetry.otlp import Attributes, HistogramValue, Point, PointKind
+
+SERIES_PER_CLIENT_MAX = 2_000
+"""Series of one client.  A Java client with every metric on some hundred partitions has that many;
+lower cuts such a client short, higher lets one client take the share of others."""
+SERIES_MAX = 200_000
+"""Series of all clients: some hundred bytes each, and twice that in every scrape."""
+ATTRIBUTES_BYTES_MAX = 2_048
+"""Text of one series' attributes; longer ones are refused."""
+
+ALIASES_MAX = 8
+"""Ways to send one set of attributes (in another order, under names that Prometheus writes alike)
+that are remembered; more are refused."""
+
+Value = int | float | HistogramValue
+_Alias = tuple[str, Attributes]
+"""A series as its clients name it."""
+
+
+class SeriesRow(NamedTuple):
+    """One line of Prometheus text: `family` + `suffix` + `{labels}` and the value."""
+
+    family: str
+    kind: str
+    """counter, gauge or histogram, the same in a family; all rows of a family come in a row."""
+    suffix: str
+    """Empty, or of a histogram _bucket, _sum, _count."""
+    labels: str
+    """Ready text between the braces, escaped."""
+    value: int | float
+
+
+class _Client:
+    """One client that has series: its labels as text, and where its values lie."""
+
+    __slots__ = ("keys", "text")
+
+    def __init__(self, labels: ClientLabels) -> None:
+        self.text = label_text(labels.pairs())
+        self.keys: list[_Key] = []
+
+
+class _Key:
+    """One set of attributes of a family, with the value of every client that has it."""
+
+    __slots__ = ("aliases", "family", "text", "values")
+
+    def __init__(self, family: "_Family", text: str) -> None:
+        self.family = family
+        self.text = text
+        self.aliases: list[_Alias] = []
+        self.values: dict[_Client, Value] = {}
+
+
+class _Family:
+    """One name as Prometheus writes it."""
+
+    __slots__ = ("keys", "kind", "name")
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name = name
+        self.kind = kind
+        self.keys: dict[str, _Key] = {}
+        """By their attributes as text."""
+
+
+class ClientSeries:
+    """The values of all clients; owns them."""
+
+    def __init__(
+        self, *, per_client_max: int = SERIES_PER_CLIENT_MAX, series_max: int = SERIES_MAX
+    ) -> None:
+        self._per_client_max = per_client_max
+        self._series_max = series_max
+        self._clients: dict[UUID, _Client] = {}
+        self._families: dict[str, _Family] = {}
+        self._keys: dict[_Alias, _Key] = {}
+        self._count = 0
+        self._refused = 0
+
+    def apply(self, labels: ClientLabels, points: Iterable[Point]) -> None:
+        """Take in what a client pushed."""
+        client = self._clients.get(labels.client_instance_id)
+        if client is None:
+            client = self._clients[labels.client_instance_id] = _Client(labels)
+        for point in points:
+            key = self._keys.get((point.name, point.attributes))
+            if key is None or key.family.kind != _kind_of(point):
+                key = self._new_key(point)
+            before = key.values.get(client) if key is not None else None
+            if key is None or (before is None and not self._has_room(client, key)):
+                self._refused += 1
+            elif before is None:
+                key.values[client] = point.value
+            elif point.is_delta:
+                key.values[client] = _sum_of(before, point.value)
+            else:
+                key.values[client] = point.value
+
+    def forget(self, instance_id: UUID) -> None:
+        """Drop what a client pushed."""
+        client = self._clients.pop(instance_id, None)
+        if client is None:
+            return
+        self._count -= len(client.keys)
+        for key in client.keys:
+            del key.values[client]
+            if not key.values:
+                self._drop(key)
+
+    def rows(self) -> Iterator[SeriesRow]:
+        """Yield every value, family by family; what changes meanwhile may be seen or not."""
+        for family in list(self._families.values()):
+            for key in list(family.keys.values()):
+                for client, value in list(key.values.items()):
+                    labels = f"{client.text},{key.text}" if key.text else client.text
+                    if isinstance(value, HistogramValue):
+                        yield from _histogram_rows(family.name, labels, value)
+                    else:
+                        yield SeriesRow(family.name, family.kind, "", labels, value)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return clients and series held, and points that found no room."""
+        return {"clients": len(self._clients), "series": self._count, "refused": self._refused}
+
+    def _has_room(self, client: _Client, key: _Key) -> bool:
+        """Make room for one more series of a client; False when there is none."""
+        if len(client.keys) >= self._per_client_max or self._count >= self._series_max:
+            if not key.values:
+                self._drop(key)
+            return False
+        client.keys.append(key)
+        self._count += 1
+        return True
+
+    def _new_key(self, point: Point) -> _Key | None:
+        """Return the key of attributes not seen before; None when they cannot have one."""
+        name, kind = legal_name(point.name), _kind_of(point)
+        text = label_text(_legal_attributes(point.attributes))
+        family = self._families.get(name)
+        if len(text) > ATTRIBUTES_BYTES_MAX or (family is not None and family.kind != kind):
+            return None
+        if family is None:
+            family = self._families[name] = _Family(name, kind)
+        key = family.keys.get(text)
+        if key is None:
+            key = family.keys[text] = _Key(family, text)
+        if len(key.aliases) >= ALIASES_MAX:
+            return None
+        alias = (point.name, point.attributes)
+        self._keys[alias] = key
+        key.aliases.append(alias)
+        return key
+
+    def _drop(self, key: _Key) -> None:
+        for alias in key.aliases:
+            del self._keys[alias]
+        del key.family.keys[key.text]
+        if not key.family.keys:
+            del self._families[key.family.name]
+
+
+def legal_name(name: str) -> str:
+    """Return a metric's name as Prometheus allows it: dots and dashes become underscores."""
+    legal = _NOT_IN_NAMES.sub("_", name)
+    return legal if legal and not legal[0].isdigit() else f"_{legal}"
+
+
+def label_text(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return labels as Prometheus text has them between its braces."""
+    return ",".join([f'{name}="{_escaped(value)}"' for name, value in pairs])
+
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_:]")
+_NOT_IN_LABELS = re.compile(r"[^a-zA-Z0-9_]")
+_RESERVED_LABELS = frozenset((*LABEL_NAMES, "le"))
+
+
+def _legal_attributes(attributes: Attributes) -> Iterator[tuple[str, str]]:
+    """Yield attributes under legal names; the last of those that share one, and none of ours."""
+    by_name = {}
+    for name, value in attributes:
+        legal = _NOT_IN_LABELS.sub("_", name)
+        if not legal or legal[0].isdigit():
+            legal = f"_{legal}"
+        if legal.startswith("__"):  # two underscores are Prometheus's own
+            legal = f"attribute{legal}"
+        by_name[legal] = value
+    yield from ((name, by_name[name]) for name in sorted(by_name) if name not in _RESERVED_LABELS)
+
+
+def _escaped(value: str) -> str:
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return value
+
+
+def _kind_of(point: Point) -> str:
+    if point.kind is PointKind.HISTOGRAM:
+        return "histogram"
+    return "counter" if point.kind is PointKind.SUM and point.is_monotonic else "gauge"
+
+
+def _sum_of(before: Value, added: Value) -> Value:
+    """Return the sum of two values of one kind; other bounds than before begin anew."""
+    if not isinstance(before, HistogramValue) or not isinstance(added, HistogramValue):
+        assert not isinstance(before, HistogramValue)
+        assert not isinstance(added, HistogramValue)
+        return before + added
+    if before.bounds != added.bounds:
+        return added
+    return HistogramValue(
+        before.count + added.count,
+        before.sum + added.sum,
+        before.bounds,
+        tuple(map(int.__add__, before.counts, added.counts)),
+    )
+
+
+def _histogram_rows(family: str, labels: str, value: HistogramValue) -> Iterator[SeriesRow]:
+    within = list(accumulate(value.counts))
+    for bound, count in zip(value.bounds, within[:-1], strict=True):
+        yield SeriesRow(family, "histogram", "_bucket", f'{labels},le="{bound!r}"', count)
+    yield SeriesRow(family, "histogram", "_bucket", f'{labels},le="+Inf"', value.count)
+    yield SeriesRow(family, "histogram", "_sum", labels, value.sum)
+    yield SeriesRow(family, "histogram", "_count", labels, value.count)
