@@ -1,0 +1,217 @@
+"""Answers Prometheus: GET /metrics over plain HTTP, and nothing else.
+
+The text is rendered in slices of some milliseconds, between which the process's other tasks run,
+and leaves as it is made; so a scrape neither holds the loop nor the whole text in memory.  What a
+peer may do is bounded: the size of its request, how long it takes, how many there are at once.
+"""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import trio
+
+from ottla.model.errors import ConfigError, ProtocolError
+from ottla.telemetry.prometheus_text import CONTENT_TYPE
+
+PATH = "/metrics"
+
+SLICE_NS = 2_000_000
+"""How long rendering holds the loop.  Lower is kinder to clients, higher answers sooner on a busy
+loop, where every slice waits for its turn."""
+
+CHUNK_BYTES = 64 * 1024
+"""Text is sent in pieces of at least this size, the last one apart."""
+
+HEAD_BYTES_MAX = 8 * 1024
+CONNECTION_COUNT_MAX = 16
+REQUEST_TIMEOUT_S = 30.0
+"""How long a peer may take for its request, or for reading one chunk of the answer."""
+
+IDLE_TIMEOUT_S = 300.0
+"""How long a connection is kept for the next scrape; above every usual interval."""
+
+GZIP_LEVEL = 1
+"""Higher costs more of the loop's time than the network's time it saves."""
+
+GZIP_WINDOW_BITS = 31
+
+Render = Callable[[], Iterator[bytes]]
+"""Makes the text anew, piece by piece; an empty piece only asks for a pause."""
+
+
+class Head(NamedTuple):
+    """What matters of a request."""
+
+    method: str
+    path: str
+    is_kept_alive: bool
+    speaks_chunks: bool
+    takes_gzip: bool
+
+
+async def serve_metrics(
+    render: Render,
+    *,
+    host: str,
+    port: int,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled; starts with the port, which the system chooses where 0 is asked for.
+
+    ConfigError when the address cannot be opened.
+    """
+    try:
+        listeners = await trio.open_tcp_listeners(port, host=host or None)
+    except OSError as error:
+        address = f"{host}:{port}"
+        raise ConfigError(
+            "metrics.prometheus.port", f"{address} cannot be opened ({error.strerror or error})"
+        ) from error
+    server = MetricsServer(render)
+    bound: int = listeners[0].socket.getsockname()[1]
+    task_status.started(bound)
+    await trio.serve_listeners(server.serve, listeners)
+
+
+class MetricsServer:
+    """The connections of all who ask."""
+
+    def __init__(self, render: Render) -> None:
+        self._render = render
+        self._connection_count = 0
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Answer one connection's requests until it ends."""
+        self._connection_count += 1
+        try:
+            if self._connection_count > CONNECTION_COUNT_MAX:
+                await _refuse(stream, "503 Service Unavailable")
+                return
+            await self._serve_requests(stream)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            pass  # the peer has gone, or might as well have
+        except ProtocolError:
+            await _refuse(stream, "400 Bad Request")
+        finally:
+            self._connection_count -= 1
+            await trio.aclose_forcefully(stream)
+
+    async def _serve_requests(self, stream: trio.SocketStream) -> None:
+        timeout_s = REQUEST_TIMEOUT_S
+        held = bytearray()
+        while True:
+            with trio.fail_after(timeout_s):
+                head = await _next_head(stream, held)
+            if head is None:
+                return
+            if head.path != PATH:
+                await _refuse(stream, "404 Not Found")
+                return
+            if head.method != "GET":
+                await _refuse(stream, "405 Method Not Allowed", "Allow: GET\r\n")
+                return
+            await self._answer(stream, head)
+            if not head.is_kept_alive:
+                with trio.fail_after(REQUEST_TIMEOUT_S):
+                    await stream.send_eof()
+                return
+            timeout_s = IDLE_TIMEOUT_S
+
+    async def _answer(self, stream: trio.SocketStream, head: Head) -> None:
+        fields = [
+            "HTTP/1.1 200 OK",
+            f"Content-Type: {CONTENT_TYPE}",
+            "Connection: keep-alive" if head.is_kept_alive else "Connection: close",
+        ]
+        if head.takes_gzip:
+            fields.append("Content-Encoding: gzip")
+        if head.speaks_chunks:
+            fields.append("Transfer-Encoding: chunked")
+        await _send(stream, "\r\n".join((*fields, "", "")).encode())
+        compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW_BITS)
+        text = bytearray()
+        ends_ns = time.perf_counter_ns() + SLICE_NS
+        for piece in self._render():
+            text += compressor.compress(piece) if head.takes_gzip else piece
+            if time.perf_counter_ns() >= ends_ns:
+                if len(text) >= CHUNK_BYTES:
+                    await _send(stream, _chunk(text, head))
+                    text.clear()
+                else:
+                    await trio.lowlevel.checkpoint()
+                ends_ns = time.perf_counter_ns() + SLICE_NS
+        if head.takes_gzip:
+            text += compressor.flush()
+        last = b"0\r\n\r\n" if head.speaks_chunks else b""
+        await _send(stream, _chunk(text, head) + last)
+
+
+async def _next_head(stream: trio.SocketStream, held: bytearray) -> Head | None:
+    """Return the next request's head, None when the peer has ended; ProtocolError for nonsense."""
+    while (end := held.find(b"\r\n\r\n")) < 0:
+        if len(held) > HEAD_BYTES_MAX:
+            raise ProtocolError(f"a request of more than {HEAD_BYTES_MAX} bytes")
+        data = await stream.receive_some(HEAD_BYTES_MAX)
+        if not data:
+            return None
+        held += data
+    head = parse_head(bytes(held[:end]))
+    del held[: end + 4]
+    return head
+
+
+def parse_head(data: bytes) -> Head:
+    """Read a request's line and header fields; ProtocolError where it is not HTTP/1."""
+    lines = data.decode("latin-1").split("\r\n")
+    request_line = lines[0].split(" ")
+    if len(request_line) != 3 or not request_line[2].startswith("HTTP/1."):
+        raise ProtocolError(f"request line {lines[0][:100]!r}")
+    method, target, version = request_line
+    fields: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or name != name.strip():
+            raise ProtocolError(f"header field {line[:100]!r}")
+        fields[name.lower()] = value.strip().lower()
+    has_body = fields.get("content-length", "0") != "0" or "transfer-encoding" in fields
+    is_newest = version != "HTTP/1.0"
+    return Head(
+        method,
+        target.partition("?")[0],
+        # A body would be taken for the next request: such a peer gets one answer.
+        is_kept_alive=is_newest and "close" not in fields.get("connection", "") and not has_body,
+        speaks_chunks=is_newest,
+        takes_gzip=_takes_gzip(fields.get("accept-encoding", "")),
+    )
+
+
+def _takes_gzip(accepted: str) -> bool:
+    for one in accepted.split(","):
+        coding, _, parameter = one.partition(";")
+        if coding.strip() == "gzip":
+            return parameter.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def _chunk(text: bytearray, head: Head) -> bytes:
+    if not head.speaks_chunks or not text:
+        return bytes(text)
+    return b"%x\r\n%b\r\n" % (len(text), bytes(text))
+
+
+async def _send(stream: trio.SocketStream, data: bytes) -> None:
+    with trio.fail_after(REQUEST_TIMEOUT_S):
+        await stream.send_all(data)
+
+
+async def _refuse(stream: trio.SocketStream, status: str, fields: str = "") -> None:
+    """Say no and say goodbye; a peer that does not listen is left."""
+    text = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n{fields}\r\n"
+    try:
+        with trio.move_on_after(REQUEST_TIMEOUT_S):
+            await stream.send_all(text.encode())
+            await stream.send_eof()
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass

@@ -1,0 +1,129 @@
+"""Prometheus's text of a registry (exposition format 0.0.4), in pieces, to pause between them.
+
+Pure.  A piece is some rows of one family; whoever takes the pieces decides how many to take before
+others get their turn.  Invariants: OneFamilyOnePlace (all rows of a name stand together, below its
+TYPE), EveryRowParses.
+"""
+
+from collections.abc import Iterable, Iterator
+from math import inf, isnan
+
+from ottla.telemetry.instruments import Buckets, Family, Kind, Labels, Sample, Summary, Value
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+ROWS_PER_PIECE = 64
+"""Fewer cost more for each row; more make the shortest possible pause longer (some 100 µs)."""
+
+_LABEL_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
+
+
+def render(families: Iterable[Family | None]) -> Iterator[bytes]:
+    """Yield the text, piece by piece; an empty piece where a collector only asks for a pause.
+
+    A family without samples is left out.
+    """
+    for family in families:
+        if family is None:
+            yield b""
+        else:
+            yield from _pieces(family)
+
+
+def _pieces(family: Family) -> Iterator[bytes]:
+    head = (
+        f"# HELP {family.name} {family.help.translate(_HELP_ESCAPES)}\n"
+        f"# TYPE {family.name} {family.kind.value}\n"
+    )
+    is_plain = family.kind in (Kind.COUNTER, Kind.GAUGE)
+    rows: list[str] = []
+    for row in _plain_rows(family) if is_plain else _rows_of_distributions(family):
+        if row:
+            rows.append(row)
+            if len(rows) < ROWS_PER_PIECE:
+                continue
+        yield (head + "".join(rows)).encode() if rows else b""
+        if rows:
+            head, rows = "", []
+    if rows:
+        yield (head + "".join(rows)).encode()
+
+
+def _plain_rows(family: Family) -> Iterator[str]:
+    """Yield a row for each sample, nothing in it for a pause."""
+    name = family.name
+    pairs = ",".join(f'{label}="%s"' for label in family.label_names)
+    template = f"{name}{{{pairs}}} %s\n"
+    for sample in family.samples:
+        if sample is None:
+            yield ""
+            continue
+        labels, value = sample
+        text = value if type(value) is int else number(value)
+        if labels:
+            joined = "".join(labels)
+            if '"' in joined or "\\" in joined or "\n" in joined:
+                labels = tuple(label.translate(_LABEL_ESCAPES) for label in labels)
+            yield template % (*labels, text)
+        else:
+            yield f"{name} {text}\n"
+
+
+def _rows_of_distributions(family: Family) -> Iterator[str]:
+    for sample in family.samples:
+        if sample is None:
+            yield ""
+        else:
+            yield _distribution(family, sample)
+
+
+def _distribution(family: Family, sample: Sample) -> str:
+    """Return all rows of one distribution; they are few."""
+    labels, value = sample
+    names = family.label_names[: len(labels)]
+    plain = label_text(names, labels)
+    rows = []
+    if isinstance(value, Summary):
+        for q, at in value.quantiles:
+            marked = label_text((*names, "quantile"), (*labels, quantile_text(q)))
+            rows.append(f"{family.name}{marked} {number(at)}\n")
+        count = value.value_count
+    else:
+        assert isinstance(value, Buckets)
+        count = 0
+        for bound, bucket_count in zip((*value.bounds, inf), value.counts, strict=True):
+            count += bucket_count
+            marked = label_text((*names, "le"), (*labels, number(bound)))
+            rows.append(f"{family.name}_bucket{marked} {count}\n")
+    rows.append(f"{family.name}_sum{plain} {number(value.value_sum)}\n")
+    rows.append(f"{family.name}_count{plain} {count}\n")
+    return "".join(rows)
+
+
+def label_text(names: Labels, values: Labels) -> str:
+    """Return `{name="value",…}`, nothing where there are no labels."""
+    if not values:
+        return ""
+    pairs = (
+        f'{name}="{value.translate(_LABEL_ESCAPES)}"'
+        for name, value in zip(names, values, strict=True)
+    )
+    return f"{{{','.join(pairs)}}}"
+
+
+def number(value: Value) -> str:
+    """Return a number as Prometheus reads it."""
+    if isinstance(value, int):
+        return str(int(value))
+    assert isinstance(value, float)
+    if isnan(value):
+        return "NaN"
+    if value in (inf, -inf):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(value) if value % 1 or abs(value) >= 1e15 else str(int(value))
+
+
+def quantile_text(q: float) -> str:
+    """Return a quantile as the JMX exporter's rules write it: 0.50, 0.999."""
+    return f"{q:.2f}" if round(q, 2) == q else f"{q:g}"

@@ -1,0 +1,172 @@
+"""GET /metrics over real sockets."""
+
+import gzip
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from urllib.request import Request, urlopen
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.model.errors import ConfigError, ProtocolError
+from ottla.telemetry.metrics_http_driver import CONNECTION_COUNT_MAX, parse_head, serve_metrics
+
+HOST = "127.0.0.1"
+TEXT = [f'ottla_x{{a="{at}"}} 1\n'.encode() for at in range(20_000)]
+
+
+def render() -> Iterator[bytes]:
+    return iter(TEXT)
+
+
+@pytest.fixture
+async def port(nursery: trio.Nursery) -> int:
+    bound: int = await nursery.start(serve)
+    return bound
+
+
+async def serve(task_status: trio.TaskStatus[int]) -> None:
+    await serve_metrics(render, host=HOST, port=0, task_status=task_status)
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    """Send some bytes and return all that comes back."""
+    async with await trio.open_tcp_stream(HOST, port) as stream:
+        await stream.send_all(request)
+        return b"".join([data async for data in stream])
+
+
+def fetched(port: int, path: str = "/metrics", **headers: str) -> tuple[bytes, dict[str, str]]:
+    with urlopen(Request(f"http://{HOST}:{port}{path}", headers=headers)) as response:
+        return response.read(), dict(response.headers)
+
+
+async def test_python_s_own_client_reads_the_text(port: int) -> None:
+    body, headers = await trio.to_thread.run_sync(fetched, port)
+
+    assert body == b"".join(TEXT)
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def test_the_text_is_packed_for_who_unpacks_it(port: int) -> None:
+    def packed() -> tuple[bytes, dict[str, str]]:
+        return fetched(port, **{"Accept-Encoding": "br, gzip;q=0.5"})
+
+    body, headers = await trio.to_thread.run_sync(packed)
+
+    assert headers["Content-Encoding"] == "gzip"
+    assert len(body) < sum(map(len, TEXT)) / 5
+    assert gzip.decompress(body) == b"".join(TEXT)
+
+
+async def test_a_connection_is_kept_for_the_next_scrape(port: int) -> None:
+    one = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+    last = b"GET /metrics?x=y HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+    said = await ask(port, one + one + last)
+
+    assert said.count(b"HTTP/1.1 200 OK\r\n") == 3
+    assert said.count(b"\r\n0\r\n\r\n") == 3
+
+
+async def test_an_old_client_gets_the_text_as_it_is(port: int) -> None:
+    said = await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")
+
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert body == b"".join(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET / HTTP/1.1", b"404 Not Found"),
+        (b"GET /metrics/x HTTP/1.1", b"404 Not Found"),
+        (b"POST /metrics HTTP/1.1", b"405 Method Not Allowed"),
+        (b"nonsense", b"400 Bad Request"),
+        (b"\x00\x00\x00\x10\x00\x12\x00\x03", b"400 Bad Request"),
+    ],
+)
+async def test_whatever_else_is_asked_for_is_refused(
+    port: int, request_line: bytes, status: bytes
+) -> None:
+    said = await ask(port, request_line + b"\r\n\r\n")
+
+    assert said.startswith(b"HTTP/1.1 " + status + b"\r\n")
+
+
+async def test_a_request_without_an_end_is_given_up(port: int) -> None:
+    said = await ask(port, b"GET /metrics HTTP/1.1\r\n" + b"x: y\r\n" * 4_000)
+
+    assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+async def test_more_connections_than_anybody_needs_are_turned_away(port: int) -> None:
+    async with AsyncExitStack() as open_ones:
+        for _ in range(CONNECTION_COUNT_MAX):
+            await open_ones.enter_async_context(await trio.open_tcp_stream(HOST, port))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+
+        said = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+
+        assert said.startswith(b"HTTP/1.1 503 ")
+
+
+async def test_a_client_that_goes_in_the_middle_disturbs_nobody(port: int) -> None:
+    stream = await trio.open_tcp_stream(HOST, port)
+    await stream.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+    await stream.receive_some(100)
+    await trio.aclose_forcefully(stream)
+
+    body, _ = await trio.to_thread.run_sync(fetched, port)
+
+    assert body == b"".join(TEXT)
+
+
+async def test_others_get_their_turns_while_a_long_text_is_made(nursery: trio.Nursery) -> None:
+    turns = 0
+    seen: list[int] = []
+
+    def slow() -> Iterator[bytes]:
+        for _ in range(50):
+            seen.append(turns)
+            sum(range(500_000))  # some milliseconds
+            yield b""
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async def serve_slowly(task_status: trio.TaskStatus[int]) -> None:
+        await serve_metrics(slow, host=HOST, port=0, task_status=task_status)
+
+    port = await nursery.start(serve_slowly)
+    nursery.start_soon(count_turns)
+
+    await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")
+
+    assert len(set(seen)) > 20
+
+
+async def test_a_port_that_is_taken_is_told_by_its_setting(port: int) -> None:
+    with pytest.raises(ConfigError, match=r"metrics\.prometheus\.port"):
+        await serve_metrics(render, host=HOST, port=port)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "takes_gzip"),
+    [("gzip", True), ("deflate, GZIP ;q=1", True), ("gzip;q=0", False), ("br", False), ("", False)],
+)
+def test_who_is_sent_packed_text(accepted: str, takes_gzip: bool) -> None:
+    head = parse_head(f"GET /metrics HTTP/1.1\r\nAccept-Encoding: {accepted}".encode())
+
+    assert head.takes_gzip is takes_gzip
+
+
+def test_a_request_with_a_body_is_the_last_of_its_connection() -> None:
+    assert not parse_head(b"GET /metrics HTTP/1.1\r\nContent-Length: 3").is_kept_alive
+    with pytest.raises(ProtocolError):
+        parse_head(b"GET /metrics HTTP/1.1\r\nno field")
