@@ -16,12 +16,12 @@ import trio
 from ottla.broker.connection import ConnectionLimits
 from ottla.broker.dispatch import Dispatcher, RequestContext
 from ottla.broker.listener import Listener
-from ottla.broker.loop_pause_driver import LoopPauseMeter
 from ottla.broker.server_driver import SocketServer, open_socket_server
 from ottla.node.clock_driver import RealClock
 from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.storage.slice import FileSlice
+from ottla.telemetry.loop_pause_driver import LoopPauseMeter
 from ottla.wire.apis import PRODUCE
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header

@@ -8,6 +8,7 @@ import trio
 
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.assignments_driver import Assignments
+from ottla.broker.broker_metrics import BrokerParts, broker_registry
 from ottla.broker.cluster_apis import (
     CLUSTER_API_KEYS,
     register_cluster_apis,
@@ -25,7 +26,6 @@ from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
 from ottla.broker.isr_driver import IsrKeeper
 from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.lifecycle_driver import LifecycleDriver
-from ottla.broker.loop_pause_driver import LoopPauseMeter
 from ottla.broker.metadata_cache import ImageWatch, MetadataCache
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.producer_ids import Block
@@ -35,18 +35,24 @@ from ottla.broker.replica_apis import REPLICA_API_KEYS, register_replica_apis
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server_seam import Server
+from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.node.process_metrics_driver import process_families
 from ottla.node.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager
+from ottla.telemetry.instruments import Registry
+from ottla.telemetry.loop_pause_driver import LoopPauseMeter
+from ottla.telemetry.metrics_http_driver import serve_metrics
+from ottla.telemetry.prometheus_text import render
 from ottla.wire.apis import DRAIN_BROKER
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
@@ -100,6 +106,8 @@ class Broker:
         self.logs = logs
         self.dispatcher = dispatcher
         self.is_ready = trio.Event()
+        self.metrics_port: int | None = None
+        """Where /metrics is served, if it is."""
         self._clock = clock
         self._rng = rng
         self._rpc = rpc
@@ -115,6 +123,7 @@ class Broker:
         self.purgatory = Purgatory()
         self._flusher = Flusher(self.purgatory, clock)
         self.table = PartitionTable(EMPTY)
+        self._traffic = BrokerTraffic()
         self._sessions = FetchSessionCache(config.fetch_session_count_max, rng)
         self._isr = IsrKeeper(
             self.table,
@@ -127,24 +136,29 @@ class Broker:
         self._fetchers = ReplicaFetchers(
             config, table=self.table, clock=clock, broker_epoch=lambda: lifecycle.broker_epoch
         )
-        self._replicas = ReplicaManager(
-            config,
-            table=self.table,
-            logs=logs,
-            purgatory=self.purgatory,
-            clock=clock,
-            fetchers=self._fetchers,
-            on_flush_due=self._flusher.request,
-            on_isr_due=self._isr.note,
-            on_placed=self._assignments.report,
-        )
+        self._replicas = self._new_replica_manager()
         self._groups = self._new_group_coordinator()
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
         logs.on_directory_failed = self._on_directory_failed
         self.metadata = MetadataCache()
         self._pauses = LoopPauseMeter()
+        self.registry = self._new_registry()
         self._open_first_doors()
+
+    def _new_replica_manager(self) -> ReplicaManager:
+        return ReplicaManager(
+            self.config,
+            table=self.table,
+            logs=self.logs,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            fetchers=self._fetchers,
+            on_flush_due=self._flusher.request,
+            on_isr_due=self._isr.note,
+            on_placed=self._assignments.report,
+            traffic=self._traffic,
+        )
 
     def _new_group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -156,6 +170,26 @@ class Broker:
             rng=self._rng,
             on_flush_due=self._flusher.request,
         )
+
+    def _new_registry(self) -> Registry:
+        registry = broker_registry(
+            BrokerParts(
+                lifecycle=self.lifecycle.lifecycle,
+                table=self.table,
+                logs=self.logs,
+                traffic=self._traffic,
+                isr=self._isr,
+                sessions=self._sessions,
+                purgatory=self.purgatory,
+                member=self.member,
+                shards=self._groups.shards,
+                network=lambda: self.server.metrics,
+                heartbeats=self.lifecycle.metrics,
+            )
+        )
+        self._pauses.register(registry)
+        registry.register(process_families)
+        return registry
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
@@ -175,6 +209,8 @@ class Broker:
 
     async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
+            if self.config.metrics.is_prometheus_served:
+                self.metrics_port = await nursery.start(self._serve_metrics)
             nursery.start_soon(self._alarm.run)
             nursery.start_soon(self._flusher.run)
             nursery.start_soon(self._assignments.run)
@@ -182,6 +218,15 @@ class Broker:
             nursery.start_soon(self._isr.run)
             nursery.start_soon(self._groups.run)
             await self._start(nursery)
+
+    async def _serve_metrics(self, task_status: trio.TaskStatus[int]) -> None:
+        config = self.config.metrics
+        await serve_metrics(
+            lambda: render(self.registry.collect()),
+            host=config.prometheus_host,
+            port=config.prometheus_port,
+            task_status=task_status,
+        )
 
     async def _start(self, nursery: trio.Nursery) -> None:
         self.member.add_publisher(self.metadata)
@@ -281,6 +326,7 @@ class Broker:
             on_flush_due=self._flusher.request,
             on_isr_due=self._isr.note,
             allocate_producer_ids=self._allocate_producer_ids,
+            traffic=self._traffic,
         )
         register_group_apis(
             self.dispatcher,

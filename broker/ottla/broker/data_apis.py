@@ -14,6 +14,7 @@ from ottla.broker.produce import ProduceApi
 from ottla.broker.producer_ids import Block, ProducerIdsApi
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replica_apis import REPLICA_API_KEYS
+from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.model.seams import Clock
 
 PRODUCE = 0
@@ -45,9 +46,16 @@ def register_data_apis(
     on_flush_due: Callable[[Partition], None],
     on_isr_due: Callable[[Partition], None],
     allocate_producer_ids: Callable[[], Awaitable[Block]],
+    traffic: BrokerTraffic | None = None,
 ) -> None:
     """Serve what reads and writes logs."""
-    produce = ProduceApi(table=table, purgatory=purgatory, clock=clock, on_flush_due=on_flush_due)
+    produce = ProduceApi(
+        table=table,
+        purgatory=purgatory,
+        clock=clock,
+        on_flush_due=on_flush_due,
+        traffic=traffic,
+    )
     fetch = FetchApi(
         table=table,
         purgatory=purgatory,

@@ -342,6 +342,12 @@ class FetchApi:
         topics: dict[object, FetchableTopicResponse] = {}
         leaders: set[int] = set()
         for target, data in results:
+            if target.partition is not None:
+                target.partition.traffic.note_fetched(
+                    0 if data.records is None else len(data.records),
+                    is_from_follower=limits.is_from_follower,
+                    is_refused=data.error_code != 0,
+                )
             if data.error_code and limits.wants_hints and data.error_code in HINTED:
                 leader_id, leader_epoch = self.table.current_leader(
                     target.topic, target.topic_id, target.index

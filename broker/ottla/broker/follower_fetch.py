@@ -241,6 +241,7 @@ class FollowerFetch:
         if records is not None and len(records):
             assert isinstance(records, memoryview)
             log.append_as_follower(records, now_ms=wall_ms)
+            followed.partition.traffic.replication_bytes_in += len(records)
         if followed.problem is not None:
             logger.warning("%s follows broker %s again", followed.name, self.leader_id)
         followed.backoff_ms, followed.problem = 0, None

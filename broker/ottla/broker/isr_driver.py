@@ -20,9 +20,11 @@ from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.proto import controller_pb2 as pb
+from ottla.telemetry.instruments import Counter
 
 logger = logging.getLogger("ottla.broker.isr")
 
@@ -77,6 +79,12 @@ class IsrKeeper:
         self._unanswered: dict[Partition, IsrChange] = {}
         self._rejected_until_ms: dict[Partition, int] = {}
         self._is_due = trio.Event()
+        self.shrinks = Counter()
+        """Changes made that took a replica out."""
+        self.expands = Counter()
+        """Changes made that took a replica in."""
+        self.failures = Counter()
+        """Changes that the controller did not make."""
 
     def note(self, partition: Partition) -> None:
         """Have it looked at soon whether the partition's ISR should grow or be confirmed."""
@@ -197,6 +205,7 @@ class IsrKeeper:
                 del self._unanswered[partition]
             has_moved = False
             if outcome is Outcome.APPLIED:
+                self._count(partition.isr, frozenset(result.isr))
                 has_moved = partition.complete_isr_change(
                     change,
                     result.isr,
@@ -205,6 +214,7 @@ class IsrKeeper:
                     now_ms=now_ms,
                 )
             else:
+                self.failures.value += 1
                 code = ErrorCode(result.error_code).name
                 logger.info("%r: ISR %s: %s", partition, sorted(change.isr), code)
             if outcome is Outcome.REJECTED:
@@ -215,3 +225,7 @@ class IsrKeeper:
             # Others may have caught up meanwhile; while OVERTAKEN is open this does nothing.
             self.note(partition)
         return is_whole
+
+    def _count(self, old: frozenset[NodeId], new: frozenset[int]) -> None:
+        self.shrinks.value += not old <= new
+        self.expands.value += not new <= old

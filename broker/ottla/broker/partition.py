@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
 from ottla.broker.isr_changes import UNKNOWN_BROKER_EPOCH, IsrChange
+from ottla.broker.topic_traffic import TopicTraffic
 from ottla.metadata.image import PartitionState, RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
@@ -106,6 +107,7 @@ class Partition:
         "storage_failure",
         "topic",
         "topic_id",
+        "traffic",
     )
 
     def __init__(
@@ -117,10 +119,12 @@ class Partition:
         local_id: NodeId,
         is_eligible: Callable[[NodeId, int], bool],
         lag_ms_max: int = 30_000,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         """`is_eligible(replica, broker_epoch)`: may it be in sync, neither fenced nor leaving.
 
         `lag_ms_max` (`replica.lag.time.max.ms`): how long a follower may lag and stay in sync.
+        `traffic` is where the topic's bytes are counted.
         """
         self.topic = topic
         self.topic_id = topic_id
@@ -129,6 +133,7 @@ class Partition:
         self.local_id = local_id
         self.is_eligible = is_eligible
         self.lag_ms_max = lag_ms_max
+        self.traffic = TopicTraffic() if traffic is None else traffic
         self.log: Log | None = None
         self.storage_failure: str | None = None
         """Why there is no log and will be none: its bytes lie, or its disk failed."""

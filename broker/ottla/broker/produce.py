@@ -17,6 +17,7 @@ from ottla.broker.leader_hints import HINTED, endpoints_of
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
+from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
@@ -127,11 +128,13 @@ class ProduceApi:
         purgatory: Purgatory,
         clock: Clock,
         on_flush_due: Callable[[Partition], None],
+        traffic: BrokerTraffic | None = None,
     ) -> None:
         self._table = table
         self._purgatory = purgatory
         self._clock = clock
         self._on_flush_due = on_flush_due
+        self._traffic = BrokerTraffic() if traffic is None else traffic
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
         """Append every batch, then answer or wait."""
@@ -153,8 +156,13 @@ class ProduceApi:
                     )
                 except RefusedError as error:
                     is_refused = True
+                    self._traffic.note_failed_produce(topic.name)
                     answers.append(_refusal(data.index, error))
                     continue
+                traffic = partition.traffic
+                traffic.produce_requests += 1
+                traffic.bytes_in += len(records)
+                traffic.messages_in += info.last_offset + 1 - info.base_offset
                 answer = _accepted(data.index, info)
                 answers.append(answer)
                 touched.append(partition)

@@ -18,6 +18,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.topic_settings import topic_config_of, topic_defaults_of_image
+from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, PartitionState
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -106,6 +107,7 @@ class ReplicaManager:
         on_flush_due: Callable[[Partition], None],
         on_isr_due: Callable[[Partition], None],
         on_placed: Callable[[TopicIdPartition, UUID], None],
+        traffic: BrokerTraffic | None = None,
     ) -> None:
         """`on_placed` is told of each replica that lies elsewhere than the metadata says.
 
@@ -121,6 +123,7 @@ class ReplicaManager:
         self._on_flush_due = on_flush_due
         self._on_isr_due = on_isr_due
         self._on_placed = on_placed
+        self._traffic = BrokerTraffic() if traffic is None else traffic
         self._without_log: list[Partition] = []
         self._retry_at_ms = 0
         self._settings: dict[str, TopicSettings] = {}
@@ -193,6 +196,8 @@ class ReplicaManager:
 
     def _remove(self, partition: Partition) -> None:
         self.table.remove(partition)
+        if partition.topic not in self.table.by_name:
+            self._traffic.forget(partition.topic)
         partition.remove()
         self._wake(partition)
 
@@ -209,6 +214,7 @@ class ReplicaManager:
                 local_id=self._local_id,
                 is_eligible=self._is_eligible,
                 lag_ms_max=self._config.replica_lag_time_ms_max,
+                traffic=self._traffic.of(topic.name),
             )
             self.table.add(partition)
         partition.apply(

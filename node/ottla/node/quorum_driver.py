@@ -41,6 +41,7 @@ from ottla.raft.events import (
 from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Request, Response
 from ottla.raft.progress import QuorumDescription
 from ottla.raft.quorum import QuorumCore
+from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.quorum_client import QuorumClient
 from ottla.rpc.rpc_seam import Rpc
@@ -75,9 +76,11 @@ class QuorumMember:
         config: QuorumConfig,
         client: QuorumClient,
         troubles: PeerTroubles,
+        identity: QuorumIdentity,
         clock: Clock,
         nursery: trio.Nursery,
     ) -> None:
+        self.identity = identity
         self._log = log
         self._core = core
         self._config = config
@@ -124,6 +127,20 @@ class QuorumMember:
     def is_leader(self) -> bool:
         """Say whether this node leads; `active_epoch` says whether it is ready to."""
         return self._core.is_leader
+
+    @property
+    def role_name(self) -> str:
+        """Return what part this node has in the quorum, as Kafka calls it."""
+        role = self._core.role
+        if role is Role.FOLLOWER and not self.identity.is_voter:
+            return "observer"
+        return role.value
+
+    @property
+    def voted_id(self) -> NodeId | None:
+        """Return whom this node voted for in that epoch, if for anybody."""
+        voted = self._core.election_state.voted
+        return None if voted is None else voted.id
 
     @property
     def active_epoch(self) -> Epoch | None:
@@ -455,6 +472,7 @@ async def open_quorum_member(
                 config=config,
                 client=QuorumClient(rpc),
                 troubles=PeerTroubles(identity),
+                identity=identity,
                 clock=clock,
                 nursery=nursery,
             )

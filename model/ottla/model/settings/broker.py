@@ -15,6 +15,7 @@ from ottla.model.settings.endpoints import (
     parse_voters,
 )
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 
@@ -299,6 +300,7 @@ class BrokerConfig:
     )
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this broker's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -346,6 +348,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     )
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
+    metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this broker a number of its own")
     if not values.get("controller_quorum_voters"):
@@ -356,8 +359,10 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         **values,
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
+        metrics=MetricsConfig(**metrics),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", "controller.listener.names"}
-    return config, (unknown & unknown_to_quorum & unknown_to_groups) - known
+    unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics
+    return config, unknown - known

@@ -8,6 +8,7 @@ from ottla.model.ids import NodeId
 from ottla.model.settings.declare import Kind, setting, values_of
 from ottla.model.settings.endpoints import Endpoint, Voter, parse_listeners, parse_voters
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 
@@ -86,6 +87,7 @@ class ControllerConfig:
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
     """The bounds within which a group may have settings of its own."""
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this controller's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -100,6 +102,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     values, unknown = values_of(ControllerConfig, texts)
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
+    metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this controller a number of its own")
     voters = values.get("controller_quorum_voters", ())
@@ -112,8 +115,10 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         **values,
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
+        metrics=MetricsConfig(**metrics),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "process.roles", "controller.listener.names"}
-    return config, (unknown & unknown_to_quorum & unknown_to_groups) - known
+    unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics
+    return config, unknown - known

@@ -16,6 +16,7 @@ from ottla.model.settings.client_metrics import (
 from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.topic import DEFAULT_DEFINITIONS, TOPIC_DEFINITIONS, check_topic_texts
 
 
@@ -31,8 +32,13 @@ class ResourceType(IntEnum):
 
 
 def broker_definitions() -> dict[str, Definition]:
-    """Return every broker setting by key: its own, those of groups and the topic defaults."""
-    return {**definitions(BrokerConfig), **definitions(GroupConfig), **DEFAULT_DEFINITIONS}
+    """Return every broker setting by key: its own, of groups, of metrics, the topic defaults."""
+    return {
+        **definitions(BrokerConfig),
+        **definitions(GroupConfig),
+        **definitions(MetricsConfig),
+        **DEFAULT_DEFINITIONS,
+    }
 
 
 def definitions_of(resource_type: ResourceType) -> Mapping[str, Definition]:

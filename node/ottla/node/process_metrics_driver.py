@@ -1,0 +1,82 @@
+"""What the kernel and Python know of this process, under the names of Prometheus's own clients.
+
+Linux: from /proc, which is memory and so may be read on the loop.
+"""
+
+import gc
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ottla.telemetry.instruments import Family, Kind, Value
+from ottla.telemetry.kafka_names import prometheus_name
+
+PROC = Path("/proc/self")
+PAGE_BYTES = resource.getpagesize()
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+_STARTTIME_AT = 19
+"""Of the fields of /proc/self/stat behind the command's name: when the process began, in ticks."""
+
+DISK = {
+    "read_bytes": ("linux-disk-read-bytes", "Bytes this process had read from disks."),
+    "write_bytes": ("linux-disk-write-bytes", "Bytes this process had written to disks."),
+}
+"""Lines of /proc/self/io, and what Kafka calls them (`kafka.server:type=KafkaServer`)."""
+
+
+def process_families() -> Iterator[Family]:
+    """Yield time, memory, descriptors, disk traffic and the garbage collector's work."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    yield _family(
+        "process_cpu_seconds_total",
+        Kind.COUNTER,
+        "User and system time spent.",
+        usage.ru_utime + usage.ru_stime,
+    )
+    with suppress(OSError):
+        yield from _from_proc()
+    yield Family(
+        "python_gc_collections_total",
+        Kind.COUNTER,
+        "Runs of the garbage collector.",
+        ("generation",),
+        [((str(at),), row["collections"]) for at, row in enumerate(gc.get_stats())],
+    )
+
+
+def _from_proc() -> Iterator[Family]:
+    virtual_pages, resident_pages = map(int, (PROC / "statm").read_text().split()[:2])
+    yield _family(
+        "process_resident_memory_bytes", Kind.GAUGE, "Memory held.", resident_pages * PAGE_BYTES
+    )
+    yield _family(
+        "process_virtual_memory_bytes", Kind.GAUGE, "Memory mapped.", virtual_pages * PAGE_BYTES
+    )
+    yield _family("process_open_fds", Kind.GAUGE, "Open descriptors.", len(os.listdir(PROC / "fd")))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield _family("process_max_fds", Kind.GAUGE, "Descriptors it may have.", soft)
+    yield _family("process_start_time_seconds", Kind.GAUGE, "When it started.", _started_at())
+    for line in (PROC / "io").read_text().splitlines():
+        key, _, value = line.partition(": ")
+        if key in DISK:
+            attribute, text = DISK[key]
+            name = prometheus_name(f"kafka.server:type=KafkaServer,name={attribute}")
+            yield _family(name, Kind.GAUGE, text, int(value))
+
+
+def _started_at() -> float:
+    """Return when the process began, in seconds since 1970."""
+    booted_at = next(
+        int(line.split()[1])
+        for line in Path("/proc/stat").read_text().splitlines()
+        if line.startswith("btime ")
+    )
+    fields = (PROC / "stat").read_text().rpartition(")")[2].split()
+    return booted_at + int(fields[_STARTTIME_AT]) / TICKS_PER_SECOND
+
+
+def _family(name: str, kind: Kind, text: str, value: Value) -> Family:
+    return Family(name, kind, text, (), (((), value),))

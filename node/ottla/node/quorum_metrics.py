@@ -1,0 +1,53 @@
+"""What a member of the quorum knows of it, under Kafka's names (`raft-metrics`).  Pure."""
+
+from collections.abc import Iterator
+
+from ottla.model.ids import NO_NODE
+from ottla.node.quorum_driver import QuorumMember
+from ottla.telemetry.instruments import Family, Kind
+from ottla.telemetry.kafka_names import prometheus_name
+
+
+def quorum_families(member: QuorumMember) -> Iterator[Family]:
+    """Yield who leads in which epoch, what part this node has, and how far its log is."""
+    leader_id = member.leader_id
+    voted_id = member.voted_id
+    yield _gauge("current-leader", "The quorum's leader; -1 when it is not known.", leader_id)
+    yield _gauge("current-vote", "Whom this node voted for; -1 for nobody.", voted_id)
+    yield _gauge("current-epoch", "The quorum's epoch.", member.epoch)
+    yield _gauge(
+        "high-watermark", "The end of what is known to be committed.", member.high_watermark
+    )
+    yield _gauge("log-end-offset", "The end of the metadata log.", member.end_offset)
+    yield _gauge("number-of-voters", "Controllers with a vote.", len(member.identity.voters))
+    yield Family(
+        prometheus_name("kafka.server:type=raft-metrics,attribute=current-state") + "_info",
+        Kind.GAUGE,
+        "1 for the role that this node has in the quorum.",
+        ("state",),
+        (((member.role_name,), 1),),
+    )
+
+
+def metadata_families(member: QuorumMember) -> Iterator[Family]:
+    """Yield how far this broker has the metadata in force."""
+    provenance = member.image.provenance
+    bean = "kafka.server:type=broker-metadata-metrics,attribute="
+    for attribute, text, value in (
+        (
+            "last-applied-record-offset",
+            "The last record of the metadata log that is in force here.",
+            member.applied_end_offset - 1,
+        ),
+        (
+            "last-applied-record-timestamp",
+            "When it was written, in milliseconds since 1970.",
+            provenance.timestamp_ms,
+        ),
+    ):
+        yield Family(prometheus_name(bean + attribute), Kind.GAUGE, text, (), (((), value),))
+
+
+def _gauge(attribute: str, text: str, value: int | None) -> Family:
+    name = prometheus_name(f"kafka.server:type=raft-metrics,attribute={attribute}")
+    return Family(name, Kind.GAUGE, text, (), (((), NO_NODE if value is None else value),))

@@ -1,0 +1,130 @@
+"""What a real broker tells at /metrics, read by Prometheus's own parser for Python."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla.client import open_admin, open_producer
+from ottla.client.testing import ClusterUnderTest, import_cluster, open_test_cluster
+
+import_cluster()
+
+TOPIC = "orders"
+VALUES = 100
+VALUE = b"x" * 1_000
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[ClusterUnderTest]:
+    async with open_test_cluster(
+        broker_count=2,
+        settings={"metrics.prometheus.port": "0", "metrics.prometheus.host": "127.0.0.1"},
+    ) as cluster:
+        yield cluster
+
+
+class Scrape:
+    """All numbers of one moment."""
+
+    def __init__(self, text: str) -> None:
+        self.families = {family.name: family for family in text_string_to_metric_families(text)}
+        assert text.count("# TYPE") == len(self.families)
+
+    def rows(self, name: str) -> Iterator[tuple[dict[str, str], float]]:
+        family = self.families[name.removesuffix("_total")]
+        for sample in family.samples:
+            if sample.name == name:
+                yield sample.labels, sample.value
+
+    def value(self, name: str, **labels: str) -> float:
+        (found,) = [value for having, value in self.rows(name) if having == labels]
+        return found
+
+    def sum(self, name: str) -> float:
+        return sum(value for _, value in self.rows(name))
+
+
+async def scrape(broker: Any) -> Scrape:
+    def ask() -> str:
+        with urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics") as response:
+            return str(response.read(), "utf-8")
+
+    return Scrape(await trio.to_thread.run_sync(ask))
+
+
+async def produce(cluster: ClusterUnderTest) -> None:
+    async with open_admin(cluster.bootstrap) as admin:
+        await admin.create_topic(TOPIC, partition_count=2, replication_factor=2)
+    async with open_producer(cluster.bootstrap) as producer:
+        for at in range(VALUES):
+            await producer.send(TOPIC, VALUE, partition=at % 2)
+
+
+async def test_what_was_produced_is_counted_by_topic_and_in_all(cluster: ClusterUnderTest) -> None:
+    await produce(cluster)
+    scrapes = [await scrape(broker) for broker in cluster.brokers.values()]
+
+    name = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert sum(each.value(name, topic=TOPIC) for each in scrapes) == VALUES
+    assert sum(each.value(name) for each in scrapes) == VALUES
+    name = "kafka_server_brokertopicmetrics_bytesin_total"
+    sent = sum(each.value(name, topic=TOPIC) for each in scrapes)
+    assert VALUES * len(VALUE) < sent < 1.2 * VALUES * len(VALUE)
+    replicated_in = "kafka_server_brokertopicmetrics_replicationbytesin_total"
+    replicated_out = "kafka_server_brokertopicmetrics_replicationbytesout_total"
+    assert sum(each.value(replicated_in, topic=TOPIC) for each in scrapes) == sent
+    assert sum(each.value(replicated_out, topic=TOPIC) for each in scrapes) == sent
+
+
+async def test_every_partition_is_told_where_it_has_a_replica(cluster: ClusterUnderTest) -> None:
+    await produce(cluster)
+    first, second = [await scrape(broker) for broker in cluster.brokers.values()]
+
+    for partition in ("0", "1"):
+        labels = {"topic": TOPIC, "partition": partition}
+        assert first.value("kafka_log_log_logendoffset", **labels) == VALUES / 2
+        assert second.value("kafka_log_log_size", **labels) > VALUES / 2 * len(VALUE)
+    led = "kafka_server_replicamanager_leadercount"
+    assert first.value(led) + second.value(led) == 2
+    assert first.value("kafka_server_replicamanager_partitioncount") == 2
+    assert (
+        first.sum("kafka_cluster_partition_replicascount")
+        + second.sum("kafka_cluster_partition_replicascount")
+        == 4
+    )
+
+
+async def test_a_follower_that_is_gone_shows_in_the_sums_alerts_watch(
+    cluster: ClusterUnderTest,
+) -> None:
+    await produce(cluster)
+    broker = cluster.brokers[min(cluster.brokers)]
+    well = await scrape(broker)
+    led = [partition for partition in broker.table if partition.is_leader]
+    for partition in led:
+        partition.isr = frozenset((broker.config.node_id,))
+
+    ill = await scrape(broker)
+
+    per_partition = "kafka_cluster_partition_underreplicated"
+    in_all = "kafka_server_replicamanager_underreplicatedpartitions"
+    assert list(well.rows(per_partition)) == [({}, 0)]
+    assert well.value(in_all) == 0
+    assert ill.sum(per_partition) == ill.value(in_all) == len(led) > 0
+
+
+async def test_names_are_given_once_and_every_family_is_explained(
+    cluster: ClusterUnderTest,
+) -> None:
+    for broker in cluster.brokers.values():
+        names = broker.registry.names()
+        assert len(set(names)) == len(names)
+        found = await scrape(broker)
+        assert all(family.documentation for family in found.families.values())
+        assert found.value("kafka_server_kafkaserver_brokerstate") == 3
+        assert found.value("kafka_server_raft_metrics_current_leader") == 101
+        assert found.value("kafka_server_raft_metrics_current_state_info", state="observer") == 1
