@@ -35,6 +35,6 @@ def test_the_committed_module_is_what_protoc_makes_of_the_source(
     assert without_json_names(committed) == without_json_names(by_name[source])
 
 
-def test_three_files_speak_between_nodes() -> None:
-    names = ("controller", "metadata", "quorum")
+def test_four_files_are_ours() -> None:
+    names = ("client_metrics", "controller", "metadata", "quorum")
     assert tuple(f"ottla/proto/{name}.proto" for name in names) == SOURCES

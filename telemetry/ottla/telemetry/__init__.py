@@ -15,4 +15,12 @@ kafka_names.py            Kafka's names of metrics, as dashboards know them
 prometheus_text.py        a registry as Prometheus's text
 metrics_http_driver.py    GET /metrics
 loop_pause_driver.py      how long the loop is held, and idle
+client_labels.py       who pushed, and the names it is labelled with
+unpack.py              a push's payload, unpacked within a bound
+otlp_bounds.py         how many parts a message has, counted before it is decoded
+otlp.py                OTLP read, labelled, and taken apart into points
+client_series.py       what clients pushed, as cumulative series for Prometheus
+client_record.py       a push as one record of the topic `__client_metrics`
+exporter.py            the seam that metrics leave by
+ingest_driver.py       pushes on their way in: one worker thread, then the sinks
 """

@@ -1,0 +1,114 @@
+"""A push as one record of the topic `__client_metrics`, and back.
+
+Pure.  Its shape is `client_metrics.proto`, which pipelines read without our code.
+"""
+
+from uuid import UUID
+
+from google.protobuf.message import DecodeError
+
+from ottla.model.errors import CorruptDataError
+from ottla.proto.client_metrics_pb2 import (
+    GAUGE,
+    HISTOGRAM,
+    SUM,
+    Client,
+    ClientMetricsRecord,
+)
+from ottla.proto.client_metrics_pb2 import Point as PointMessage
+from ottla.telemetry.client_labels import ClientLabels
+from ottla.telemetry.exporter import LabelledPush
+from ottla.telemetry.otlp import HistogramValue, Point, PointKind, decode, points_of
+
+_KINDS = {PointKind.GAUGE: GAUGE, PointKind.SUM: SUM, PointKind.HISTOGRAM: HISTOGRAM}
+
+
+def encode_record(push: LabelledPush) -> tuple[bytes, bytes]:
+    """Return key and value of a client's push; what a node says of itself has no record."""
+    labels = push.labels
+    assert labels is not None
+    record = ClientMetricsRecord(received_ms=push.received_ms)
+    client = record.client
+    client.client_instance_id = labels.client_instance_id.bytes
+    client.client_id = labels.client_id
+    client.principal = labels.principal
+    client.software_name = labels.software_name
+    client.software_version = labels.software_version
+    client.source_address = labels.source_address
+    client.broker_id = labels.broker_id
+    for point in points_of(decode(push.otlp)):
+        _put_point(record.points.add(), point)
+    return labels.client_instance_id.bytes, record.SerializeToString()
+
+
+def decode_record(value: bytes) -> tuple[ClientLabels, int, list[Point]]:
+    """Return who pushed, when in milliseconds since the Unix epoch, and what; CorruptDataError."""
+    try:
+        record = ClientMetricsRecord.FromString(value)
+    except DecodeError as error:
+        raise CorruptDataError(f"a record of client metrics: {error}") from None
+    points = [_point_of(message) for message in record.points]
+    return _labels_of(record.client), record.received_ms, points
+
+
+def _put_point(message: PointMessage, point: Point) -> None:
+    message.name = point.name
+    message.unit = point.unit
+    message.kind = _KINDS[point.kind]
+    message.is_delta = point.is_delta
+    message.is_monotonic = point.is_monotonic
+    message.start_ns = point.start_ns
+    message.end_ns = point.end_ns
+    for name, text in point.attributes:
+        message.attributes.add(name=name, value=text)
+    value = point.value
+    if isinstance(value, HistogramValue):
+        histogram = message.histogram_value
+        histogram.count = value.count
+        histogram.sum = value.sum
+        histogram.bounds.extend(value.bounds)
+        histogram.counts.extend(value.counts)
+    elif isinstance(value, int):
+        message.int_value = value
+    else:
+        message.double_value = value
+
+
+def _point_of(message: PointMessage) -> Point:
+    kind = message.WhichOneof("value")
+    value: int | float | HistogramValue
+    if kind == "histogram_value":
+        histogram = message.histogram_value
+        bounds, counts = tuple(histogram.bounds), tuple(histogram.counts)
+        value = HistogramValue(histogram.count, histogram.sum, bounds, counts)
+    else:
+        value = message.int_value if kind == "int_value" else message.double_value
+    try:
+        point_kind = PointKind(message.kind)
+    except ValueError:
+        raise CorruptDataError(f"a point of kind {message.kind}") from None
+    return Point(
+        message.name,
+        message.unit,
+        point_kind,
+        message.is_delta,
+        message.is_monotonic,
+        tuple((attribute.name, attribute.value) for attribute in message.attributes),
+        message.start_ns,
+        message.end_ns,
+        value,
+    )
+
+
+def _labels_of(client: Client) -> ClientLabels:
+    if len(client.client_instance_id) != 16:
+        raise CorruptDataError("a client instance id is not 16 bytes")
+    return ClientLabels(
+        UUID(bytes=client.client_instance_id),
+        client.client_id,
+        client.principal,
+        client.software_name,
+        client.software_version,
+        client.source_address,
+        client.broker_id,
+    )

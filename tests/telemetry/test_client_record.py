@@ -1,0 +1,54 @@
+"""A push and its record in `__client_metrics` say the same."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+
+from ottla.model.errors import CorruptDataError
+from ottla.proto.client_metrics_pb2 import ClientMetricsRecord
+from ottla.telemetry.client_record import decode_record, encode_record
+from ottla.telemetry.exporter import LabelledPush
+from ottla.telemetry.otlp import decode, label, points_of
+
+Build = Callable[..., Any]
+
+
+def test_a_record_says_who_pushed_when_and_every_point(
+    labels_of: Build, counter: Build, gauge: Build, pushed: Build
+) -> None:
+    latency = Metric(name="latency")
+    latency.histogram.data_points.add(count=2, sum=3.5, explicit_bounds=[1], bucket_counts=[1, 1])
+    data = pushed(
+        counter("records", 7, topic="t"), counter("bytes", 2.0), gauge("age", 1.5), latency
+    )
+    push = LabelledPush(labels_of(3), 1_700_000_000_123, label(decode(data), labels_of(3)))
+
+    key, value = encode_record(push)
+
+    assert key == labels_of(3).client_instance_id.bytes
+    assert decode_record(value) == (labels_of(3), 1_700_000_000_123, list(points_of(decode(data))))
+
+
+def test_integers_stay_integers_and_doubles_doubles(
+    labels_of: Build, counter: Build, pushed: Build
+) -> None:
+    data = pushed(counter("a", 0), counter("b", 0.0), counter("c", -(1 << 62)))
+    _, value = encode_record(LabelledPush(labels_of(), 1, label(decode(data), labels_of())))
+    kinds = [point.WhichOneof("value") for point in ClientMetricsRecord.FromString(value).points]
+    assert kinds == ["int_value", "double_value", "int_value"]
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_a_record_or_corrupt(value: bytes) -> None:
+    with suppress(CorruptDataError):
+        decode_record(value)
+
+
+def test_a_record_of_nobody_is_corrupt() -> None:
+    with pytest.raises(CorruptDataError):
+        decode_record(b"")

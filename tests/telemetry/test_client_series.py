@@ -1,0 +1,225 @@
+"""Deltas become sums that Prometheus can read; a client has its share, and goes with its series."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla.telemetry.client_labels import LABEL_NAMES
+from ottla.telemetry.client_series import ClientSeries, label_text, legal_name
+from ottla.telemetry.otlp import HistogramValue, Point, PointKind
+
+Build = Callable[..., Any]
+SENT = "org.apache.kafka.producer.record.send.total"
+
+
+def point(
+    name: str,
+    value: float | HistogramValue,
+    kind: PointKind = PointKind.SUM,
+    *,
+    is_delta: bool = True,
+    is_monotonic: bool = True,
+    having: Mapping[str, str] | None = None,
+) -> Point:
+    pairs = tuple((having or {}).items())
+    is_delta = is_delta and kind is not PointKind.GAUGE
+    return Point(name, "", kind, is_delta, is_monotonic, pairs, 0, 1, value)
+
+
+def text_of(series: ClientSeries) -> str:
+    """Return what a scrape would bring."""
+    lines, families = [], []
+    for row in series.rows():
+        if row.family not in families:
+            families.append(row.family)
+            lines.append(f"# TYPE {row.family} {row.kind}")
+        assert row.family == families[-1], "the rows of a family come in a row"
+        lines.append(f"{row.family}{row.suffix}{{{row.labels}}} {row.value}")
+    return "\n".join([*lines, ""])
+
+
+def values_of(series: ClientSeries) -> dict[tuple[str, str], float]:
+    """Return what Prometheus's own parser reads, by name and client id.
+
+    It names every counter with a suffix of its own making, which is taken off again.
+    """
+    return {
+        (sample.name.removesuffix("_total"), sample.labels["client_id"]): sample.value
+        for family in text_string_to_metric_families(text_of(series))
+        for sample in family.samples
+    }
+
+
+def test_deltas_add_up_and_what_is_cumulative_or_a_gauge_replaces(labels_of: Build) -> None:
+    series = ClientSeries()
+    for added, level in ((3, 0.5), (4, 0.25)):
+        points = [
+            point(SENT, added),
+            point("total.from.start", added, is_delta=False),
+            point("in.flight", added, is_monotonic=False),
+            point("level", level, PointKind.GAUGE),
+        ]
+        series.apply(labels_of(), points)
+    assert values_of(series) == {
+        ("org_apache_kafka_producer_record_send", "app-1"): 7,
+        ("total_from_start", "app-1"): 4,
+        ("in_flight", "app-1"): 7,
+        ("level", "app-1"): 0.25,
+    }
+
+
+def test_the_parser_of_prometheus_reads_names_kinds_and_all_labels(labels_of: Build) -> None:
+    series = ClientSeries()
+    labels = labels_of(client_id='a "quoted"\\ \n id')
+    series.apply(labels, [point(SENT, 3, having={"topic": "t-1", "node.id": "2"})])
+    (family,) = text_string_to_metric_families(text_of(series))
+    (sample,) = family.samples
+    assert family.type == "counter"
+    assert sample.name == "org_apache_kafka_producer_record_send_total"
+    assert sample.labels == {**dict(labels.pairs()), "topic": "t-1", "node_id": "2"}
+    assert set(LABEL_NAMES) < set(sample.labels)
+
+
+def test_histograms_add_up_and_their_buckets_are_cumulative(labels_of: Build) -> None:
+    series = ClientSeries()
+    for _ in range(2):
+        value = HistogramValue(4, 6.5, (1.0, 2.5), (1, 1, 2))
+        series.apply(labels_of(), [point("latency", value, PointKind.HISTOGRAM)])
+    (family,) = text_string_to_metric_families(text_of(series))
+    assert family.type == "histogram"
+    assert [(sample.name, sample.labels.get("le"), sample.value) for sample in family.samples] == [
+        ("latency_bucket", "1.0", 2),
+        ("latency_bucket", "2.5", 4),
+        ("latency_bucket", "+Inf", 8),
+        ("latency_sum", None, 13),
+        ("latency_count", None, 8),
+    ]
+
+
+def test_a_histogram_with_other_bounds_begins_anew(labels_of: Build) -> None:
+    series = ClientSeries()
+    for bounds in ((1.0,), (2.0,)):
+        value = HistogramValue(3, 6.0, bounds, (1, 2))
+        series.apply(labels_of(), [point("latency", value, PointKind.HISTOGRAM)])
+    rows = list(series.rows())
+    assert [row.value for row in rows] == [1, 3, 6.0, 3]
+
+
+def test_clients_share_families_and_a_client_that_goes_takes_its_own(labels_of: Build) -> None:
+    series = ClientSeries()
+    for number in (1, 2):
+        series.apply(labels_of(number), [point(SENT, number), point(f"only.of.{number}", 1)])
+    assert series.counts() == {"clients": 2, "series": 4, "refused": 0}
+
+    series.forget(labels_of(1).client_instance_id)
+    series.forget(labels_of(1).client_instance_id)
+
+    assert series.counts() == {"clients": 1, "series": 2, "refused": 0}
+    assert values_of(series) == {
+        ("org_apache_kafka_producer_record_send", "app-2"): 2,
+        ("only_of_2", "app-2"): 1,
+    }
+    series.apply(labels_of(1), [point(SENT, 5)])
+    assert values_of(series)[("org_apache_kafka_producer_record_send", "app-1")] == 5
+
+
+def test_a_client_keeps_the_series_of_its_share_and_the_rest_is_counted(labels_of: Build) -> None:
+    series = ClientSeries(per_client_max=2)
+    for _ in range(2):
+        series.apply(labels_of(1), [point(name, 1) for name in ("a", "b", "c")])
+    series.apply(labels_of(2), [point("c", 1)])
+    assert values_of(series) == {("a", "app-1"): 2, ("b", "app-1"): 2, ("c", "app-2"): 1}
+    assert series.counts() == {"clients": 2, "series": 3, "refused": 2}
+
+
+def test_all_clients_together_are_bounded_and_room_is_given_back(labels_of: Build) -> None:
+    series = ClientSeries(series_max=2)
+    for number in (1, 2, 3):
+        series.apply(labels_of(number), [point("a", number)])
+    assert values_of(series) == {("a", "app-1"): 1, ("a", "app-2"): 2}
+    series.forget(labels_of(1).client_instance_id)
+    series.apply(labels_of(3), [point("a", 3)])
+    assert values_of(series) == {("a", "app-3"): 3, ("a", "app-2"): 2}
+
+
+def test_refused_names_leave_nothing_behind(labels_of: Build) -> None:
+    series = ClientSeries(per_client_max=0)
+    for number in range(100):
+        series.apply(labels_of(), [point(f"m{number}", 1, having={"attribute": str(number)})])
+    assert list(series.rows()) == []
+    assert not series._families
+    assert not series._keys
+    assert series.counts()["refused"] == 100
+
+
+def test_one_name_has_one_kind(labels_of: Build) -> None:
+    series = ClientSeries()
+    series.apply(labels_of(1), [point("a.b", 1)])
+    series.apply(labels_of(2), [point("a-b", 1.5, PointKind.GAUGE), point("a-b", 2)])
+    assert {(row.kind, row.value) for row in series.rows()} == {("counter", 1), ("counter", 2)}
+    assert series.counts()["refused"] == 1
+
+
+def test_attributes_in_another_order_are_the_same_series(labels_of: Build) -> None:
+    series = ClientSeries()
+    series.apply(
+        labels_of(),
+        [point("a", 1, having={"x": "1", "y": "2"}), point("a", 1, having={"y": "2", "x": "1"})],
+    )
+    (row,) = series.rows()
+    assert row.value == 2
+
+
+def test_ways_to_write_one_series_are_bounded(labels_of: Build) -> None:
+    series = ClientSeries()
+    for number in range(1_000):
+        name = f"a{'.' if number % 2 else '-'}b"
+        series.apply(labels_of(), [point(name, 1, having={f"x{'.' * (number % 50)}y": "1"})])
+    assert len(series._keys) <= 8 * len(list(series.rows()))
+
+
+def test_attributes_cannot_stand_for_our_labels_or_be_too_long(labels_of: Build) -> None:
+    series = ClientSeries()
+    series.apply(
+        labels_of(),
+        [
+            point("a", 1, having={"client_id": "forged", "le": "1", "__name__": "forged"}),
+            point("b", 1, having={"note": "x" * 3_000}),
+        ],
+    )
+    (row,) = series.rows()
+    assert row.labels == label_text([*labels_of().pairs(), ("attribute__name__", "forged")])
+    assert series.counts()["refused"] == 1
+
+
+def test_rows_may_be_read_in_slices_while_clients_come_and_go(labels_of: Build) -> None:
+    series = ClientSeries()
+    for number in range(10):
+        series.apply(labels_of(number), [point("a", 1), point(f"b{number}", 1)])
+    seen = []
+    for number, row in enumerate(series.rows()):
+        seen.append(row)
+        if number < 10:
+            series.forget(labels_of(number).client_instance_id)
+            series.apply(labels_of(number + 100), [point("a", 1), point(f"c{number}", 1)])
+    assert len([row for row in seen if row.family == "a"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "legal"),
+    [
+        (SENT, "org_apache_kafka_producer_record_send_total"),
+        ("9lives-é", "_9lives__"),
+        ("", "_"),
+        ("a:b_c", "a:b_c"),
+    ],
+)
+def test_names_are_made_legal(name: str, legal: str) -> None:
+    assert legal_name(name) == legal
+
+
+def test_the_text_of_labels_escapes_what_prometheus_escapes() -> None:
+    pairs: Iterable[tuple[str, str]] = [("a", 'x"y'), ("b", "x\\y"), ("c", "x\ny")]
+    assert label_text(pairs) == r'a="x\"y",b="x\\y",c="x\ny"'
