@@ -10,6 +10,12 @@ from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.declare import definitions, load
 from ottla.model.settings.dynamic import ResourceType, broker_definitions, check_texts
 from ottla.model.settings.endpoints import Endpoint, Voter, parse_address, parse_listeners
+from ottla.model.settings.exporters import (
+    ExporterConfig,
+    OtlpEndpoint,
+    parse_headers,
+    parse_otlp_endpoints,
+)
 from ottla.model.settings.group_overrides import GroupSettings, group_settings_of
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.topic import TOPIC_DEFINITIONS, TopicConfig, topic_defaults_of
@@ -22,7 +28,14 @@ MINIMAL = {"node.id": "1", "controller.quorum.voters": "101@localhost:9093"}
 
 
 def test_every_default_text_reads_back_as_its_default_value() -> None:
-    for config in (TopicConfig, BrokerConfig, GroupConfig, GroupSettings, SubscriptionConfig):
+    for config in (
+        TopicConfig,
+        BrokerConfig,
+        GroupConfig,
+        GroupSettings,
+        SubscriptionConfig,
+        ExporterConfig,
+    ):
         for definition in definitions(config).values():
             if definition.default:
                 value = definition.value_of(definition.default)
@@ -216,6 +229,48 @@ def test_addresses_are_read_with_ipv6_and_refused_when_halved() -> None:
             parse_address(bad)
     with pytest.raises(ValueError, match=r".*"):
         parse_listeners("A://h:1,A://h:2")
+
+
+def test_collectors_are_named_by_how_they_are_spoken_to() -> None:
+    found = parse_otlp_endpoints("grpc://h, https://[::1]:8/base/,http://H:1")
+    assert found == (
+        OtlpEndpoint("grpc", "h", 4317),
+        OtlpEndpoint("https", "::1", 8, "/base"),
+        OtlpEndpoint("http", "h", 1),
+    )
+    assert [str(endpoint) for endpoint in found] == [
+        "grpc://h:4317",
+        "https://[::1]:8/base",
+        "http://h:1",
+    ]
+    for bad in ("h:4317", "tcp://h", "grpc://h/path", "http://", "http://h:x", "http://u@h"):
+        with pytest.raises(ValueError, match=r".*"):
+            parse_otlp_endpoints(bad)
+    with pytest.raises(ConfigError, match="grpc://host:4317"):
+        load(ExporterConfig, {"telemetry.otlp.endpoint": "h:1"})
+
+
+def test_headers_are_pairs_that_http_can_carry() -> None:
+    assert parse_headers("Api-Key=a=b, x=") == (("api-key", "a=b"), ("x", ""))
+    for bad in ("key", "=x", "a b=c", "a=\x01", "a=é"):
+        with pytest.raises(ValueError, match=r".*"):
+            parse_headers(bad)
+
+
+def test_nodes_know_where_metrics_go_and_leave_plug_ins_their_own_settings() -> None:
+    texts = {
+        **MINIMAL,
+        "telemetry.otlp.endpoint": "grpc://h:1",
+        "telemetry.exporters": "mine",
+        "telemetry.exporter.mine.path": "/tmp",
+        "telemetry.unheard.of": "1",
+    }
+    broker, unknown_to_broker = load_broker_config(texts)
+    controller, unknown_to_controller = load_controller_config({**texts, "node.id": "101"})
+    assert broker.exporters == controller.exporters
+    assert broker.exporters.otlp_endpoints == (OtlpEndpoint("grpc", "h", 1),)
+    assert broker.exporters.plugins == ("mine",)
+    assert unknown_to_broker == unknown_to_controller == {"telemetry.unheard.of"}
 
 
 def test_every_setting_says_what_it_is_for() -> None:

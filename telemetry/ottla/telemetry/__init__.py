@@ -23,4 +23,10 @@ client_series.py       what clients pushed, as cumulative series for Prometheus
 client_record.py       a push as one record of the topic `__client_metrics`
 exporter.py            the seam that metrics leave by
 ingest_driver.py       pushes on their way in: one worker thread, then the sinks
+export_queue.py        what waits to be sent on, and when to try again
+batching_driver.py     the loop that every way out shares
+otlp_exporter_driver.py  to an OTLP collector, over otlp_grpc_driver.py or otlp_http_driver.py
+topic_exporter_driver.py to the topic, through a `send` that the broker hands in
+plugin_driver.py       to code of the operator's own
+exporters_driver.py    every way out that a node's settings name
 """

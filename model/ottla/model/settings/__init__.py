@@ -7,6 +7,7 @@ quorum.py           how fast a quorum notices things, and when it writes snapsho
 groups.py           how groups are coordinated, and how their offsets are kept
 group_overrides.py  what one group may have for itself
 client_metrics.py   what clients are asked to report
+exporters.py        where metrics go: collectors, a topic, plug-ins
 broker.py           settings of one broker process
 controller.py       settings of one controller process
 client.py           settings of producers and consumers

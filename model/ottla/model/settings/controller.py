@@ -7,6 +7,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.declare import Kind, setting, values_of
 from ottla.model.settings.endpoints import Endpoint, Voter, parse_listeners, parse_voters
+from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
@@ -88,6 +89,7 @@ class ControllerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     """The bounds within which a group may have settings of its own."""
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    exporters: ExporterConfig = field(default_factory=ExporterConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this controller's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -103,6 +105,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
+    exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this controller a number of its own")
     voters = values.get("controller_quorum_voters", ())
@@ -116,9 +119,11 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
         metrics=MetricsConfig(**metrics),
+        exporters=ExporterConfig(**exporters),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "process.roles", "controller.listener.names"}
-    unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics
+    known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
+    unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
     return config, unknown - known

@@ -14,6 +14,7 @@ from ottla.model.settings.client_metrics import (
     check_subscription_texts,
 )
 from ottla.model.settings.declare import Definition, definitions
+from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
@@ -32,11 +33,12 @@ class ResourceType(IntEnum):
 
 
 def broker_definitions() -> dict[str, Definition]:
-    """Return every broker setting by key: its own, of groups, of metrics, the topic defaults."""
+    """Return every broker setting by key: its own, those of its parts and the topic defaults."""
     return {
         **definitions(BrokerConfig),
         **definitions(GroupConfig),
         **definitions(MetricsConfig),
+        **definitions(ExporterConfig),
         **DEFAULT_DEFINITIONS,
     }
 

@@ -1,0 +1,132 @@
+"""Where metrics go: to OTLP collectors, into a topic, to plug-ins; any of them at once."""
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ottla.model.limits import MIB
+from ottla.model.settings.declare import Kind, setting
+
+PLUGIN_PREFIX = "telemetry.exporter."
+"""What a plug-in named N is told stands under `telemetry.exporter.N.`, for it alone to check."""
+
+DEFAULT_PORTS = {"grpc": 4317, "grpcs": 4317, "http": 4318, "https": 4318}
+"""OTLP's own ports, by how the collector is spoken to."""
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_HEADER_VALUE = re.compile(r"[ -~]*")
+
+
+class OtlpEndpoint(NamedTuple):
+    """One collector: `scheme` grpc, grpcs, http or https; `path` stands before `/v1/metrics`."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+
+def parse_otlp_endpoints(text: str) -> tuple[OtlpEndpoint, ...]:
+    """a list of grpc://host:4317, grpcs://…, http://host:4318 or https://…, each once."""
+    found = tuple(_endpoint(part.strip()) for part in text.split(",") if part.strip())
+    if len(set(found)) != len(found):
+        raise ValueError(text)
+    return found
+
+
+def parse_headers(text: str) -> tuple[tuple[str, str], ...]:
+    """a list of name=value."""
+    pairs = []
+    for part in text.split(","):
+        if part.strip():
+            name, equals, value = (side.strip() for side in part.partition("="))
+            if not (equals and _HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
+                raise ValueError(text)
+            pairs.append((name.lower(), value))
+    return tuple(pairs)
+
+
+def _endpoint(text: str) -> OtlpEndpoint:
+    parts = urlsplit(text)
+    path = parts.path.rstrip("/")
+    if (
+        parts.scheme not in DEFAULT_PORTS
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+        or parts.username is not None
+        or (path and parts.scheme in ("grpc", "grpcs"))
+    ):
+        raise ValueError(text)
+    return OtlpEndpoint(
+        parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS[parts.scheme], path
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterConfig:
+    """The ways out of one node, and what each may hold when nobody takes it."""
+
+    otlp_endpoints: tuple[OtlpEndpoint, ...] = setting(
+        (),
+        key="telemetry.otlp.endpoint",
+        kind=Kind.LIST,
+        parse=parse_otlp_endpoints,
+        text="",
+        doc="Ottla's own: the OTLP collectors that metrics are sent to, grpc://host:4317 or "
+        "http://host:4318 each; grpcs and https are encrypted.",
+    )
+    otlp_headers: tuple[tuple[str, str], ...] = setting(
+        (),
+        key="telemetry.otlp.headers",
+        kind=Kind.PASSWORD,
+        parse=parse_headers,
+        text="",
+        doc="Ottla's own: headers that collectors ask for, NAME=VALUE each.",
+    )
+    otlp_compression: str = setting(
+        "none",
+        key="telemetry.otlp.compression",
+        one_of=("none", "gzip"),
+        doc="Ottla's own: how what is sent to collectors is packed.",
+    )
+    otlp_timeout_ms: int = setting(
+        10_000,
+        key="telemetry.otlp.timeout.ms",
+        at_least=1,
+        doc="Ottla's own: how long a collector may take for one batch before it is sent again.",
+    )
+    topic_enable: bool = setting(
+        False,
+        key="telemetry.topic",
+        doc="Ottla's own: whether what clients push becomes records of the topic __client_metrics.",
+    )
+    plugins: tuple[str, ...] = setting(
+        (),
+        key="telemetry.exporters",
+        doc="Ottla's own: names of plug-ins (entry points ottla.telemetry_exporter) that get what "
+        "clients push.",
+    )
+    queue_pushes_max: int = setting(
+        10_000,
+        key="telemetry.queue.max.pushes",
+        at_least=1,
+        doc="Ottla's own: pushes held for each way out; beyond it the oldest are dropped.",
+    )
+    queue_bytes_max: int = setting(
+        32 * MIB,
+        key="telemetry.queue.max.bytes",
+        at_least=1,
+        doc="Ottla's own: bytes held for each way out; beyond it the oldest are dropped.",
+    )
+    linger_ms: int = setting(
+        200,
+        key="telemetry.linger.ms",
+        at_least=0,
+        doc="Ottla's own: how long a way out waits for more before it sends what it has.",
+    )

@@ -1,0 +1,130 @@
+"""OTLP over gRPC: one call a batch, awaited by trio without a thread of ours.
+
+The rest of the house meets gRPC in `rpc/`, on an asyncio thread of its own; telemetry lies below it
+and may not import it.  One call every now and then needs no event loop either: gRPC's callback
+API starts a call at once and tells of its end from its own thread, which wakes the trio task.
+"""
+
+from contextlib import suppress
+from typing import Any
+
+import grpc
+import trio
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]  # no stubs
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # it ships none
+
+from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
+from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.otlp_exporter_driver import METRICS, TRACES, sent
+
+PATHS = {
+    METRICS: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+    TRACES: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+}
+RECONNECT_MS_MAX = 1_000
+"""How soon gRPC dials again; the back-off above it decides how often that matters."""
+OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", RECONNECT_MS_MAX),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_MS_MAX),
+    ("grpc.enable_retries", 0),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+RETRIABLE = {
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.OUT_OF_RANGE,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DATA_LOSS,
+}
+"""OTLP's list; RESOURCE_EXHAUSTED joins it when the collector says when to come again."""
+DETAILS_KEY = "grpc-status-details-bin"
+
+
+class GrpcSender:
+    """Speaks to one collector; owns the channel, which is made at the first batch."""
+
+    def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig, signal: str) -> None:
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        self._address = f"{host}:{endpoint.port}"
+        self._is_encrypted = endpoint.scheme == "grpcs"
+        self._path = PATHS[signal]
+        self._headers = config.otlp_headers
+        self._timeout_ms = config.otlp_timeout_ms
+        self._compression = (
+            grpc.Compression.Gzip
+            if config.otlp_compression == "gzip"
+            else grpc.Compression.NoCompression
+        )
+        self._channel: grpc.Channel | None = None
+        self._export: Any = None
+
+    async def send(self, body: bytes) -> Outcome:
+        """Send an export request; every trouble with the collector is an outcome."""
+        if self._channel is None:
+            self._channel = self._open()
+            self._export = self._channel.unary_unary(self._path)  # bytes in, bytes out
+        ended = trio.Event()
+        token = trio.lowlevel.current_trio_token()
+
+        def tell(_: object) -> None:
+            with suppress(trio.RunFinishedError):  # the node has stopped; nobody waits
+                token.run_sync_soon(ended.set)
+
+        call = self._export.future(
+            body,
+            timeout=self._timeout_ms / 1_000,
+            metadata=self._headers,
+            compression=self._compression,
+        )
+        call.add_done_callback(tell)
+        try:
+            await ended.wait()
+        except trio.Cancelled:
+            call.cancel()
+            raise
+        return _outcome_of(call)
+
+    def close(self) -> None:
+        """Close the channel; another batch would open it again."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _open(self) -> grpc.Channel:
+        if self._is_encrypted:
+            return grpc.secure_channel(self._address, grpc.ssl_channel_credentials(), OPTIONS)
+        return grpc.insecure_channel(self._address, OPTIONS)
+
+
+def _outcome_of(call: Any) -> Outcome:
+    code = call.code()
+    if code is grpc.StatusCode.OK:
+        return sent(call.result())
+    retry_after_ms = _retry_after_ms(call.trailing_metadata() or ())
+    is_retriable = code in RETRIABLE or (
+        code is grpc.StatusCode.RESOURCE_EXHAUSTED and retry_after_ms is not None
+    )
+    return Outcome(
+        verdict=Verdict.RETRY if is_retriable else Verdict.REFUSED,
+        why=f"{code.name}: {call.details()}",
+        retry_after_ms=retry_after_ms,
+    )
+
+
+def _retry_after_ms(trailers: Any) -> int | None:
+    """Return the wait that a collector asks for in the details of its refusal."""
+    for key, value in trailers:
+        if key == DETAILS_KEY:
+            try:
+                details = Status.FromString(value).details
+                for detail in details:
+                    wanted = RetryInfo()
+                    if detail.Unpack(wanted):
+                        return int(wanted.retry_delay.ToMilliseconds())
+            except DecodeError:
+                return None
+    return None

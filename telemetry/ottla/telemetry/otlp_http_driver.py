@@ -1,0 +1,96 @@
+"""OTLP over HTTP: one POST a batch, in a worker thread, on a connection of its own.
+
+A batch leaves a few times a second at the most, so a connection kept open would save little and
+be closed by the other side when it is needed.
+"""
+
+import gzip
+import http.client
+import ssl
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import trio
+
+from ottla.model.limits import KIB
+from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
+from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.otlp_exporter_driver import sent
+
+ANSWER_BYTES_MAX = 64 * KIB
+"""What is read of an answer; what it leaves out fits in a few hundred."""
+RETRIABLE = {429, 502, 503, 504}
+"""OTLP's list."""
+
+
+class HttpSender:
+    """Speaks to one collector; holds no connection between batches."""
+
+    def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig, signal: str) -> None:
+        self._endpoint = endpoint
+        self._path = f"{endpoint.path}/v1/{signal}"
+        self._timeout_seconds = config.otlp_timeout_ms / 1_000
+        self._is_packed = config.otlp_compression == "gzip"
+        self._headers = {
+            "Content-Type": "application/x-protobuf",
+            "User-Agent": "ottla",
+            "Connection": "close",
+            **({"Content-Encoding": "gzip"} if self._is_packed else {}),
+            **dict(config.otlp_headers),
+        }
+        self._limiter = trio.CapacityLimiter(1)
+
+    async def send(self, body: bytes) -> Outcome:
+        """Send an export request; every trouble with the collector is an outcome."""
+        # Abandoned when the node stops: the thread ends with its timeout.
+        return await trio.to_thread.run_sync(
+            self._post, body, abandon_on_cancel=True, limiter=self._limiter
+        )
+
+    def close(self) -> None:
+        """Do nothing: a connection lives as long as its batch."""
+
+    def _post(self, body: bytes) -> Outcome:
+        connection = self._connection()
+        try:
+            packed = gzip.compress(body) if self._is_packed else body
+            connection.request("POST", self._path, packed, self._headers)
+            answer = connection.getresponse()
+            return _outcome_of(answer, answer.read(ANSWER_BYTES_MAX))
+        except (OSError, http.client.HTTPException) as error:
+            return Outcome(verdict=Verdict.RETRY, why=f"{type(error).__name__}: {error}")
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._endpoint.host, self._endpoint.port
+        if self._endpoint.scheme == "https":
+            return http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_seconds, context=ssl.create_default_context()
+            )
+        return http.client.HTTPConnection(host, port, timeout=self._timeout_seconds)
+
+
+def _outcome_of(answer: http.client.HTTPResponse, body: bytes) -> Outcome:
+    if 200 <= answer.status < 300:
+        return sent(body)
+    return Outcome(
+        verdict=Verdict.RETRY if answer.status in RETRIABLE else Verdict.REFUSED,
+        why=f"{answer.status} {answer.reason}",
+        retry_after_ms=retry_after_ms(answer.getheader("Retry-After"), datetime.now(UTC)),
+    )
+
+
+def retry_after_ms(header: str | None, now: datetime) -> int | None:
+    """Return the wait that a Retry-After header asks for: seconds, or until a date."""
+    if header is None:
+        return None
+    if header.strip().isdecimal():
+        return int(header) * 1_000
+    try:
+        until = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max(int((until - now).total_seconds() * 1_000), 0)

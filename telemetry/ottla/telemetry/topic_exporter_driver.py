@@ -1,0 +1,64 @@
+"""What clients push, as records of the topic `__client_metrics`.
+
+The broker hands in `send`, which creates the topic when it is not there and returns once the
+records are acknowledged; telemetry knows no producer.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import trio
+
+from ottla.model.errors import RefusedError
+from ottla.model.seams import Rng
+from ottla.model.settings.exporters import ExporterConfig
+from ottla.telemetry.batching_driver import BatchingExporter
+from ottla.telemetry.client_record import encode_record
+from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.exporter import LabelledPush
+
+TOPIC = "__client_metrics"
+
+
+class TopicRecord(NamedTuple):
+    """One record for the topic."""
+
+    key: bytes
+    value: bytes
+    timestamp_ms: int
+
+
+Send = Callable[[Sequence[TopicRecord]], Awaitable[None]]
+"""Writes records, in order for a key; RefusedError when the topic does not take them."""
+
+
+class TopicExporter:
+    """The topic as a way out; owns what waits for it."""
+
+    def __init__(self, send: Send, config: ExporterConfig, rng: Rng) -> None:
+        self.name = TOPIC
+        self._send = send
+        self._limiter = trio.CapacityLimiter(1)
+        self._batching = BatchingExporter(TOPIC, self._deliver, config, rng)
+        self.run = self._batching.run
+
+    def offer(self, pushes: Sequence[LabelledPush]) -> None:
+        """Queue what clients pushed; what nodes say of themselves is not for this topic."""
+        self._batching.offer([push for push in pushes if push.labels is not None])
+
+    def counts(self) -> Mapping[str, int]:
+        """Return what `BatchingExporter.counts` does."""
+        return self._batching.counts()
+
+    async def _deliver(self, batch: Sequence[LabelledPush]) -> Outcome:
+        records = await trio.to_thread.run_sync(_records_of, batch, limiter=self._limiter)
+        try:
+            await self._send(records)
+        except RefusedError as error:
+            verdict = Verdict.RETRY if error.is_retriable else Verdict.REFUSED
+            return Outcome(verdict=verdict, why=str(error))
+        return Outcome(verdict=Verdict.SENT)
+
+
+def _records_of(batch: Sequence[LabelledPush]) -> list[TopicRecord]:
+    return [TopicRecord(*encode_record(push), push.received_ms) for push in batch]
