@@ -1,5 +1,6 @@
 """The nouns of the log: distinct types for integers that must never be mixed up."""
 
+from base64 import urlsafe_b64encode
 from typing import NamedTuple, NewType
 from uuid import UUID
 
@@ -24,6 +25,14 @@ ZERO_UUID = UUID(int=0)
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
 """The reserved topic id of the metadata log (Kafka's `Uuid.METADATA_TOPIC_ID`)."""
+
+RESERVED_UUIDS_BELOW = 100
+"""Kafka gives no ids whose number is below this one."""
+
+
+def uuid_text(uuid: UUID) -> str:
+    """Return an id as Kafka writes it: 22 characters of base64."""
+    return urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
 
 
 class TopicPartition(NamedTuple):

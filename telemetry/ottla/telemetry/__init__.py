@@ -15,6 +15,12 @@ kafka_names.py            Kafka's names of metrics, as dashboards know them
 prometheus_text.py        a registry as Prometheus's text
 metrics_http_driver.py    GET /metrics
 loop_pause_driver.py      how long the loop is held, and idle
+Clients that push
+subscriptions.py       what one client is asked for, of all subscriptions together
+gate.py                when it may ask and push
+instances.py           who they are, and the judgement on each of their requests
+
+What they push
 client_labels.py       who pushed, and the names it is labelled with
 unpack.py              a push's payload, unpacked within a bound
 otlp_bounds.py         how many parts a message has, counted before it is decoded

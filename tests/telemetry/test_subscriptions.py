@@ -1,0 +1,173 @@
+"""What one client is asked for, of all subscriptions together."""
+
+import time
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.model.errors import RefusedError
+from ottla.model.ids import uuid_text
+from ottla.telemetry.subscriptions import (
+    ClientTraits,
+    Effective,
+    Subscription,
+    least_prefixes,
+    read_subscription,
+    resolve,
+    subscription_id_of,
+)
+
+CLIENT = UUID("6e3c1e2a-9a1f-4c55-8f20-0b7a1c9d3e44")
+TRAITS = ClientTraits(CLIENT, "shop-7", "librdkafka", "2.16.1", "10.0.0.7", 40_001)
+
+
+def asked(*texts: dict[str, str], traits: ClientTraits = TRAITS) -> Effective:
+    """Resolve subscriptions given by their settings."""
+    return resolve([read_subscription(str(at), one) for at, one in enumerate(texts)], traits)
+
+
+def test_a_client_that_nothing_matches_is_asked_for_nothing_and_comes_back_in_five_minutes() -> (
+    None
+):
+    found = asked({"metrics": "*", "interval.ms": "1000", "match": "client_id=other"})
+    assert (found.metrics, found.interval_ms) == ((), 300_000)
+
+
+def test_the_metrics_of_all_that_match_are_united_at_the_shortest_interval() -> None:
+    found = asked(
+        {"metrics": "org.b.,org.a.", "interval.ms": "7000"},
+        {"metrics": "org.c.", "interval.ms": "5000"},
+        {"metrics": "org.d.", "interval.ms": "100", "match": "client_id=other"},
+    )
+    assert (found.metrics, found.interval_ms) == (("org.a.", "org.b.", "org.c."), 5_000)
+
+
+def test_one_star_is_everything() -> None:
+    assert asked({"metrics": "org.a."}, {"metrics": "org.b.,*"}).metrics == ("*",)
+
+
+def test_a_subscription_without_metrics_still_says_how_often() -> None:
+    found = asked({"interval.ms": "1000"}, {"metrics": "org.a.", "interval.ms": "2000"})
+    assert (found.metrics, found.interval_ms) == (("org.a.",), 1_000)
+
+
+def test_a_prefix_of_another_takes_it_in() -> None:
+    assert asked({"metrics": "org.a.b,org.a.,org.a.c"}, {"metrics": "org.ab"}).metrics == (
+        "org.a.",
+        "org.ab",
+    )
+
+
+def test_an_interval_of_an_hour_counts_when_nobody_wants_a_shorter_one() -> None:
+    assert asked({"metrics": "*", "interval.ms": "3600000"}).interval_ms == 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("match", "is_meant"),
+    [
+        ("", True),
+        ("client_id=shop-7", True),
+        ("client_id=shop-.*", True),
+        ("client_id=shop", False),  # the whole name, not a part of it
+        ("client_id=shop-7,client_software_name=librdkafka", True),
+        ("client_id=shop-7,client_software_name=apache-kafka-java", False),
+        ("client_software_version=2\\.16\\..*", True),
+        ("client_source_address=10\\.0\\.0\\..*", True),
+        ("client_source_port=4000[12]", True),
+        (f"client_instance_id={uuid_text(CLIENT)}", True),
+        (f"client_instance_id={CLIENT}", False),
+        ("client_id=(?!test).*", True),
+        ("client_id=(?!shop).*", False),
+        ("client_id=(?i)SHOP-7", True),
+    ],
+)
+def test_a_client_is_meant_when_every_pattern_matches_the_whole_of_its_trait(
+    match: str, is_meant: bool
+) -> None:
+    assert bool(asked({"metrics": "*", "match": match}).metrics) is is_meant
+
+
+def test_a_client_without_a_name_is_matched_by_no_name() -> None:
+    nameless = ClientTraits(CLIENT, None, "librdkafka", "2.16.1", "10.0.0.7", 40_001)
+    assert asked({"metrics": "*", "match": "client_id=.*"}, traits=nameless).metrics == ()
+    assert asked({"metrics": "*"}, traits=nameless).metrics == ("*",)
+
+
+def test_no_name_that_a_client_gives_itself_makes_a_pattern_take_long() -> None:
+    hostile = ClientTraits(CLIENT, "a" * 2_000, "librdkafka", "2.16.1", "10.0.0.7", 40_001)
+    started = time.perf_counter()
+    assert asked({"metrics": "*", "match": "client_id=(a+)+b"}, traits=hostile).metrics == ()
+    # Python's own engine would need 2 ** 2000 steps.
+    assert time.perf_counter() - started < 5
+
+
+def test_settings_that_are_not_allowed_are_refused() -> None:
+    for texts in ({"interval.ms": "99"}, {"match": "client_age=3"}, {"metric": "*"}):
+        with pytest.raises(RefusedError):
+            read_subscription("bad", texts)
+
+
+def crc32c_of(data: bytes) -> int:
+    """Compute CRC32C bit by bit, as its definition has it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def test_the_id_is_the_one_that_kafka_gives_where_order_plays_no_part() -> None:
+    # Uuid.hashCode folds the four words of an id by XOR.
+    words = [CLIENT.int >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96)]
+    unsigned = crc32c_of(b"[*]1000") ^ words[0] ^ words[1] ^ words[2] ^ words[3]
+    signed = unsigned - (1 << 32) if unsigned >> 31 else unsigned
+    assert subscription_id_of(("*",), 1_000, CLIENT) == signed
+
+
+PREFIXES = st.lists(st.sampled_from(["*", "org.", "org.a.", "org.a.b", "org.b.", "z"]), max_size=4)
+SUBSCRIPTIONS = st.lists(
+    st.builds(
+        Subscription,
+        name=st.just("any"),
+        metrics=PREFIXES.map(tuple),
+        interval_ms=st.sampled_from([100, 1_000, 300_000, 3_600_000]),
+    ),
+    max_size=4,
+)
+
+
+@given(SUBSCRIPTIONS, SUBSCRIPTIONS)
+def test_ids_are_equal_exactly_when_subscriptions_are(
+    one: list[Subscription], other: list[Subscription]
+) -> None:
+    found, others = resolve(one, TRAITS), resolve(other, TRAITS)
+    is_same = (found.metrics, found.interval_ms) == (others.metrics, others.interval_ms)
+    assert (found.subscription_id == others.subscription_id) is is_same
+    assert -(1 << 31) <= found.subscription_id < 1 << 31
+
+
+@given(SUBSCRIPTIONS)
+def test_the_order_of_subscriptions_and_of_their_metrics_changes_nothing(
+    subscriptions: list[Subscription],
+) -> None:
+    mixed = [
+        Subscription(one.name, one.metrics[::-1], one.interval_ms)
+        for one in reversed(subscriptions)
+    ]
+    assert resolve(mixed, TRAITS) == resolve(subscriptions, TRAITS)
+
+
+NAMES = st.lists(st.text("ab.", max_size=4), max_size=6)
+
+
+@given(NAMES, st.text("ab.", max_size=5))
+def test_the_fewest_prefixes_choose_what_all_of_them_chose(
+    prefixes: list[str], metric: str
+) -> None:
+    least = least_prefixes(prefixes)
+    assert any(map(metric.startswith, least)) is any(map(metric.startswith, prefixes))
+    assert not any(a != b and a.startswith(b) for a in least for b in least)
+    assert list(least) == sorted(set(least))
