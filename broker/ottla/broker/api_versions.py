@@ -57,6 +57,9 @@ class ApiVersionsApi:
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         if self._is_meant_for_another(request):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+        if version >= CLIENT_NAMED_FROM:
+            context.peer.software_name = request.client_software_name
+            context.peer.software_version = request.client_software_version
         image = self._metadata.image
         return ApiVersionsResponse(
             api_keys=[row for key in sorted(self._served()) for row in _rows_of(key)],

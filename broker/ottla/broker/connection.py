@@ -251,6 +251,7 @@ class Connection:
         self.output.clear()
         self._held.clear()
         self._release_frame()
+        self._dispatcher.closed(self.peer)
 
     # What handlers reach through their slot and context.
 

@@ -31,7 +31,11 @@ Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
 """Serves one API: `handler(context, request) -> response | None | coroutine`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+UNKNOWN_SOFTWARE = "unknown"
+"""What a client is called that has not said what it is, as Kafka calls it."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class Peer:
     """Who is at the other end of a connection, and by which of our doors it came in."""
 
@@ -41,6 +45,9 @@ class Peer:
     peer_port: int
     local_host: str
     local_port: int
+    software_name: str = UNKNOWN_SOFTWARE
+    """What the client is and of which version, as it said in ApiVersions."""
+    software_version: str = UNKNOWN_SOFTWARE
 
 
 class RequestContext:
@@ -101,6 +108,8 @@ class Dispatcher:
         self.on_unsupported_api_versions: Handler | None = None
         self.coming: frozenset[int] = frozenset()
         """The APIs that will be registered when this broker is ready."""
+        self.on_closed: list[Callable[[Peer], None]] = []
+        """Who hears of each connection that has closed."""
         for api_key, handler in (handlers or {}).items():
             self.register(api_key, handler)
 
@@ -113,6 +122,11 @@ class Dispatcher:
     def api_keys(self) -> frozenset[int]:
         """The APIs served now."""
         return frozenset(self._routes)
+
+    def closed(self, peer: Peer) -> None:
+        """Tell who wants to hear of it that a connection has closed, once."""
+        for tell in self.on_closed:
+            tell(peer)
 
     def dispatch(self, context: RequestContext, frame: memoryview) -> HandlerResult:
         """Decode the request of `frame` and call its handler.
