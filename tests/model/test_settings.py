@@ -18,6 +18,7 @@ from ottla.model.settings.exporters import (
 )
 from ottla.model.settings.group_overrides import GroupSettings, group_settings_of
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import TOPIC_DEFINITIONS, TopicConfig, topic_defaults_of
 
 THROTTLED = "leader.replication.throttled.replicas"
@@ -35,6 +36,7 @@ def test_every_default_text_reads_back_as_its_default_value() -> None:
         GroupSettings,
         SubscriptionConfig,
         ExporterConfig,
+        TelemetryConfig,
     ):
         for definition in definitions(config).values():
             if definition.default:

@@ -8,6 +8,7 @@ groups.py           how groups are coordinated, and how their offsets are kept
 group_overrides.py  what one group may have for itself
 client_metrics.py   what clients are asked to report
 exporters.py        where metrics go: collectors, a topic, plug-ins
+telemetry.py        whether, and how much of it at once
 broker.py           settings of one broker process
 controller.py       settings of one controller process
 client.py           settings of producers and consumers

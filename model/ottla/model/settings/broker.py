@@ -18,15 +18,13 @@ from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What one broker is told at its start.
-
-    `quorum`, `groups`, `exporters` and `topic_defaults` are passed on.
-    """
+    """What one broker is told at its start; the settings of its parts are passed on."""
 
     node_id: NodeId = setting(
         NodeId(-1),
@@ -306,6 +304,7 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """The topic settings this broker's own file sets, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -355,6 +354,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     metrics, unknown_to_metrics = values_of(MetricsConfig, texts)
     exporters, unknown_to_exporters = values_of(ExporterConfig, texts)
+    telemetry, unknown_to_telemetry = values_of(TelemetryConfig, texts)
     if "node_id" not in values:
         raise ConfigError("node.id", "is not set; give this broker a number of its own")
     if not values.get("controller_quorum_voters"):
@@ -367,10 +367,12 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         groups=GroupConfig(**groups),
         metrics=MetricsConfig(**metrics),
         exporters=ExporterConfig(**exporters),
+        telemetry=TelemetryConfig(**telemetry),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
     known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", "controller.listener.names"}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
-    unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
+    unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics
+    unknown &= unknown_to_exporters & unknown_to_telemetry
     return config, unknown - known

@@ -18,6 +18,7 @@ from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
+from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import DEFAULT_DEFINITIONS, TOPIC_DEFINITIONS, check_topic_texts
 
 
@@ -39,6 +40,7 @@ def broker_definitions() -> dict[str, Definition]:
         **definitions(GroupConfig),
         **definitions(MetricsConfig),
         **definitions(ExporterConfig),
+        **definitions(TelemetryConfig),
         **DEFAULT_DEFINITIONS,
     }
 
