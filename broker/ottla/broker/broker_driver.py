@@ -35,6 +35,8 @@ from ottla.broker.replica_apis import REPLICA_API_KEYS, register_replica_apis
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server_seam import Server
+from ottla.broker.telemetry_apis import TELEMETRY_API_KEYS
+from ottla.broker.telemetry_driver import ClientTelemetry
 from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
@@ -59,7 +61,11 @@ MACHINE_ID_FILE = Path("/etc/machine-id")
 
 
 BROKER_API_KEYS = CLUSTER_API_KEYS | DATA_API_KEYS | GROUP_API_KEYS | REPLICA_API_KEYS
-"""What clients are told that they may ask, from the first moment on."""
+
+
+def served_api_keys(config: BrokerConfig) -> frozenset[int]:
+    """Return what clients are told that they may ask, from the first moment on."""
+    return BROKER_API_KEYS | (TELEMETRY_API_KEYS if config.telemetry.enable else frozenset())
 
 
 class Readiness:
@@ -138,6 +144,7 @@ class Broker:
         )
         self._replicas = self._new_replica_manager()
         self._groups = self._new_group_coordinator()
+        self.telemetry = ClientTelemetry(config, clock=clock, rng=rng)
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
         logs.on_directory_failed = self._on_directory_failed
@@ -217,6 +224,7 @@ class Broker:
             nursery.start_soon(self._fetchers.run)
             nursery.start_soon(self._isr.run)
             nursery.start_soon(self._groups.run)
+            nursery.start_soon(self.telemetry.run)
             await self._start(nursery)
 
     async def _serve_metrics(self, task_status: trio.TaskStatus[int]) -> None:
@@ -251,7 +259,13 @@ class Broker:
             lambda partition, topic_id: self._replicas.is_stray(image, partition, topic_id),
         )
         readiness = Readiness(self.config.node_id)
-        for publisher in (self._replicas, self._groups, ImageWatch(self.purgatory), readiness):
+        for publisher in (
+            self._replicas,
+            self._groups,
+            self.telemetry,
+            ImageWatch(self.purgatory),
+            readiness,
+        ):
             self.member.add_publisher(publisher)
         await readiness.is_introduced.wait()
         self._open_doors()
@@ -297,10 +311,11 @@ class Broker:
                     lambda: self.server.metrics,
                     self.lifecycle.metrics,
                     self._groups.metrics,
+                    self.telemetry.metrics,
                     self._metrics,
                 ),
             ),
-            coming=BROKER_API_KEYS,
+            coming=served_api_keys(self.config),
         )
 
     def _open_doors(self) -> None:
@@ -334,6 +349,7 @@ class Broker:
             coordinator=self._groups,
             metadata=self.metadata,
         )
+        self.telemetry.open_doors(self.dispatcher)
 
     def _recovery(self) -> list[DirectoryRecovery]:
         return [

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from ottla.broker.broker_driver import BROKER_API_KEYS, Broker
+from ottla.broker.broker_driver import Broker, served_api_keys
 from ottla.broker.cluster_apis import register_early_apis
 from ottla.broker.connection import ConnectionLimits
 from ottla.broker.describe_node import DescribeNodeApi
@@ -196,7 +196,7 @@ async def _checked_cluster(
             problems=lambda: ("no controller of controller.quorum.voters has answered yet",),
             metric_sources=(),
         ),
-        coming=BROKER_API_KEYS,
+        coming=served_api_keys(config),
     )
     theirs = await cluster_id_of_quorum(
         rpc, config.controller_quorum_voters, timeout_ms=config.initial_registration_timeout_ms

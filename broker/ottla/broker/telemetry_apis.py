@@ -1,0 +1,122 @@
+"""GetTelemetrySubscriptions and PushTelemetry: clients report their own metrics (KIP-714).
+
+Pure.  A push is judged inline by everything but its content; an accepted one is answered when its
+content has been taken in, which happens elsewhere.  Unlike Kafka's, our answer to a request that
+comes too early says in `throttle_time_ms` when it may come again; no client holds anything else
+back for it.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ottla.broker.dispatch import Dispatcher, RequestContext
+from ottla.model.errors import ErrorCode
+from ottla.telemetry.instances import ClientInstance, ClientInstances
+from ottla.telemetry.subscriptions import ClientTraits
+from ottla.wire.apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
+from ottla.wire.compression import Codec
+from ottla.wire.messages.get_telemetry_subscriptions_request import (
+    GetTelemetrySubscriptionsRequest,
+)
+from ottla.wire.messages.get_telemetry_subscriptions_response import (
+    GetTelemetrySubscriptionsResponse,
+)
+from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
+from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
+
+TELEMETRY_API_KEYS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
+"""What `TelemetryApis` serves.  Clients ask only where both are listed."""
+
+CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
+"""What clients are told that they may compress with: they take the first they have.  Not to
+compress is always allowed, and not listed."""
+
+Done: TypeAlias = Callable[[ErrorCode | None], None]
+
+Take: TypeAlias = Callable[[ClientInstance, int, bytes, Done], None]
+"""Takes in what a client pushed (its codec, its payload) and calls `done` once, now or later: with
+None when the content was understood, else with the error that the client is answered with."""
+
+
+class TelemetryApis:
+    """Serves GetTelemetrySubscriptions 0 and PushTelemetry 0."""
+
+    def __init__(self, instances: ClientInstances, *, payload_bytes_max: int, take: Take) -> None:
+        self._instances = instances
+        self._payload_bytes_max = payload_bytes_max
+        self._take = take
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Serve both, and forget clients with their connections."""
+        dispatcher.register(GET_TELEMETRY_SUBSCRIPTIONS, self.handle_get)
+        dispatcher.register(PUSH_TELEMETRY, self.handle_push)
+        dispatcher.on_closed.append(lambda peer: self._instances.on_disconnect(peer.connection_id))
+
+    def handle_get(
+        self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    ) -> GetTelemetrySubscriptionsResponse:
+        """Tell a client what it is asked for, and its id."""
+        error, throttle_ms, instance = self._instances.get_subscriptions(
+            traits_of(context, request),
+            connection_id=context.peer.connection_id,
+            now_ms=context.arrived_ms,
+        )
+        if error is not ErrorCode.NONE:
+            return GetTelemetrySubscriptionsResponse(error_code=error, throttle_time_ms=throttle_ms)
+        effective = instance.effective
+        return GetTelemetrySubscriptionsResponse(
+            client_instance_id=instance.id,
+            subscription_id=effective.subscription_id,
+            accepted_compression_types=list(CODECS_BY_PREFERENCE),
+            push_interval_ms=effective.interval_ms,
+            telemetry_max_bytes=self._payload_bytes_max,
+            delta_temporality=True,
+            requested_metrics=list(effective.metrics),
+        )
+
+    def handle_push(
+        self, context: RequestContext, request: PushTelemetryRequest
+    ) -> PushTelemetryResponse | None:
+        """Judge a push, and hand on what it brings."""
+        payload = request.metrics
+        error, throttle_ms, instance = self._instances.push(
+            traits_of(context, request),
+            connection_id=context.peer.connection_id,
+            subscription_id=request.subscription_id,
+            is_terminating=request.terminating,
+            codec=request.compression_type,
+            payload_bytes=len(payload),
+            now_ms=context.arrived_ms,
+        )
+        # A client that has none of the metrics it is asked for pushes nothing at all.
+        if error is not ErrorCode.NONE or instance is None or not payload:
+            return PushTelemetryResponse(error_code=error, throttle_time_ms=throttle_ms)
+        interval_ms = instance.effective.interval_ms
+
+        def done(failure: ErrorCode | None) -> None:
+            error = failure or ErrorCode.NONE
+            self._instances.on_ingested(instance, error)
+            is_full = error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            context.slot.complete(
+                PushTelemetryResponse(
+                    error_code=error, throttle_time_ms=interval_ms if is_full else 0
+                )
+            )
+
+        self._take(instance, request.compression_type, payload, done)
+        return None
+
+
+def traits_of(
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
+) -> ClientTraits:
+    """Return what is known of the client that sent a request."""
+    peer = context.peer
+    return ClientTraits(
+        request.client_instance_id,
+        context.client_id,
+        peer.software_name,
+        peer.software_version,
+        peer.peer_host,
+        peer.peer_port,
+    )

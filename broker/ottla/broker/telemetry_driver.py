@@ -1,0 +1,98 @@
+"""What a broker does with what clients report: it judges, takes in, keeps for a while, sends on.
+
+The core that judges is `ottla.telemetry.instances`; the requests come by `telemetry_apis`.
+"""
+
+import logging
+from collections.abc import Mapping
+from uuid import UUID
+
+import trio
+
+from ottla.broker.alarm_driver import Alarm
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.telemetry_apis import Done, TelemetryApis
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import CLIENT_METRICS_RESOURCE
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.telemetry.instances import INSTANCES_MAX, ClientInstance, ClientInstances
+
+logger = logging.getLogger("ottla.broker.telemetry")
+
+
+class ClientTelemetry:
+    """Client telemetry of one broker; also the publisher that brings its subscriptions."""
+
+    def __init__(self, config: BrokerConfig, *, clock: Clock, rng: Rng) -> None:
+        settings = config.telemetry
+        self.is_enabled = settings.enable
+        self.instances = ClientInstances(
+            fresh_id=rng.uuid,
+            payload_bytes_max=settings.payload_bytes_max,
+            on_stale=self._forget,
+            on_crowded=_complain_of_crowd,
+        )
+        self._apis = TelemetryApis(
+            self.instances, payload_bytes_max=settings.payload_bytes_max, take=self._take
+        )
+        self._alarm = Alarm(clock, lambda: self.instances.next_deadline_ms, self.instances.expire)
+        self.instances.on_earlier_deadline = self._alarm.rearm
+        self._texts: dict[str, Mapping[str, str]] = {}
+
+    def open_doors(self, dispatcher: Dispatcher) -> None:
+        """Serve clients from now on, if they are told that they may report."""
+        if self.is_enabled:
+            self._apis.register(dispatcher)
+
+    async def run(self) -> None:
+        """Do what must be done in time until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._alarm.run)
+
+    @property
+    def name(self) -> str:
+        """How faults call this publisher."""
+        return "telemetry subscriptions"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take the subscriptions that changed."""
+        changed = [name for kind, name in delta.changed_configs if kind == CLIENT_METRICS_RESOURCE]
+        if not changed:
+            return
+        for name in changed:
+            texts = dict(image.config(CLIENT_METRICS_RESOURCE, name).items())
+            if texts:
+                self._texts[name] = texts
+            else:
+                self._texts.pop(name, None)
+        for name in self.instances.on_subscriptions(self._texts):
+            logger.warning("the subscription %s to client metrics cannot be read: unused", name)
+
+    def metrics(self) -> dict[str, float]:
+        """Return plain numbers, for DescribeNode."""
+        counts = self.instances.counts
+        return {
+            "telemetry.instances": len(self.instances),
+            "telemetry.instances.evicted": counts.evicted,
+            "telemetry.pushes": counts.accepted,
+            "telemetry.pushes.exported": counts.exported,
+            "telemetry.pushes.failed": counts.failed,
+            "telemetry.requests.throttled": counts.throttled,
+            "telemetry.requests.unknown.subscription": counts.unknown_subscriptions,
+        }
+
+    def _take(self, instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:
+        done(None)
+
+    def _forget(self, instance_id: UUID) -> None:
+        pass
+
+
+def _complain_of_crowd() -> None:
+    logger.warning(
+        "more than %d clients report their metrics to this broker: those silent longest are "
+        "forgotten to make room",
+        INSTANCES_MAX,
+    )

@@ -1,0 +1,143 @@
+"""Clients report to a whole broker: unmodified ones, and ours, which says what none should."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import confluent_kafka
+import pytest
+import trio
+
+from ottla.broker.broker_driver import Broker
+from ottla.client import ConfigKind, ConfigResource, open_admin
+from ottla.client.connection import Connection, open_connection
+from ottla.client.testing import ClusterUnderTest, open_test_cluster
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId
+from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.telemetry.instances import ClientInstance
+from ottla.wire.messages.get_telemetry_subscriptions_request import (
+    GetTelemetrySubscriptionsRequest,
+)
+from ottla.wire.messages.get_telemetry_subscriptions_response import (
+    GetTelemetrySubscriptionsResponse,
+)
+from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
+from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
+
+TIMEOUT_S = 60
+
+
+def broker_of(cluster: ClusterUnderTest) -> Broker:
+    broker = cluster.brokers[NodeId(1)]
+    assert isinstance(broker, Broker)
+    return broker
+
+
+async def subscribe(bootstrap: str, **settings: str | None) -> None:
+    async with open_admin(bootstrap) as admin:
+        await admin.alter_configs(
+            ConfigResource(ConfigKind.CLIENT_METRICS, "all"),
+            {key.replace("_", "."): value for key, value in settings.items()},
+        )
+
+
+@asynccontextmanager
+async def connected(cluster: ClusterUnderTest) -> AsyncIterator[Connection]:
+    ((host, port),) = parse_bootstrap(cluster.bootstrap)
+    async with open_connection(host, port, client_id="ours") as connection:
+        yield connection
+
+
+async def get(connection: Connection, **fields: Any) -> GetTelemetrySubscriptionsResponse:
+    request = GetTelemetrySubscriptionsRequest(**fields)
+    return await connection.request(request, GetTelemetrySubscriptionsResponse)
+
+
+async def push(connection: Connection, **fields: Any) -> PushTelemetryResponse:
+    return await connection.request(PushTelemetryRequest(**fields), PushTelemetryResponse)
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    with trio.fail_after(TIMEOUT_S):
+        while not is_so():
+            await trio.sleep(0.02)
+
+
+async def test_an_unmodified_producer_asks_and_then_pushes_its_metrics() -> None:
+    async with open_test_cluster() as cluster:
+        broker = broker_of(cluster)
+        await subscribe(cluster.bootstrap, metrics="*", interval_ms="1000")
+        found: list[ClientInstance] = []
+
+        def has_pushed() -> bool:
+            found[:] = [one for one in broker.telemetry.instances if one.export_count >= 2]
+            return bool(found)
+
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": cluster.bootstrap, "client.id": "shop"}
+        )
+        producer.produce("t", b"x" * 1_000)
+        await trio.to_thread.run_sync(producer.flush, 30)
+        await eventually(has_pushed)
+        (instance,) = found
+        assert instance.traits.client_id == "shop"
+        assert instance.traits.software_name == "confluent-kafka-python"
+        assert instance.push_bytes > 0
+        assert instance.error_count == 0
+        assert broker.telemetry.instances.counts.throttled == 0
+        await trio.to_thread.run_sync(producer.close, 30)
+        del producer
+        await eventually(lambda: not len(broker.telemetry.instances))
+
+
+async def test_a_subscription_that_is_set_changed_or_deleted_holds_from_the_next_request_on() -> (
+    None
+):
+    async with open_test_cluster() as cluster, connected(cluster) as connection:
+        before = await get(connection)
+        assert (before.requested_metrics, before.push_interval_ms) == ([], 300_000)
+        me = {"client_instance_id": before.client_instance_id}
+        await subscribe(cluster.bootstrap, metrics="org.a.", interval_ms="60000")
+        refused = await push(connection, subscription_id=before.subscription_id, **me)
+        assert refused.error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        found = await get(connection, **me)
+        assert (found.error_code, found.requested_metrics) == (0, ["org.a."])
+        await subscribe(cluster.bootstrap, metrics="*")
+        assert (await get(connection, **me)).requested_metrics == ["*"]
+        await subscribe(cluster.bootstrap, metrics=None, interval_ms=None)
+        after = await get(connection, **me)
+        assert after.subscription_id == before.subscription_id
+
+
+async def test_a_client_that_hangs_up_is_known_no_more() -> None:
+    async with open_test_cluster() as cluster:
+        instances = broker_of(cluster).telemetry.instances
+        async with connected(cluster) as connection:
+            await get(connection)
+            assert [one.traits.software_name for one in instances] == ["ottla"]
+        await eventually(lambda: not len(instances))
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+async def test_clients_are_told_that_they_may_report_only_where_they_may(is_enabled: bool) -> None:
+    settings = {"telemetry.enable": str(is_enabled).lower()}
+    async with open_test_cluster(settings=settings) as cluster, connected(cluster) as connection:
+        listed = set(connection._versions)
+        assert {71, 72} <= listed if is_enabled else not {71, 72} & listed
+
+
+async def test_the_bound_on_a_push_is_the_brokers_setting() -> None:
+    async with (
+        open_test_cluster(settings={"telemetry.max.bytes": "100"}) as cluster,
+        connected(cluster) as connection,
+    ):
+        got = await get(connection)
+        assert got.telemetry_max_bytes == 100
+        refused = await push(
+            connection,
+            client_instance_id=got.client_instance_id,
+            subscription_id=got.subscription_id,
+            metrics=bytes(101),
+        )
+        assert refused.error_code == ErrorCode.TELEMETRY_TOO_LARGE
