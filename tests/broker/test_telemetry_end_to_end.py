@@ -7,15 +7,26 @@ from typing import Any
 import confluent_kafka
 import pytest
 import trio
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AggregationTemporality,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
 
 from ottla.broker.broker_driver import Broker
 from ottla.client import ConfigKind, ConfigResource, open_admin
 from ottla.client.connection import Connection, open_connection
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NodeId
+from ottla.model.ids import ZERO_UUID, NodeId, uuid_text
+from ottla.model.limits import MIB
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.telemetry.instances import ClientInstance
+from ottla.wire.compression import Codec, compress
 from ottla.wire.messages.get_telemetry_subscriptions_request import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -86,9 +97,23 @@ async def test_an_unmodified_producer_asks_and_then_pushes_its_metrics() -> None
         assert instance.push_bytes > 0
         assert instance.error_count == 0
         assert broker.telemetry.instances.counts.throttled == 0
+        rows = {row.family: row for row in broker.telemetry.series.rows()}
+        assert len(rows) >= 5
+        created = rows["org_apache_kafka_producer_connection_creation_total"]
+        assert created.kind == "counter"
+        for label in (
+            f'client_instance_id="{uuid_text(instance.id)}"',
+            'client_id="shop"',
+            'principal="User:ANONYMOUS"',
+            'client_software_name="confluent-kafka-python"',
+            'client_source_address="127.0.0.1"',
+            'broker_id="1"',
+        ):
+            assert label in created.labels
         await trio.to_thread.run_sync(producer.close, 30)
         del producer
         await eventually(lambda: not len(broker.telemetry.instances))
+        assert list(broker.telemetry.series.rows()) == []
 
 
 async def test_a_subscription_that_is_set_changed_or_deleted_holds_from_the_next_request_on() -> (
@@ -141,3 +166,78 @@ async def test_the_bound_on_a_push_is_the_brokers_setting() -> None:
             metrics=bytes(101),
         )
         assert refused.error_code == ErrorCode.TELEMETRY_TOO_LARGE
+
+
+def metrics_data(name: str, value: int) -> bytes:
+    """Return what a client pushes of one counter."""
+    point = NumberDataPoint(as_int=value, time_unix_nano=2, start_time_unix_nano=1)
+    counter = Sum(
+        data_points=[point],
+        aggregation_temporality=AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA,
+        is_monotonic=True,
+    )
+    metrics = [Metric(name=name, sum=counter)]
+    scopes = [ScopeMetrics(metrics=metrics)]
+    return MetricsData(resource_metrics=[ResourceMetrics(scope_metrics=scopes)]).SerializeToString()
+
+
+SENT = 41
+GOOD = metrics_data("org.apache.kafka.producer.record.send.total", SENT)
+
+
+class TurnedClock:
+    """The brokers' time, some of it turned by the test."""
+
+    def __init__(self) -> None:
+        self.turned_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return int(trio.current_time() * 1_000) + self.turned_ms
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.monotonic_ms()
+
+
+async def test_each_bad_push_gets_its_own_error_and_the_connection_lives() -> None:
+    clock = TurnedClock()
+    bomb = compress(Codec.GZIP, bytes(64 * MIB))
+    cases: list[tuple[dict[str, Any], ErrorCode]] = [
+        ({"client_instance_id": ZERO_UUID}, ErrorCode.INVALID_REQUEST),
+        ({"metrics": b""}, ErrorCode.NONE),
+        ({"subscription_id": 7}, ErrorCode.UNKNOWN_SUBSCRIPTION_ID),
+        ({"compression_type": 9}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"metrics": bytes(MIB + 1)}, ErrorCode.TELEMETRY_TOO_LARGE),
+        ({"metrics": bomb, "compression_type": Codec.GZIP}, ErrorCode.TELEMETRY_TOO_LARGE),
+        ({"metrics": b"\xff nonsense"}, ErrorCode.INVALID_RECORD),
+        ({"metrics": GOOD, "compression_type": Codec.ZSTD}, ErrorCode.INVALID_RECORD),
+        *(
+            ({"metrics": compress(codec, GOOD), "compression_type": codec}, ErrorCode.NONE)
+            for codec in Codec
+        ),
+        ({"terminating": True}, ErrorCode.NONE),
+        ({}, ErrorCode.INVALID_REQUEST),
+    ]
+    async with open_test_cluster(clock=clock) as cluster, connected(cluster) as connection:
+        # No client keeps an interval so long by itself: it is the test that turns the clock.
+        await subscribe(cluster.bootstrap, metrics="*", interval_ms="3600000")
+        got = await get(connection)
+        good = {
+            "client_instance_id": got.client_instance_id,
+            "subscription_id": got.subscription_id,
+            "metrics": GOOD,
+        }
+        for changes, code in cases:
+            clock.turned_ms += 3_600_000
+            answer = await push(connection, **{**good, **changes})
+            assert ErrorCode(answer.error_code) is code, changes
+            assert answer.throttle_time_ms == 0
+            if code in (ErrorCode.NONE, ErrorCode.INVALID_RECORD) and "metrics" in changes:
+                early = await push(connection, **{**good, **changes})
+                assert early.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+                assert 0 < early.throttle_time_ms <= 3_600_000
+        (row,) = broker_of(cluster).telemetry.series.rows()
+        # Each codec once, and the last push.
+        assert (row.family, row.value) == (
+            "org_apache_kafka_producer_record_send_total",
+            (len(Codec) + 1) * SENT,
+        )

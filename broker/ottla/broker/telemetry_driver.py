@@ -5,18 +5,21 @@ The core that judges is `ottla.telemetry.instances`; the requests come by `telem
 
 import logging
 from collections.abc import Mapping
-from uuid import UUID
 
 import trio
 
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.dispatch import Dispatcher
+from ottla.broker.forwarding import ANONYMOUS
 from ottla.broker.telemetry_apis import Done, TelemetryApis
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import CLIENT_METRICS_RESOURCE
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.telemetry.client_labels import ClientLabels
+from ottla.telemetry.client_series import ClientSeries
+from ottla.telemetry.ingest_driver import Ingest
 from ottla.telemetry.instances import INSTANCES_MAX, ClientInstance, ClientInstances
 
 logger = logging.getLogger("ottla.broker.telemetry")
@@ -28,10 +31,14 @@ class ClientTelemetry:
     def __init__(self, config: BrokerConfig, *, clock: Clock, rng: Rng) -> None:
         settings = config.telemetry
         self.is_enabled = settings.enable
+        self.series = ClientSeries()
+        self.ingest = Ingest(series=self.series)
+        self._node_id = config.node_id
+        self._clock = clock
         self.instances = ClientInstances(
             fresh_id=rng.uuid,
             payload_bytes_max=settings.payload_bytes_max,
-            on_stale=self._forget,
+            on_stale=self.ingest.forget,
             on_crowded=_complain_of_crowd,
         )
         self._apis = TelemetryApis(
@@ -50,6 +57,7 @@ class ClientTelemetry:
         """Do what must be done in time until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._alarm.run)
+            nursery.start_soon(self.ingest.run)
 
     @property
     def name(self) -> str:
@@ -81,13 +89,26 @@ class ClientTelemetry:
             "telemetry.pushes.failed": counts.failed,
             "telemetry.requests.throttled": counts.throttled,
             "telemetry.requests.unknown.subscription": counts.unknown_subscriptions,
+            **_named("telemetry.ingest", self.ingest.counts()),
+            **_named("telemetry.series", self.series.counts()),
         }
 
     def _take(self, instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:
-        done(None)
+        traits = instance.traits
+        labels = ClientLabels(
+            client_instance_id=instance.id,
+            client_id=traits.client_id or "",
+            principal=ANONYMOUS,
+            software_name=traits.software_name,
+            software_version=traits.software_version,
+            source_address=traits.source_address,
+            broker_id=self._node_id,
+        )
+        self.ingest.submit(labels, codec, payload, self._clock.wall_ms(), done)
 
-    def _forget(self, instance_id: UUID) -> None:
-        pass
+
+def _named(prefix: str, counts: Mapping[str, int]) -> dict[str, float]:
+    return {f"{prefix}.{name.replace('_', '.')}": count for name, count in counts.items()}
 
 
 def _complain_of_crowd() -> None:
