@@ -5,8 +5,7 @@ import pytest
 from ottla.wire.apis import (
     API,
     API_VERSIONS,
-    DESCRIBE_NODE,
-    DRAIN_BROKER,
+    OWN_KEYS_FROM,
     Listener,
     request_class,
     response_class,
@@ -68,7 +67,9 @@ def test_every_other_minimum_is_advertised_as_it_is() -> None:
 
 
 def test_our_own_apis_are_never_advertised() -> None:
-    for key in (DESCRIBE_NODE, DRAIN_BROKER):
+    own = [key for key in API if key >= OWN_KEYS_FROM]
+    assert own == list(range(OWN_KEYS_FROM, OWN_KEYS_FROM + 4))
+    for key in own:
         assert API[key].on_broker
         assert len(API[key].advertised) == 0
         assert API[key].serves(0)

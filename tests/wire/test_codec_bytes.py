@@ -78,6 +78,11 @@ from ottla.wire.messages.consumer_group_target_assignment_metadata_value import 
 )
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from ottla.wire.messages.describe_client_instances_request import DescribeClientInstancesRequest
+from ottla.wire.messages.describe_client_instances_response import (
+    ClientInstance,
+    DescribeClientInstancesResponse,
+)
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import (
     DescribeNodeResponse,
@@ -98,6 +103,11 @@ from ottla.wire.messages.produce_request import (
 from ottla.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from ottla.wire.messages.streams_group_topology_description_update_response import (
     StreamsGroupTopologyDescriptionUpdateResponse,
+)
+from ottla.wire.messages.tail_client_metrics_request import TailClientMetricsRequest
+from ottla.wire.messages.tail_client_metrics_response import (
+    ClientPush,
+    TailClientMetricsResponse,
 )
 from ottla.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
@@ -376,6 +386,60 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
     ),
     (DrainBrokerRequest(undo=True), 0, "01 00"),
     (DrainBrokerResponse(error_code=8, error_message="no"), 0, "00000000 0008 036e6f 00"),
+    (DescribeClientInstancesRequest(), 0, "00"),
+    (
+        DescribeClientInstancesResponse(
+            node_id=1,
+            instances=[
+                ClientInstance(
+                    client_instance_id=UUID(int=7),
+                    client_id="c",
+                    client_software_name="n",
+                    client_software_version="v",
+                    client_source_address="a",
+                    client_source_port=256,
+                    subscription_id=2,
+                    push_interval_ms=1000,
+                    metrics=["m"],
+                    last_get_ms_ago=3,
+                    push_count=4,
+                    push_bytes=5,
+                    last_error_code=117,
+                    terminating=True,
+                )
+            ],
+        ),
+        0,
+        "00000000 0000 00 00000001 02  00000000000000000000000000000007 0263 026e 0276 0261 00000100"
+        " 00000002 000003e8 02 026d 0000000000000003 ffffffffffffffff 0000000000000004"
+        " 0000000000000005 0075 01 00  00",
+    ),
+    (
+        TailClientMetricsRequest(cursor=9, client="c", max_bytes=256),
+        0,
+        "0000000000000009 0263 00000100 00",
+    ),
+    (
+        TailClientMetricsResponse(
+            node_id=1,
+            cursor=9,
+            missed=2,
+            pushes=[
+                ClientPush(
+                    client_instance_id=UUID(int=7),
+                    client_id=None,
+                    client_software_name="n",
+                    client_software_version="v",
+                    client_source_address="a",
+                    received_ms=3,
+                    metrics=b"\xff",
+                )
+            ],
+        ),
+        0,
+        "00000000 0000 00 00000001 0000000000000009 0000000000000002 02"
+        " 00000000000000000000000000000007 00 026e 0276 0261 0000000000000003 02ff 00  00",
+    ),
     (
         StreamsGroupDescribeRequest(
             group_ids=["g"],

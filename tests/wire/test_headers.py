@@ -78,7 +78,7 @@ def test_a_version_too_high_still_has_a_header() -> None:
     assert headers.decode_request_header(frame) == RequestHeader(18, 32767, 1, None, 11)
 
 
-@pytest.mark.parametrize("key", [-1, 4, 7, 999, 20002])
+@pytest.mark.parametrize("key", [-1, 4, 7, 999, 29999])
 def test_an_api_nobody_knows_is_refused(key: int) -> None:
     frame = key.to_bytes(2, signed=True) + bytes(30)
     with pytest.raises(ProtocolError, match="there is no API"):

@@ -20,6 +20,8 @@ GET_TELEMETRY_SUBSCRIPTIONS = 71
 PUSH_TELEMETRY = 72
 DESCRIBE_NODE = 20000
 DRAIN_BROKER = 20001
+DESCRIBE_CLIENT_INSTANCES = 20002
+TAIL_CLIENT_METRICS = 20003
 
 OWN_KEYS_FROM = 20000
 """Our own admin APIs begin here."""
@@ -188,6 +190,8 @@ _ROWS = (
     Api(93, "StreamsGroupTopologyDescriptionUpdate", 0, 0, 0, BROKER, unstable_from=0),
     Api(DESCRIBE_NODE, "DescribeNode", 0, 0, 0, BROKER),
     Api(DRAIN_BROKER, "DrainBroker", 0, 0, 0, BROKER),
+    Api(DESCRIBE_CLIENT_INSTANCES, "DescribeClientInstances", 0, 0, 0, BROKER),
+    Api(TAIL_CLIENT_METRICS, "TailClientMetrics", 0, 0, 0, BROKER),
 )
 
 API = {row.key: row for row in _ROWS}
