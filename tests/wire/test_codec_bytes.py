@@ -386,10 +386,15 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
     ),
     (DrainBrokerRequest(undo=True), 0, "01 00"),
     (DrainBrokerResponse(error_code=8, error_message="no"), 0, "00000000 0008 036e6f 00"),
-    (DescribeClientInstancesRequest(), 0, "00"),
+    (
+        DescribeClientInstancesRequest(after=UUID(int=6), limit=256),
+        0,
+        "00000000000000000000000000000006 00000100 00",
+    ),
     (
         DescribeClientInstancesResponse(
             node_id=1,
+            more=True,
             instances=[
                 ClientInstance(
                     client_instance_id=UUID(int=7),
@@ -410,8 +415,8 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
             ],
         ),
         0,
-        "00000000 0000 00 00000001 02  00000000000000000000000000000007 0263 026e 0276 0261 00000100"
-        " 00000002 000003e8 02 026d 0000000000000003 ffffffffffffffff 0000000000000004"
+        "00000000 0000 00 00000001 01 02  00000000000000000000000000000007 0263 026e 0276 0261"
+        " 00000100 00000002 000003e8 02 026d 0000000000000003 ffffffffffffffff 0000000000000004"
         " 0000000000000005 0075 01 00  00",
     ),
     (

@@ -1,4 +1,4 @@
-"""What operators ask of a cluster: topics, settings, replicas, groups, the cluster itself.
+"""What operators ask of a cluster: topics, settings, replicas, groups, telemetry, cluster.
 
 `async with open_admin(…) as admin`.  A call that is refused raises RefusedError with Kafka's code;
 trouble that passes (a controller that changes, a connection that is lost) is sat out up to the
@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from ottla.client.admin_cluster import ClusterCalls
-from ottla.client.admin_configs import ConfigCalls
 from ottla.client.admin_groups import GroupCalls
 from ottla.client.admin_replicas import ReplicaCalls
+from ottla.client.admin_telemetry import TelemetryCalls
 from ottla.client.admin_topics import TopicCalls
 from ottla.client.bootstrap import addresses_of
 from ottla.client.cluster import open_cluster
 
 
-class Admin(TopicCalls, ConfigCalls, ReplicaCalls, GroupCalls, ClusterCalls):
+class Admin(TopicCalls, TelemetryCalls, ReplicaCalls, GroupCalls, ClusterCalls):
     """An operator's view; made by `open_admin`."""
 
 

@@ -71,6 +71,7 @@ class DescribeClientInstancesResponse(Message):
         "error_code",
         "error_message",
         "node_id",
+        "more",
         "instances",
     )
     API_KEY = 20002
@@ -85,10 +86,12 @@ class DescribeClientInstancesResponse(Message):
         error_code: int = 0,
         error_message: str | None = None,
         node_id: int = -1,
+        more: bool = False,
         instances: list[ClientInstance] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.node_id = node_id
+        self.more = more
         self.instances = fresh(instances)
