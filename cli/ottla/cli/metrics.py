@@ -1,8 +1,8 @@
-"""`ottla metrics subscriptions|clients`: what clients report of themselves (KIP-714)."""
+"""`ottla metrics subscriptions|clients|tail`: what clients report of themselves (KIP-714)."""
 
 import argparse
 
-from ottla.cli import metrics_clients, metrics_subscriptions
+from ottla.cli import metrics_clients, metrics_subscriptions, metrics_tail
 from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
@@ -14,6 +14,7 @@ from ottla.client.admin import open_admin
 VERBS = {
     "subscriptions": metrics_subscriptions.run,
     "clients": metrics_clients.run,
+    "tail": metrics_tail.run,
 }
 
 
@@ -24,8 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "subscriptions", help="list, set and delete what clients are asked to report"
     )
     clients = verbs.add_parser("clients", help="show which clients report, what and how often")
-    leaves = [*metrics_subscriptions.configure(subscriptions), clients]
+    tail = verbs.add_parser("tail", help="print what clients push, as it comes")
+    leaves = [*metrics_subscriptions.configure(subscriptions), clients, tail]
     metrics_clients.configure(clients)
+    metrics_tail.configure(tail)
     for leaf in leaves:
         add_cluster_arguments(leaf)
         add_format_argument(leaf)

@@ -14,6 +14,8 @@ from ottla.model.ids import NodeId
 from ottla.storage.meta_properties import uuid_to_text
 
 UNREACHABLE = 3
+BROKER_TIMEOUT_S = 5.0
+"""A broker that needs longer costs its own answer and nobody else's."""
 COLUMNS = (
     "CLIENT INSTANCE",
     "CLIENT",
@@ -58,7 +60,10 @@ async def clients_of(
 
     async def ask(node: NodeId) -> None:
         try:
-            found.extend(await admin.describe_client_instances(node))
+            with trio.fail_after(BROKER_TIMEOUT_S):
+                found.extend(await admin.describe_client_instances(node))
+        except trio.TooSlowError:
+            failures.append(f"broker {node} did not answer in {BROKER_TIMEOUT_S:g} s")
         except OttlaError as error:
             failures.append(f"broker {node}: {error}")
 
