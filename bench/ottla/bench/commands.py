@@ -20,6 +20,7 @@ from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
 from ottla.bench.steady import Steady, Writer
+from ottla.bench.telemetry import run_telemetry
 from ottla.bench.timeline import as_svg, as_text, longest_gap
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import parse_bootstrap
@@ -35,8 +36,9 @@ COUNTS = {
     "commits": 100_000,
     "clients": 200_000,
 }
-CONNECTIONS = {"commits": 100, "rebalance": 100}
+CONNECTIONS = {"commits": 100, "rebalance": 100, "telemetry": 1_000}
 CONNECTIONS_ELSE = 10
+TELEMETRY_S = 60.0
 UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -44,7 +46,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of 'ottla bench'."""
     parser.add_argument(
         "what",
-        choices=(*LOADS, "clients", "requests", "commits", "rebalance", "steady", *MEASUREMENTS),
+        choices=(
+            *LOADS,
+            "clients",
+            "requests",
+            "commits",
+            "rebalance",
+            "steady",
+            "telemetry",
+            *MEASUREMENTS,
+        ),
     )
     parser.add_argument("--bootstrap-server", "--bootstrap", default="localhost:9092")
     parser.add_argument("--topic", default="ottla-bench", help="for steady: several with commas")
@@ -62,7 +73,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--connections",
         type=int,
-        help="for requests: default 10; for commits and rebalance, where each is a member: 100",
+        help="for requests: default 10; for commits and rebalance, where each is a member: 100; "
+        "for telemetry, where each is a client that reports: 1,000",
     )
     parser.add_argument(
         "--members", action="store_true", help="for commits: each connection is a member's"
@@ -74,7 +86,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--in-flight", type=int, default=1, help="for requests and commits: a connection's"
     )
     parser.add_argument("--rate", type=int, default=20_000, help="for steady: records a second")
-    parser.add_argument("--seconds", type=float, help="for steady: default until Ctrl-C")
+    parser.add_argument(
+        "--seconds", type=float, help="for steady: default until Ctrl-C; for telemetry: 60"
+    )
     parser.add_argument(
         "--rounds",
         type=int,
@@ -106,6 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _measure_clients(arguments)
     if arguments.what == "rebalance":
         return _measure_rebalances(arguments)
+    if arguments.what == "telemetry":
+        return _measure_telemetry(arguments)
     if arguments.what == "commits":
         arguments.partitions = max(arguments.partitions, arguments.connections)
     count = arguments.count or COUNTS.get(arguments.what, 0)
@@ -199,6 +215,23 @@ def _measure_rebalances(arguments: argparse.Namespace) -> int:
     else:
         _print_figures(figures)
     return HEALTHY
+
+
+def _measure_telemetry(arguments: argparse.Namespace) -> int:
+    """Let many clients report; exit code 2 when a push got no answer, or was not taken in."""
+    seconds = arguments.seconds or TELEMETRY_S
+    with _progress(arguments.what, int(seconds)) as progress:
+        result = run_telemetry(
+            _address(arguments.bootstrap_server),
+            clients=arguments.connections,
+            seconds=seconds,
+            pids=arguments.pid,
+            progress=progress,
+        )
+    show(result, is_json=arguments.format == "json")
+    codes = result.notes["codes"]
+    is_clean = not (result.notes["lost"] or codes.keys() - {"NONE"})
+    return HEALTHY if is_clean else UNHEALTHY
 
 
 def _address(bootstrap: str) -> tuple[str, int]:

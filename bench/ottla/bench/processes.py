@@ -35,3 +35,12 @@ def usage_of(pids: Sequence[int]) -> Usage:
         system += int(fields[12])
         rss += int(fields[21])
     return Usage(user / TICKS_PER_SECOND, system / TICKS_PER_SECOND, rss * PAGE_BYTES)
+
+
+def main_thread_seconds(pids: Sequence[int]) -> float:
+    """Return the CPU seconds of the processes' main threads, where a node's loop runs."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS_PER_SECOND
