@@ -154,7 +154,7 @@ class _Crowd:
         ]
         heapq.heapify(self._due)
         while (now := time.perf_counter()) < end:
-            self._send_due(now, end)
+            self._send_due(now)
             wait_s = min(end, self._due[0][0]) - time.perf_counter() if self._due else end - now
             self._receive(max(0.0, wait_s))
             progress(int(seconds - max(0.0, end - now)))
@@ -162,22 +162,14 @@ class _Crowd:
         while any(client.is_open for client in self._clients) and time.perf_counter() < patience:
             self._receive(0.1)
 
-    def _send_due(self, now: float, end: float) -> None:
+    def _send_due(self, now: float) -> None:
         while self._due and self._due[0][0] <= now:
             at, index = heapq.heappop(self._due)
             client = self._clients[index]
-            if client.is_gone:
-                continue
-            if client.is_open:
-                # Its last push is not answered yet: it waits, as clients do.
-                heapq.heappush(self._due, (now + 0.05, index))
-                continue
             self.outcome.late_ms_max = max(self.outcome.late_ms_max, (now - at) * 1e3)
-            self.outcome.sent += client.push()
-            self.outcome.sent_bytes += client.push_bytes
-            following = at + client.interval_ms / 1e3
-            if following < end:
-                heapq.heappush(self._due, (following, index))
+            if client.push():
+                self.outcome.sent += 1
+                self.outcome.sent_bytes += client.push_bytes
 
     def _receive(self, wait_s: float) -> None:
         for key, _ in self._selector.select(wait_s):
@@ -201,6 +193,10 @@ class _Crowd:
                 client.socket.setblocking(False)
                 self._selector.register(client.socket, EVENT_READ, client)
                 self.outcome.asked_again += 1
+            # As librdkafka counts: an interval from the answer on.
+            heapq.heappush(
+                self._due, (time.perf_counter() + client.interval_ms / 1e3, client.index)
+            )
 
 
 class _Client:
@@ -213,9 +209,8 @@ class _Client:
         self.is_asked = False
         self.is_open = False
         """Whether a push is not answered yet."""
-        self.is_gone = False
         self.push_bytes = 0
-        self._index = index
+        self.index = index
         self._instance_id = ZERO_UUID
         self._subscription_id = 0
         self._frame = b""
@@ -248,7 +243,7 @@ class _Client:
 
     def prepare(self) -> None:
         """Make the frame of every push."""
-        payload = zstandard.compress(payload_of(self._index))
+        payload = zstandard.compress(payload_of(self.index))
         self.push_bytes = len(payload)
         self._frame = frame_of(
             PushTelemetryRequest(
@@ -260,18 +255,18 @@ class _Client:
             PUSH_VERSION,
         )
 
-    def push(self) -> int:
-        """Send one push; return how many were sent."""
+    def push(self) -> bool:
+        """Send one push; return False where the broker is gone."""
         self._sent_at = time.perf_counter()
         try:
             sent = self.socket.send(self._frame)
         except OSError:
-            self.is_gone = True
-            return 0
+            self.is_open = False
+            return False
         if sent < len(self._frame):
             raise OttlaError("a push does not fit into the socket; the machine is too small")
         self.is_open = True
-        return 1
+        return True
 
     def receive(self) -> tuple[float, ErrorCode] | None:
         """Take what came; return the latency in ms and the answer once it is whole."""
@@ -280,7 +275,6 @@ class _Client:
         except OSError:
             data = b""
         if not data:
-            self.is_gone = True
             self.is_open = False
             raise OttlaError("the broker hung up")
         self._received += data
