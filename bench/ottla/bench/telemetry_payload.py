@@ -1,9 +1,11 @@
 """What librdkafka's producer and consumer push when they are asked for everything.  Pure.
 
-Names, units and kinds are librdkafka 2.13's; a client here knows three brokers.
+Names, kinds, descriptions and the order are those that librdkafka 2.16 was seen to send; a client
+here knows three brokers, and the address it asked first.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
@@ -16,80 +18,86 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ScopeMetrics,
     Sum,
 )
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 PREFIX = "org.apache.kafka."
-BROKERS = ("1", "2", "3")
+BROKERS = (1, 2, 3, -1)
 BEGAN_NS = 1_700_000_000_000_000_000
 INTERVAL_NS = 1_000_000_000
 
+
+class Told(NamedTuple):
+    """One metric of a client."""
+
+    name: str
+    description: str
+    is_of_each_broker: bool = False
+
+
 PRODUCER = (
-    # name, unit, of each broker
-    ("producer.connection.creation.rate", "1", False),
-    ("producer.node.request.latency.avg", "ms", True),
-    ("producer.node.request.latency.max", "ms", True),
-    ("producer.produce.throttle.time.avg", "ms", False),
-    ("producer.produce.throttle.time.max", "ms", False),
-    ("producer.record.queue.time.avg", "ms", False),
-    ("producer.record.queue.time.max", "ms", False),
+    Told("connection.creation.rate", "The rate of connections established per second."),
+    Told("connection.creation.total", "The total number of connections established."),
+    Told("node.request.latency.avg", "The average request latency in ms for a node.", True),
+    Told("node.request.latency.max", "The maximum request latency in ms for a node.", True),
+    Told("produce.throttle.time.avg", "The average throttle time in ms for a node."),
+    Told("produce.throttle.time.max", "The maximum throttle time in ms for a node."),
+    Told("record.queue.time.avg", "The average record queue time in ms for a node."),
+    Told("record.queue.time.max", "The maximum record queue time in ms for a node."),
+    Told("request.latency.avg", "The average request latency in ms for produce requests."),
+    Told("request.latency.max", "The maximum request latency in ms for produce requests."),
 )
 CONSUMER = (
-    ("consumer.connection.creation.rate", "1", False),
-    ("consumer.node.request.latency.avg", "ms", True),
-    ("consumer.node.request.latency.max", "ms", True),
-    ("consumer.coordinator.assigned.partitions", "1", False),
-    ("consumer.coordinator.commit.latency.avg", "ms", False),
-    ("consumer.coordinator.commit.latency.max", "ms", False),
-    ("consumer.coordinator.rebalance.latency.avg", "ms", False),
-    ("consumer.coordinator.rebalance.latency.max", "ms", False),
-    ("consumer.fetch.manager.fetch.latency.avg", "ms", False),
-    ("consumer.fetch.manager.fetch.latency.max", "ms", False),
-    ("consumer.poll.idle.ratio.avg", "1", False),
+    *PRODUCER[:4],
+    Told("coordinator.assigned.partitions", "The number of partitions currently assigned."),
+    Told("coordinator.rebalance.latency.avg", "The average rebalance latency in ms."),
+    Told("coordinator.rebalance.latency.max", "The maximum rebalance latency in ms."),
+    Told("coordinator.rebalance.latency.total", "The total rebalance latency in ms."),
+    Told("fetch.manager.fetch.latency.avg", "The average fetch latency in ms."),
+    Told("fetch.manager.fetch.latency.max", "The maximum fetch latency in ms."),
+    Told("poll.idle.ratio.avg", "The average fraction of time poll was idle."),
+    Told("coordinator.commit.latency.avg", "The average commit latency in ms."),
+    Told("coordinator.commit.latency.max", "The maximum commit latency in ms."),
 )
-TOTALS = {
-    "producer": ("producer.connection.creation.total",),
-    "consumer": (
-        "consumer.connection.creation.total",
-        "consumer.coordinator.rebalance.latency.total",
-    ),
-}
 
 
 def payload_of(index: int) -> bytes:
     """Return one push: clients of even numbers are producers, of odd ones consumers."""
-    role, gauges = ("consumer", CONSUMER) if index % 2 else ("producer", PRODUCER)
-    metrics = [
-        _gauge(name, unit, index, BROKERS if is_of_each else ())
-        for name, unit, is_of_each in gauges
-    ]
-    metrics += [_total(name) for name in TOTALS[role]]
-    scope = ScopeMetrics(scope=InstrumentationScope(name="librdkafka"), metrics=metrics)
-    return MetricsData(
-        resource_metrics=[ResourceMetrics(scope_metrics=[scope])]
-    ).SerializeToString()
+    role, told = ("consumer", CONSUMER) if index % 2 else ("producer", PRODUCER)
+    metrics = [metric for one in told for metric in _metrics_of(role, one, index)]
+    scope = InstrumentationScope(name=f"bench#{role}-{index}", version="2.16.0")
+    resource = Resource()
+    if role == "consumer":
+        resource.attributes.append(_attribute("group_id", string_value="bench"))
+        resource.attributes.append(_attribute("member_id", string_value=f"bench-{index:036}"))
+    scoped = ScopeMetrics(scope=scope, metrics=metrics)
+    resources = [ResourceMetrics(resource=resource, scope_metrics=[scoped])]
+    return MetricsData(resource_metrics=resources).SerializeToString()
 
 
-def _gauge(name: str, unit: str, index: int, brokers: tuple[str, ...]) -> Metric:
-    points = [
-        _point(as_double=(index * 31 + len(name)) % 997 / 7, attributes=attributes)
-        for attributes in ([_attribute("node.id", broker)] for broker in brokers)
-    ] or [_point(as_double=(index * 31 + len(name)) % 997 / 7)]
-    return Metric(name=PREFIX + name, unit=unit, gauge=Gauge(data_points=points))
+def _metrics_of(role: str, told: Told, index: int) -> Iterator[Metric]:
+    name = f"{PREFIX}{role}.{told.name}"
+    if name.endswith(".total"):
+        sums = Sum(
+            data_points=[_point(as_int=1)],
+            is_monotonic=True,
+            aggregation_temporality=AGGREGATION_TEMPORALITY_DELTA,
+        )
+        yield Metric(name=name, description=told.description, sum=sums)
+        return
+    for broker in BROKERS if told.is_of_each_broker else (None,):
+        number = (index * 31 + len(name) * 7 + (broker or 0)) % 997
+        point = _point(as_int=number) if name.endswith("max") else _point(as_double=number / 7)
+        if broker is not None:
+            point.attributes.append(_attribute("node.id", int_value=broker))
+        gauge = Gauge(data_points=[point])
+        yield Metric(name=name, description=told.description, gauge=gauge)
 
 
-def _total(name: str) -> Metric:
-    totals = Sum(
-        data_points=[_point(as_int=1)],
-        is_monotonic=True,
-        aggregation_temporality=AGGREGATION_TEMPORALITY_DELTA,
-    )
-    return Metric(name=PREFIX + name, unit="1", sum=totals)
-
-
-def _point(**more: Any) -> NumberDataPoint:
+def _point(**value: Any) -> NumberDataPoint:
     return NumberDataPoint(
-        start_time_unix_nano=BEGAN_NS, time_unix_nano=BEGAN_NS + INTERVAL_NS, **more
+        start_time_unix_nano=BEGAN_NS, time_unix_nano=BEGAN_NS + INTERVAL_NS, **value
     )
 
 
-def _attribute(name: str, value: str) -> KeyValue:
-    return KeyValue(key=name, value=AnyValue(string_value=value))
+def _attribute(name: str, **value: Any) -> KeyValue:
+    return KeyValue(key=name, value=AnyValue(**value))
