@@ -12,13 +12,15 @@ from ottla.broker.alarm_driver import Alarm
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.forwarding import ANONYMOUS
 from ottla.broker.telemetry_apis import Done, TelemetryApis
+from ottla.broker.telemetry_topic_driver import TelemetryTopic
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import CLIENT_METRICS_RESOURCE
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.client_series import ClientSeries
+from ottla.telemetry.exporters_driver import open_exporters
 from ottla.telemetry.ingest_driver import Ingest
 from ottla.telemetry.instances import INSTANCES_MAX, ClientInstance, ClientInstances
 
@@ -31,10 +33,16 @@ class ClientTelemetry:
     def __init__(self, config: BrokerConfig, *, clock: Clock, rng: Rng) -> None:
         settings = config.telemetry
         self.is_enabled = settings.enable
-        self.series = ClientSeries()
-        self.ingest = Ingest(series=self.series)
-        self._node_id = config.node_id
+        self._config = config
         self._clock = clock
+        self._image = EMPTY
+        self._topic = TelemetryTopic(self._own_address)
+        self.exporters = open_exporters(
+            config.exporters, rng=rng, texts=config.texts, send=self._topic.send
+        )
+        """Every way out that the settings name."""
+        self.series = ClientSeries()
+        self.ingest = Ingest(sinks=self.exporters, series=self.series)
         self.instances = ClientInstances(
             fresh_id=rng.uuid,
             payload_bytes_max=settings.payload_bytes_max,
@@ -58,6 +66,9 @@ class ClientTelemetry:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._alarm.run)
             nursery.start_soon(self.ingest.run)
+            nursery.start_soon(self._topic.run)
+            for exporter in self.exporters:
+                nursery.start_soon(exporter.run)
 
     @property
     def name(self) -> str:
@@ -66,6 +77,7 @@ class ClientTelemetry:
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take the subscriptions that changed."""
+        self._image = image
         changed = [name for kind, name in delta.changed_configs if kind == CLIENT_METRICS_RESOURCE]
         if not changed:
             return
@@ -91,7 +103,22 @@ class ClientTelemetry:
             "telemetry.requests.unknown.subscription": counts.unknown_subscriptions,
             **_named("telemetry.ingest", self.ingest.counts()),
             **_named("telemetry.series", self.series.counts()),
+            **{
+                name: count
+                for exporter in self.exporters
+                for name, count in _named(
+                    f"telemetry.exporter.{exporter.name}", exporter.counts()
+                ).items()
+            },
         }
+
+    def _own_address(self) -> tuple[str, int] | None:
+        """Return where other brokers reach this one."""
+        registration = self._image.brokers.get(self._config.node_id)
+        if registration is None:
+            return None
+        endpoint = registration.endpoint(self._config.inter_broker_listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def _take(self, instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:
         traits = instance.traits
@@ -102,7 +129,7 @@ class ClientTelemetry:
             software_name=traits.software_name,
             software_version=traits.software_version,
             source_address=traits.source_address,
-            broker_id=self._node_id,
+            broker_id=self._config.node_id,
         )
         self.ingest.submit(labels, codec, payload, self._clock.wall_ms(), done)
 

@@ -1,0 +1,89 @@
+"""Writes what clients pushed to the topic `__client_metrics`, as any producer would.
+
+It is a client of its own cluster, so the topic's leaders may be anywhere, and what is written there
+counts as any other traffic does.  Nothing is opened before there is something to write.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import trio
+
+from ottla.client import open_admin, open_producer
+from ottla.client.connection import ConnectionLostError
+from ottla.client.producer import Producer
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.limits import MIB
+from ottla.model.settings.client import ProducerConfig
+from ottla.telemetry.topic_exporter_driver import TOPIC, TopicRecord
+
+CONFIG = ProducerConfig(
+    client_id="ottla-telemetry",
+    compression_type="zstd",
+    buffer_bytes_max=8 * MIB,
+    request_timeout_ms=10_000,
+    delivery_timeout_ms=30_000,
+    block_ms_max=30_000,
+)
+"""Whoever sends keeps what was not delivered and sends it again: this need not try for long."""
+
+
+class TelemetryTopic:
+    """The topic's producer; owns it.
+
+    `address` returns where this broker is reached, and None while the cluster does not know it.
+    """
+
+    def __init__(self, address: Callable[[], tuple[str, int] | None]) -> None:
+        self._address = address
+        self._is_wanted = trio.Event()
+        self._is_open = trio.Event()
+        self._producer: Producer | None = None
+        self._is_made = False
+        self._at = ("", 0)
+
+    async def run(self) -> NoReturn:
+        """Keep the producer, from the first record on, until cancelled."""
+        await self._is_wanted.wait()
+        async with open_producer([self._at], CONFIG) as self._producer:
+            self._is_open.set()
+            await trio.sleep_forever()
+            raise AssertionError
+
+    async def send(self, records: Sequence[TopicRecord]) -> None:
+        """Write records, those of a key in order; RefusedError when one of them was not taken."""
+        address = self._address()
+        if address is None:
+            raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "this broker is not registered yet")
+        self._at = address
+        self._is_wanted.set()
+        await self._is_open.wait()
+        assert self._producer is not None
+        await self._make_topic()
+        try:
+            deliveries = [
+                await self._producer.send(
+                    TOPIC, record.value, key=record.key, timestamp_ms=record.timestamp_ms
+                )
+                for record in records
+            ]
+            for delivery in deliveries:
+                await delivery
+        except RefusedError:
+            # Somebody may have deleted it.
+            self._is_made = False
+            raise
+
+    async def _make_topic(self) -> None:
+        """Make the topic if there is none, whether or not clients may have topics made."""
+        if self._is_made:
+            return
+        try:
+            async with open_admin([self._at], client_id=CONFIG.client_id) as admin:
+                await admin.create_topic(TOPIC)
+        except (ConnectionLostError, ProtocolError, RefusedError) as error:
+            is_there = getattr(error, "code", None) is ErrorCode.TOPIC_ALREADY_EXISTS
+            if not is_there:
+                # Whatever the reason (too few brokers are up): it may pass.
+                raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error)) from error
+        self._is_made = True

@@ -1,0 +1,151 @@
+"""What an unmodified client pushes leaves a whole broker by every way that its settings name."""
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import confluent_kafka
+import pytest
+import trio
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+from ottla.client import ConfigKind, ConfigResource, TopicPartition, open_admin, open_consumer
+from ottla.client.testing import ClusterUnderTest, open_test_cluster
+from ottla.telemetry.client_labels import ClientLabels
+from ottla.telemetry.client_record import decode_record
+from ottla.telemetry.otlp import Point
+
+TIMEOUT_S = 60
+TOPIC = TopicPartition("__client_metrics", 0)
+CREATED = "org.apache.kafka.producer.connection.creation.total"
+
+
+class Collector:
+    """An OTLP/HTTP collector; keeps what arrives."""
+
+    def __init__(self) -> None:
+        self.requests: list[ExportMetricsServiceRequest] = []
+        requests = self.requests
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                requests.append(ExportMetricsServiceRequest.FromString(body))
+                answer = ExportMetricsServiceResponse().SerializeToString()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/x-protobuf")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    collector = Collector()
+    yield collector
+    collector.close()
+
+
+@asynccontextmanager
+async def reporting(cluster: ClusterUnderTest) -> AsyncIterator[None]:
+    """Let one producer, called shop, push everything every second."""
+    async with open_admin(cluster.bootstrap) as admin:
+        await admin.alter_configs(
+            ConfigResource(ConfigKind.CLIENT_METRICS, "all"),
+            {"metrics": "*", "interval.ms": "1000"},
+        )
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster.bootstrap, "client.id": "shop"}
+    )
+    try:
+        yield
+    finally:
+        await trio.to_thread.run_sync(producer.close, 30)
+
+
+async def first_record(cluster: ClusterUnderTest) -> tuple[bytes | None, bytes | None]:
+    """Return key and value of the topic's first record, once it is there."""
+    async with open_admin(cluster.bootstrap) as admin:
+        while TOPIC.topic not in await admin.list_topics():
+            await trio.sleep(0.05)
+    async with open_consumer(cluster.bootstrap) as consumer:
+        consumer.assign([TOPIC])
+        consumer.seek(TOPIC, 0)
+        async for record in consumer:
+            return record.key, record.value
+    raise AssertionError
+
+
+def check(labels: ClientLabels, points: list[Point]) -> None:
+    assert labels.client_id == "shop"
+    assert labels.software_name == "confluent-kafka-python"
+    assert (labels.source_address, labels.broker_id) == ("127.0.0.1", 1)
+    assert CREATED in {point.name for point in points}
+
+
+async def test_a_push_becomes_a_record_of_the_topic_though_no_client_may_have_topics_made() -> None:
+    settings = {"telemetry.topic": "true", "auto.create.topics.enable": "false"}
+    with trio.fail_after(TIMEOUT_S):
+        async with open_test_cluster(settings=settings) as cluster, reporting(cluster):
+            key, value = await first_record(cluster)
+            assert value is not None
+            labels, _, points = decode_record(value)
+            check(labels, points)
+            assert key == labels.client_instance_id.bytes
+
+
+async def test_a_push_reaches_a_collector_by_otlp_and_the_topic_at_once(
+    collector: Collector,
+) -> None:
+    settings = {"telemetry.topic": "true", "telemetry.otlp.endpoint": collector.endpoint}
+    with trio.fail_after(TIMEOUT_S):
+        async with open_test_cluster(settings=settings) as cluster, reporting(cluster):
+            _, value = await first_record(cluster)
+            while not collector.requests:
+                await trio.sleep(0.02)
+    assert value is not None
+    (pushed, *_) = [
+        resource
+        for request in collector.requests
+        for resource in request.resource_metrics
+        if any(one.key == "client_id" for one in resource.resource.attributes)
+    ]
+    attributes = {one.key: one.value.string_value for one in pushed.resource.attributes}
+    assert attributes["client_id"] == "shop"
+    assert attributes["principal"] == "User:ANONYMOUS"
+    names = {metric.name for scope in pushed.scope_metrics for metric in scope.metrics}
+    assert CREATED in names
+
+
+async def test_a_collector_that_is_gone_slows_no_client(collector: Collector) -> None:
+    endpoint = collector.endpoint
+    collector.server.server_close()
+    settings = {"telemetry.otlp.endpoint": endpoint}
+    with trio.fail_after(TIMEOUT_S):
+        async with open_test_cluster(settings=settings) as cluster, reporting(cluster):
+            telemetry = cluster.brokers[1].telemetry  # type: ignore[index]
+            (exporter,) = telemetry.exporters
+            while not (exporter.counts()["failures"] and telemetry.instances.counts.exported >= 2):
+                await trio.sleep(0.02)
+            assert (exporter.counts()["sent"], exporter.counts()["dropped"]) == (0, 0)
+            assert telemetry.instances.counts.failed == 0
