@@ -11,7 +11,9 @@ import trio
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.forwarding import ANONYMOUS
+from ottla.broker.telemetry_admin import TelemetryAdminApi
 from ottla.broker.telemetry_apis import Done, TelemetryApis
+from ottla.broker.telemetry_tail import TelemetryTail
 from ottla.broker.telemetry_topic_driver import TelemetryTopic
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
@@ -23,6 +25,7 @@ from ottla.telemetry.client_series import ClientSeries
 from ottla.telemetry.exporters_driver import open_exporters
 from ottla.telemetry.ingest_driver import Ingest
 from ottla.telemetry.instances import INSTANCES_MAX, ClientInstance, ClientInstances
+from ottla.wire.apis import DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS
 
 logger = logging.getLogger("ottla.broker.telemetry")
 
@@ -42,7 +45,8 @@ class ClientTelemetry:
         )
         """Every way out that the settings name."""
         self.series = ClientSeries()
-        self.ingest = Ingest(sinks=self.exporters, series=self.series)
+        self.tail = TelemetryTail()
+        self.ingest = Ingest(sinks=[self.tail, *self.exporters], series=self.series)
         self.instances = ClientInstances(
             fresh_id=rng.uuid,
             payload_bytes_max=settings.payload_bytes_max,
@@ -57,9 +61,14 @@ class ClientTelemetry:
         self._texts: dict[str, Mapping[str, str]] = {}
 
     def open_doors(self, dispatcher: Dispatcher) -> None:
-        """Serve clients from now on, if they are told that they may report."""
+        """Serve clients from now on, if they are told that they may report; operators always."""
         if self.is_enabled:
             self._apis.register(dispatcher)
+        admin = TelemetryAdminApi(
+            node_id=self._config.node_id, instances=self.instances, tail=self.tail
+        )
+        dispatcher.register(DESCRIBE_CLIENT_INSTANCES, admin.describe_instances)
+        dispatcher.register(TAIL_CLIENT_METRICS, admin.tail)
 
     async def run(self) -> None:
         """Do what must be done in time until cancelled."""
