@@ -58,6 +58,31 @@ def test_a_histogram_becomes_a_point_and_one_that_does_not_add_up_keeps_count_an
     ]
 
 
+def test_attributes_of_every_simple_kind_are_texts(counter: Build) -> None:
+    metric = counter("a", 0.0)
+    for name, kind, value in (
+        ("text", "string_value", "t"),
+        ("none", "string_value", ""),
+        ("yes", "bool_value", True),
+        ("no", "bool_value", False),
+        ("int", "int_value", 0),
+        ("double", "double_value", 0.5),
+    ):
+        setattr(metric.sum.data_points[0].attributes.add(key=name).value, kind, value)
+    data = MetricsData()
+    data.resource_metrics.add().scope_metrics.add().metrics.append(metric)
+    (point,) = points_of(data)
+    assert dict(point.attributes) == {
+        "text": "t", "none": "", "yes": "true", "no": "false", "int": "0", "double": "0.5",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 7, 7.5, -1, -0.5])
+def test_a_value_keeps_its_type(counter: Build, pushed: Build, value: float) -> None:
+    (point,) = points_of(decode(pushed(counter("a", value))))
+    assert (point.value, type(point.value)) == (value, type(value))
+
+
 def test_a_point_without_a_value_is_no_point(counter: Build, pushed: Build) -> None:
     metric = counter("a", 1)
     metric.sum.data_points[0].flags = 1

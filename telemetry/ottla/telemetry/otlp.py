@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AGGREGATION_TEMPORALITY_DELTA,
     DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK,
@@ -175,25 +175,26 @@ def _points_of_histogram(metric: Metric, of_resource: Attributes) -> Iterator[Po
 
 
 def _number(point: NumberDataPoint) -> int | float:
-    # Clients send integers as doubles or as integers, as they like: both keep their type.
-    return point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
+    # Clients send integers or doubles, as they like; each keeps its type.  What is not set reads as
+    # zero, and only a zero needs to be asked what it is.
+    return point.as_double or point.as_int or (0 if point.HasField("as_int") else 0.0)
 
 
 def _attributes(attributes: Iterable[KeyValue]) -> Attributes:
-    return tuple([(pair.key, _text_of(pair)) for pair in attributes])
+    return tuple(
+        [(pair.key, pair.value.string_value or _text_of(pair.value)) for pair in attributes]
+    )
 
 
-def _text_of(pair: KeyValue) -> str:
-    """Return a value as text; lists and maps, which no client sends, are empty."""
-    kind = pair.value.WhichOneof("value")
-    if kind == "string_value":
-        return pair.value.string_value
+def _text_of(value: AnyValue) -> str:
+    """Return a value that is no text, as one; lists and maps, which no client sends, are empty."""
+    kind = value.WhichOneof("value")
     if kind == "bool_value":
-        return "true" if pair.value.bool_value else "false"
+        return "true" if value.bool_value else "false"
     if kind == "int_value":
-        return str(pair.value.int_value)
+        return str(value.int_value)
     if kind == "double_value":
-        return repr(pair.value.double_value)
+        return repr(value.double_value)
     return ""
 
 
