@@ -1,14 +1,26 @@
-"""What a client pushes, built with OpenTelemetry's own messages."""
+"""What a client pushes, built with OpenTelemetry's own messages, and collectors that listen."""
 
-from collections.abc import Callable
+import gzip
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import UUID
 
+import grpc
 import pytest
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
+from ottla.model.settings.exporters import OtlpEndpoint, parse_otlp_endpoints
 from ottla.telemetry.client_labels import ClientLabels
+from ottla.telemetry.otlp import Point, decode, points_of
 
 DELTA, CUMULATIVE = 1, 2
 
@@ -85,3 +97,134 @@ def attribute(name: str, text: str) -> KeyValue:
     pair = KeyValue(key=name)
     pair.value.string_value = text
     return pair
+
+
+class Collector:
+    """What a collector got, and how it answers; the two below listen."""
+
+    scheme = ""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.requests: list[ExportMetricsServiceRequest] = []
+        self.headers: list[dict[str, str]] = []
+        self.refusal: Any = None
+        self.rejected_points = 0
+
+    def endpoint(self) -> OtlpEndpoint:
+        (endpoint,) = parse_otlp_endpoints(f"{self.scheme}://127.0.0.1:{self.port}")
+        return endpoint
+
+    def points(self) -> list[Point]:
+        """Return every point that came, in order."""
+        return [
+            point
+            for request in self.requests
+            for point in points_of(decode(request.SerializeToString()))
+        ]
+
+    def values(self) -> list[Any]:
+        """Return the value of every point that came, in order."""
+        return [point.value for point in self.points()]
+
+    def response(self) -> ExportMetricsServiceResponse:
+        response = ExportMetricsServiceResponse()
+        response.partial_success.rejected_data_points = self.rejected_points
+        return response
+
+    def up(self) -> None:
+        raise NotImplementedError
+
+    def down(self) -> None:
+        raise NotImplementedError
+
+
+class GrpcCollector(Collector, metrics_service_pb2_grpc.MetricsServiceServicer):
+    scheme = "grpc"
+    server: Any = None
+
+    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802  # the service's name
+        self.headers.append({item.key: item.value for item in context.invocation_metadata()})
+        if self.refusal is not None:
+            code, details = self.refusal
+            if details is not None:
+                context.set_trailing_metadata((("grpc-status-details-bin", details),))
+            context.abort(code, "told to")
+        self.requests.append(request)
+        return self.response()
+
+    def up(self) -> None:
+        self.server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
+        register: Any = metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server
+        register(self, self.server)
+        self.port = self.server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self.server.start()
+
+    def down(self) -> None:
+        self.server.stop(None).wait()
+
+
+class HttpCollector(Collector):
+    scheme = "http"
+    server: Any = None
+
+    def up(self) -> None:
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                collector.on_post(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self.port = self.server.server_port
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    def on_post(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers["Content-Length"]))
+        self.headers.append({name.lower(): text for name, text in handler.headers.items()})
+        if handler.headers["Content-Encoding"] == "gzip":
+            body = gzip.decompress(body)
+        status, wait = self.refusal or (200, None)
+        answer = b""
+        if status == 200:
+            assert handler.path == "/v1/metrics"
+            self.requests.append(ExportMetricsServiceRequest.FromString(body))
+            answer = self.response().SerializeToString()
+        handler.send_response(status)
+        if wait is not None:
+            handler.send_header("Retry-After", wait)
+        handler.send_header("Content-Length", str(len(answer)))
+        handler.end_headers()
+        handler.wfile.write(answer)
+
+    def down(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+MADE: dict[str, type[Collector]] = {"grpc": GrpcCollector, "http": HttpCollector}
+
+
+@pytest.fixture(params=sorted(MADE))
+def collector(request: pytest.FixtureRequest) -> Iterator[Collector]:
+    """Return a collector that listens; a test may take it down and up."""
+    made = MADE[request.param]()
+    made.up()
+    yield made
+    made.down()
+
+
+@pytest.fixture
+def collectors() -> Iterator[list[Collector]]:
+    """Return one collector of each kind."""
+    made = [MADE[scheme]() for scheme in sorted(MADE)]
+    for one in made:
+        one.up()
+    yield made
+    for one in made:
+        one.down()

@@ -1,11 +1,8 @@
 """Real collectors on loopback, gRPC and HTTP: what arrives, what an outage costs, who is obeyed."""
 
-import gzip
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import grpc
@@ -13,9 +10,7 @@ import pytest
 import trio
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]  # no stubs
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # it ships none
-from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -23,124 +18,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint, parse_otlp_endpoints
 from ottla.telemetry.export_queue import Outcome, Verdict
 from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.otlp import decode, label, points_of
+from ottla.telemetry.otlp import decode, label
 from ottla.telemetry.otlp_exporter_driver import TRACES, OtlpExporter, OtlpSender, open_sender
 from ottla.telemetry.otlp_http_driver import retry_after_ms
 
 Build = Callable[..., Any]
-
-
-class Collector:
-    """What a collector got, and how it answers; the two below listen."""
-
-    scheme = ""
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.requests: list[ExportMetricsServiceRequest] = []
-        self.headers: list[dict[str, str]] = []
-        self.refusal: Any = None
-        self.rejected_points = 0
-
-    def endpoint(self) -> OtlpEndpoint:
-        (endpoint,) = parse_otlp_endpoints(f"{self.scheme}://127.0.0.1:{self.port}")
-        return endpoint
-
-    def values(self) -> list[float]:
-        """Return the values of every point, in the order they came."""
-        return [
-            point.value  # type: ignore[misc]  # none of them is a histogram
-            for request in self.requests
-            for point in points_of(decode(request.SerializeToString()))
-        ]
-
-    def response(self) -> ExportMetricsServiceResponse:
-        response = ExportMetricsServiceResponse()
-        response.partial_success.rejected_data_points = self.rejected_points
-        return response
-
-    def up(self) -> None:
-        raise NotImplementedError
-
-    def down(self) -> None:
-        raise NotImplementedError
-
-
-class GrpcCollector(Collector, metrics_service_pb2_grpc.MetricsServiceServicer):
-    scheme = "grpc"
-    server: Any = None
-
-    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802  # the service's name
-        self.headers.append({item.key: item.value for item in context.invocation_metadata()})
-        if self.refusal is not None:
-            code, details = self.refusal
-            if details is not None:
-                context.set_trailing_metadata((("grpc-status-details-bin", details),))
-            context.abort(code, "told to")
-        self.requests.append(request)
-        return self.response()
-
-    def up(self) -> None:
-        self.server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
-        register: Any = metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server
-        register(self, self.server)
-        self.port = self.server.add_insecure_port(f"127.0.0.1:{self.port}")
-        self.server.start()
-
-    def down(self) -> None:
-        self.server.stop(None).wait()
-
-
-class HttpCollector(Collector):
-    scheme = "http"
-    server: Any = None
-
-    def up(self) -> None:
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                collector.on_post(self)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self.port = self.server.server_port
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-
-    def on_post(self, handler: BaseHTTPRequestHandler) -> None:
-        body = handler.rfile.read(int(handler.headers["Content-Length"]))
-        self.headers.append({name.lower(): text for name, text in handler.headers.items()})
-        if handler.headers["Content-Encoding"] == "gzip":
-            body = gzip.decompress(body)
-        status, wait = self.refusal or (200, None)
-        answer = b""
-        if status == 200:
-            assert handler.path == "/v1/metrics"
-            self.requests.append(ExportMetricsServiceRequest.FromString(body))
-            answer = self.response().SerializeToString()
-        handler.send_response(status)
-        if wait is not None:
-            handler.send_header("Retry-After", wait)
-        handler.send_header("Content-Length", str(len(answer)))
-        handler.end_headers()
-        handler.wfile.write(answer)
-
-    def down(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
-
-
-@pytest.fixture(params=[GrpcCollector, HttpCollector], ids=["grpc", "http"])
-def collector(request: pytest.FixtureRequest) -> Iterator[Collector]:
-    """Return a collector that listens; a test may take it down and up."""
-    made: Collector = request.param()
-    made.up()
-    yield made
-    made.down()
 
 
 class Watched:
@@ -177,11 +59,11 @@ def make_push(labels_of: Build, counter: Build, pushed: Build) -> Callable[[int]
     return make
 
 
-def open_exporter(collector: Collector, **settings: Any) -> tuple[OtlpExporter, Watched]:
+def open_exporter(endpoint: OtlpEndpoint, **settings: Any) -> tuple[OtlpExporter, Watched]:
     config = ExporterConfig(linger_ms=0, **settings)  # virtual time is for the back-off
-    watched = Watched(open_sender(collector.endpoint(), config, "metrics"))
+    watched = Watched(open_sender(endpoint, config, "metrics"))
     rng: Any = HalfChance()
-    return OtlpExporter(collector.endpoint(), config, rng, sender=watched), watched
+    return OtlpExporter(endpoint, config, rng, sender=watched), watched
 
 
 async def until_sent(clock: MockClock, watched: Watched) -> int:
@@ -196,13 +78,13 @@ async def until_sent(clock: MockClock, watched: Watched) -> int:
 
 
 async def test_pushes_arrive_whole_with_their_labels(
-    collector: Collector,
+    collector: Any,
     labels_of: Build,
     make_push: Callable[[int], LabelledPush],
     nursery: trio.Nursery,
     mock_clock: MockClock,
 ) -> None:
-    exporter, watched = open_exporter(collector)
+    exporter, watched = open_exporter(collector.endpoint())
     nursery.start_soon(exporter.run)
     exporter.offer([make_push(1), make_push(2)])
 
@@ -219,12 +101,12 @@ async def test_pushes_arrive_whole_with_their_labels(
 
 
 async def test_a_collector_that_is_down_and_back_costs_only_what_the_queue_cannot_hold(
-    collector: Collector,
+    collector: Any,
     make_push: Callable[[int], LabelledPush],
     nursery: trio.Nursery,
     mock_clock: MockClock,
 ) -> None:
-    exporter, watched = open_exporter(collector, queue_pushes_max=5)
+    exporter, watched = open_exporter(collector.endpoint(), queue_pushes_max=5)
     nursery.start_soon(exporter.run)
     exporter.offer([make_push(0)])
     await until_sent(mock_clock, watched)
@@ -256,8 +138,7 @@ async def test_offering_to_a_collector_that_hangs_costs_nothing_and_ends_with_th
         await listening.bind(("127.0.0.1", 0))
         listening.listen(5)
         for scheme in ("grpc", "http"):
-            silent = Collector()
-            silent.scheme, silent.port = scheme, listening.getsockname()[1]
+            silent = OtlpEndpoint(scheme, *listening.getsockname())
             exporter, watched = open_exporter(silent, otlp_timeout_ms=200)
             nursery.start_soon(exporter.run)
             exporter.offer([make_push(1)])
@@ -267,7 +148,7 @@ async def test_offering_to_a_collector_that_hangs_costs_nothing_and_ends_with_th
     nursery.cancel_scope.cancel()
 
 
-async def send_once(collector: Collector, **settings: Any) -> Outcome:
+async def send_once(collector: Any, **settings: Any) -> Outcome:
     sender = open_sender(collector.endpoint(), ExporterConfig(**settings), "metrics")
     try:
         return await sender.send(b"")
@@ -276,7 +157,7 @@ async def send_once(collector: Collector, **settings: Any) -> Outcome:
 
 
 async def test_headers_are_sent_and_the_body_is_packed_when_that_is_set(
-    collector: Collector, make_push: Callable[[int], LabelledPush]
+    collector: Any, make_push: Callable[[int], LabelledPush]
 ) -> None:
     config = ExporterConfig(otlp_headers=(("authorization", "Bearer x"),), otlp_compression="gzip")
     sender = open_sender(collector.endpoint(), config, "metrics")
@@ -286,12 +167,12 @@ async def test_headers_are_sent_and_the_body_is_packed_when_that_is_set(
     assert collector.values() == [7]
     (headers,) = collector.headers
     assert headers["authorization"] == "Bearer x"
-    if isinstance(collector, HttpCollector):
+    if collector.scheme == "http":
         assert headers["content-encoding"] == "gzip"
         assert headers["content-type"] == "application/x-protobuf"
 
 
-async def test_points_that_a_collector_leaves_out_are_told(collector: Collector) -> None:
+async def test_points_that_a_collector_leaves_out_are_told(collector: Any) -> None:
     collector.rejected_points = 3
     outcome = await send_once(collector)
     assert (outcome.verdict, outcome.rejected_points) == (Verdict.SENT, 3)
@@ -319,9 +200,9 @@ def wanting(seconds: int) -> bytes:
         ((grpc.StatusCode.UNAUTHENTICATED, None), Verdict.REFUSED, None),
     ],
 )
-@pytest.mark.parametrize("collector", [GrpcCollector], indirect=True)
+@pytest.mark.parametrize("collector", ["grpc"], indirect=True)
 async def test_grpc_refusals_are_tried_again_as_otlp_says(
-    collector: Collector, refusal: Any, verdict: Verdict, retry_after_ms: int | None
+    collector: Any, refusal: Any, verdict: Verdict, retry_after_ms: int | None
 ) -> None:
     collector.refusal = refusal
     outcome = await send_once(collector)
@@ -343,9 +224,9 @@ async def test_grpc_refusals_are_tried_again_as_otlp_says(
         ((500, None), Verdict.REFUSED, None),
     ],
 )
-@pytest.mark.parametrize("collector", [HttpCollector], indirect=True)
+@pytest.mark.parametrize("collector", ["http"], indirect=True)
 async def test_http_refusals_are_tried_again_as_otlp_says(
-    collector: Collector, refusal: Any, verdict: Verdict, wanted_ms: int | None
+    collector: Any, refusal: Any, verdict: Verdict, wanted_ms: int | None
 ) -> None:
     collector.refusal = refusal
     outcome = await send_once(collector)
@@ -358,9 +239,9 @@ def test_a_date_to_come_again_at_is_a_wait() -> None:
     assert retry_after_ms("Sun, 01 Mar 2026 11:00:00 GMT", now) == 0
 
 
-@pytest.mark.parametrize("collector", [GrpcCollector], indirect=True)
+@pytest.mark.parametrize("collector", ["grpc"], indirect=True)
 async def test_a_call_ends_when_the_node_stops(
-    collector: Collector, make_push: Callable[[int], LabelledPush], nursery: trio.Nursery
+    collector: Any, make_push: Callable[[int], LabelledPush], nursery: trio.Nursery
 ) -> None:
     is_in, may_go = threading.Event(), threading.Event()
 
@@ -369,10 +250,10 @@ async def test_a_call_ends_when_the_node_stops(
         may_go.wait(10)
         return ExportMetricsServiceResponse()
 
-    collector.Export = hold  # type: ignore[attr-defined]
+    collector.Export = hold
     collector.down()
     collector.up()
-    exporter, _ = open_exporter(collector)
+    exporter, _ = open_exporter(collector.endpoint())
     exporter.offer([make_push(1)])
     nursery.start_soon(exporter.run)
     await trio.to_thread.run_sync(is_in.wait, 10)

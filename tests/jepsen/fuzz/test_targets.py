@@ -22,6 +22,7 @@ COUNTS = {
     "groups": 5_000,
     "peers": 6_000,
     "decisions": 3_500,
+    "pushes": 2_000,
 }
 """Inputs of each: about two seconds."""
 

@@ -17,6 +17,7 @@ TARGETS = {
     "groups": "groups",
     "peers": "peers",
     "decisions": "decisions",
+    "pushes": "pushes",
 }
 """The module of each target; its constant there has the target's name."""
 
