@@ -35,10 +35,10 @@ class Scrape:
         assert text.count("# TYPE") == len(self.families)
 
     def rows(self, name: str) -> Iterator[tuple[dict[str, str], float]]:
-        family = self.families[name.removesuffix("_total")]
-        for sample in family.samples:
-            if sample.name == name:
-                yield sample.labels, sample.value
+        for family in self.families.values():
+            for sample in family.samples:
+                if sample.name == name:
+                    yield sample.labels, sample.value
 
     def value(self, name: str, **labels: str) -> float:
         (found,) = [value for having, value in self.rows(name) if having == labels]
@@ -54,6 +54,14 @@ async def scrape(broker: Any) -> Scrape:
             return str(response.read(), "utf-8")
 
     return Scrape(await trio.to_thread.run_sync(ask))
+
+
+def by_request(found: Scrape, name: str) -> dict[str, float]:
+    """Return a family's numbers by request, of all versions."""
+    sums: dict[str, float] = {}
+    for labels, value in found.rows(name):
+        sums[labels["request"]] = sums.get(labels["request"], 0) + value
+    return sums
 
 
 async def produce(cluster: ClusterUnderTest) -> None:
@@ -128,3 +136,28 @@ async def test_names_are_given_once_and_every_family_is_explained(
         assert found.value("kafka_server_kafkaserver_brokerstate") == 3
         assert found.value("kafka_server_raft_metrics_current_leader") == 101
         assert found.value("kafka_server_raft_metrics_current_state_info", state="observer") == 1
+
+
+async def test_the_time_of_requests_is_split(cluster: ClusterUnderTest) -> None:
+    await produce(cluster)
+    leader = next(
+        broker
+        for broker in cluster.brokers.values()
+        if any(partition.is_leader for partition in broker.table)
+    )
+
+    found = await scrape(leader)
+
+    requests = by_request(found, "kafka_network_requestmetrics_requests_total")
+    assert requests["Produce"] > 0
+    assert requests["Fetch"] >= requests["FetchFollower"] > 0
+    total = "kafka_network_requestmetrics_totaltimems"
+    assert found.value(f"{total}_count", request="Produce") == requests["Produce"]
+    for name in ("Produce", "Fetch", "FetchFollower", "ApiVersions"):
+        assert found.value(f"{total}_sum", request=name) > 0
+        assert found.value(total, request=name, quantile="0.99") > 0
+    local = found.value("kafka_network_requestmetrics_localtimems_sum", request="Produce")
+    remote = found.value("kafka_network_requestmetrics_remotetimems_sum", request="Produce")
+    assert local > 0
+    assert remote > 0
+    assert found.value(f"{total}_sum", request="Produce") == pytest.approx(local + remote)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ottla.telemetry.instruments import Family, Histogram, Kind, Registry, quantile
+from ottla.telemetry.instruments import Family, Histogram, Kind, Registry, quantile, summary_of
 
 
 def test_a_registry_reads_numbers_when_it_is_asked() -> None:
@@ -82,12 +82,12 @@ def test_quantiles_are_0_where_nothing_was_counted_and_the_last_bound_above_it()
 def test_quantiles_forget_what_is_long_past_while_counts_do_not() -> None:
     histogram = Histogram((10, 100, 1_000))
     histogram.observe(900)
-    assert histogram.summary(0, window_ms=60_000).quantiles[-1][1] > 100
+    assert summary_of([histogram], 0, window_ms=60_000).quantiles[-1][1] > 100
     histogram.observe(5)
-    histogram.summary(60_000, window_ms=60_000)
+    summary_of([histogram], 60_000, window_ms=60_000)
     histogram.observe(5)
 
-    summary = histogram.summary(120_000, window_ms=60_000)
+    summary = summary_of([histogram], 120_000, window_ms=60_000)
 
     assert max(at for _, at in summary.quantiles) <= 10
     assert (summary.value_count, summary.value_sum) == (3, 910)
@@ -97,7 +97,18 @@ def test_a_summary_is_told_in_the_unit_asked_for() -> None:
     histogram = Histogram((1_000, 2_000))
     histogram.observe(1_500)
 
-    summary = histogram.summary(0, window_ms=1, unit=1_000)
+    summary = summary_of([histogram], 0, window_ms=1, unit=1_000)
 
     assert summary.value_sum == 1.5
     assert 1 <= summary.quantiles[0][1] <= 2
+
+
+def test_histograms_are_told_together() -> None:
+    first, second = Histogram((10, 20)), Histogram((10, 20))
+    first.observe(5)
+    second.observe(15)
+
+    summary = summary_of([first, second], 0, window_ms=1)
+
+    assert (summary.value_count, summary.value_sum) == (2, 20)
+    assert summary.quantiles[0][1] <= 10 < summary.quantiles[-1][1]

@@ -185,6 +185,8 @@ class Broker:
                 table=self.table,
                 logs=self.logs,
                 traffic=self._traffic,
+                times=self.dispatcher.times,
+                now_ms=self._clock.monotonic_ms,
                 isr=self._isr,
                 sessions=self._sessions,
                 purgatory=self.purgatory,

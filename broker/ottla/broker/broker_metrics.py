@@ -19,6 +19,7 @@ from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.partition_metrics import partition_families
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.request_times import RequestTimes
 from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.node.quorum_driver import QuorumMember
 from ottla.node.quorum_metrics import metadata_families, quorum_families
@@ -35,6 +36,9 @@ class BrokerParts:
     table: PartitionTable
     logs: LogManager
     traffic: BrokerTraffic
+    times: RequestTimes
+    now_ms: Callable[[], int]
+    """The monotonic clock, by which quantiles forget."""
     isr: IsrKeeper
     sessions: FetchSessionCache
     purgatory: Purgatory
@@ -51,6 +55,7 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: partition_families(parts.table))
     registry.register(lambda: _replicas(parts))
     registry.register(parts.traffic.families)
+    registry.register(lambda: parts.times.families(parts.now_ms()))
     registry.register(lambda: _logs(parts.logs))
     registry.register(lambda: _network(parts.network()))
     registry.register(lambda: _groups(list(parts.shards())))

@@ -257,6 +257,8 @@ class Connection:
 
     def on_slot_completed(self, slot: ResponseSlot) -> None:
         """Move the answers whose turn has come to the output, and let take-up resume."""
+        if slot.times is not None:
+            self._dispatcher.times.note(slot.times, slot.started_ns, slot.handled_ns)
         if self._awaited is slot:
             self._awaited = None
         if slot.closes_connection:
@@ -339,16 +341,20 @@ class Connection:
 
     def _serve(self, frame: memoryview, now_ms: int) -> None:
         header = decode_request_header(frame)
-        slot = ResponseSlot(self, header)
+        request_times = self._dispatcher.times
+        slot = ResponseSlot(self, header, request_times.now_ns())
         self._responses.append(slot)
         self.request_count += 1
         result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)
         if result is None:
-            if not slot.is_done and header.api_key != PRODUCE:
-                self._awaited = slot
+            if not slot.is_done:
+                slot.handled_ns = request_times.now_ns()
+                if header.api_key != PRODUCE:
+                    self._awaited = slot
         elif isinstance(result, Message):
             slot.complete(result)
         else:
+            slot.handled_ns = request_times.now_ns()
             assert self._awaited is None
             self._awaited = slot
             self._coroutine_count += 1

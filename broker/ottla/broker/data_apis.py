@@ -62,6 +62,7 @@ def register_data_apis(
         sessions=sessions,
         fetch_bytes_max=fetch_bytes_max,
         on_isr_due=on_isr_due,
+        times=dispatcher.times,
     )
     dispatcher.register(PRODUCE, produce.handle)
     dispatcher.register(FETCH, fetch.handle)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from ottla.broker.request_times import RequestTimes
 from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import ProtocolError
 from ottla.wire.apis import API, API_VERSIONS, request_class
@@ -110,6 +111,8 @@ class Dispatcher:
         """The APIs that will be registered when this broker is ready."""
         self.on_closed: list[Callable[[Peer], None]] = []
         """Who hears of each connection that has closed."""
+        self.times = RequestTimes()
+        """How long requests take."""
         for api_key, handler in (handlers or {}).items():
             self.register(api_key, handler)
 
@@ -145,6 +148,9 @@ class Dispatcher:
             if api_key == API_VERSIONS and self.on_unsupported_api_versions is not None:
                 return self.on_unsupported_api_versions(context, None)
             raise ProtocolError(f"version {version} of api key {api_key}")
+        slot = context.slot
+        slot.times = times = self.times.of(api_key, version)
+        times.queued.observe(slot.started_ns - self.times.turn_ns)
         request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
         # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata
         # of all topics has three of them.

@@ -32,6 +32,7 @@ from ottla.broker.leader_hints import HINTED, endpoints_of
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
+from ottla.broker.request_times import RequestTimes
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.wire.messages.fetch_request import FetchRequest
@@ -248,18 +249,22 @@ class FetchApi:
         sessions: FetchSessionCache,
         fetch_bytes_max: int,
         on_isr_due: Callable[[Partition], None],
+        times: RequestTimes | None = None,
     ) -> None:
         """`on_isr_due` is told of each partition that a replica out of sync has fetched."""
         self.table = table
         self.on_isr_due = on_isr_due
         self._purgatory = purgatory
         self._sessions = sessions
+        self._times = times
         self._fetch_bytes_max = fetch_bytes_max
         sessions.let_go = self._let_go
 
     def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
         """Read; answer when that is enough or the client does not wait, else wait."""
         limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
+        if limits.is_from_follower and self._times is not None:
+            context.slot.times = self._times.of_followers(context.header.api_version)
         try:
             fetch = self._begin(context, request, limits)
         except RefusedError as error:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.broker.request_times import Times
 from ottla.model.errors import ProtocolError
 from ottla.wire.codec import encode_chunks
 from ottla.wire.codec_types import Chunk, Message
@@ -40,15 +41,35 @@ class ResponseSlot:
     waits on behalf of this slot drops its entry there.
     """
 
-    __slots__ = ("_owner", "chunks", "closes_connection", "header", "is_done", "on_abandoned")
+    __slots__ = (
+        "_owner",
+        "chunks",
+        "closes_connection",
+        "handled_ns",
+        "header",
+        "is_done",
+        "on_abandoned",
+        "started_ns",
+        "times",
+    )
 
-    def __init__(self, owner: SlotOwner, header: RequestHeader) -> None:
+    def __init__(
+        self,
+        owner: SlotOwner,
+        header: RequestHeader,
+        started_ns: int = 0,
+    ) -> None:
         self._owner: SlotOwner | None = owner
         self.header = header
         self.chunks: list[Chunk] = []
         self.is_done = False
         self.closes_connection = False
         self.on_abandoned: Callable[[], None] | None = None
+        self.times: Times | None = None
+        """Where its time is counted; None for what nobody serves."""
+        self.started_ns = started_ns
+        self.handled_ns = 0
+        """When its handler left it waiting; 0 until then."""
 
     @property
     def is_abandoned(self) -> bool:

@@ -108,6 +108,7 @@ class SocketServer:
         nursery: trio.Nursery,
     ) -> None:
         self._dispatcher = dispatcher
+        dispatcher.times.now_ns = time.perf_counter_ns
         self._clock = clock
         self._disk = disk
         self._limits = limits
@@ -209,7 +210,8 @@ class SocketServer:
         """
         self._is_in_turn = True
         now_ms = self._clock.monotonic_ms()
-        ends_ns = time.perf_counter_ns() + TURN_NS_MAX
+        self._dispatcher.times.turn_ns = now_ns = time.perf_counter_ns()
+        ends_ns = now_ns + TURN_NS_MAX
         events, resuming = self._events, self._resuming
         if not events and not resuming:
             resuming.extend(self._ready)

@@ -13,6 +13,7 @@ from typing import TypeVar
 import trio
 
 from ottla.controller import brokers, forward, partitions, producer_ids
+from ottla.controller.controller_metrics import NS_PER_MS, ControllerCounts
 from ottla.controller.decision import Context, Decision, QuorumStatus
 from ottla.controller.describe_quorum import quorum_status
 from ottla.controller.quorum_seam import Quorum
@@ -61,6 +62,9 @@ class Controller:
         self.image: MetadataImage = EMPTY
         """The speculative image: all that is appended, committed or not."""
         self.last_appended = NO_OFFSET
+        self.counts = ControllerCounts()
+        self.now_ns: Callable[[], int] = lambda: clock.monotonic_ms() * NS_PER_MS
+        """A stopwatch, to be set to a finer one."""
         self.turn = trio.Event()
         """Set, and replaced, whenever this node becomes or ceases to be the controller."""
 
@@ -164,11 +168,15 @@ class Controller:
     async def _decided(
         self, make: Callable[[MetadataImage, Offset], Decision[R]]
     ) -> tuple[R, Offset]:
+        asked_ns = self.now_ns()
         async with self._deciding:
+            begun_ns = self.now_ns()
+            self.counts.queued.observe(begun_ns - asked_ns)
             epoch = await self._ready_epoch()
             decision = make(self.image, self._member.end_offset)
             await self._append(decision, epoch)
             last_offset = self.last_appended
+            self.counts.decided.observe(self.now_ns() - begun_ns)
         try:
             await self._member.wait_committed(last_offset, epoch)
         except RefusedError as refusal:
@@ -213,6 +221,7 @@ class Controller:
             raise
         if self.epoch != epoch:
             raise not_controller()
+        self.counts.note_elections(self.image, records)
         self.image = image
         self.last_appended = last_offset
 
@@ -244,6 +253,7 @@ class Controller:
             self.image = EMPTY
             _LOGGER.info("no longer the active controller")
         else:
+            self.counts.turns.value += 1
             self.image = self._member.image
             self.last_appended = Offset(self._member.applied_end_offset - 1)
             self.sessions.reset(self.image, self._clock.monotonic_ms())

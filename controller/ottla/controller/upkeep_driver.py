@@ -76,6 +76,7 @@ class Upkeep:
         now_ms = self._controller.session_time_ms()
         decision = brokers.fence_expired(image, self._config, self._controller.sessions, now_ms)
         if decision.reply:
+            self._controller.counts.expired_sessions.value += len(decision.reply)
             ids = ", ".join(map(str, decision.reply))
             _LOGGER.info("fencing brokers %s: their sessions ended", ids)
         return Decision(decision.records, True)

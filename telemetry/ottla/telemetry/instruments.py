@@ -187,19 +187,27 @@ class Histogram:
             self._recent_since = now_ms
         return [new - old for new, old in zip(self.counts, self._older, strict=True)]
 
-    def summary(self, now_ms: int, *, window_ms: int, unit: float = 1.0) -> Summary:
-        """Return the distribution, in units of so many of what was counted."""
-        recent = self.recent(now_ms, window_ms=window_ms)
-        return Summary(
-            self.count,
-            self.sum / unit,
-            tuple((q, quantile(self.bounds, recent, q) / unit) for q in QUANTILES),
-        )
-
     def buckets(self, *, unit: float = 1.0) -> Buckets:
         """Return the distribution since the start, in units of so many of what was counted."""
         bounds = [bound / unit for bound in self.bounds]
         return Buckets(bounds, list(self.counts), self.sum / unit)
+
+
+def summary_of(
+    histograms: Sequence[Histogram], now_ms: int, *, window_ms: int, unit: float = 1.0
+) -> Summary:
+    """Return what histograms of the same bounds have counted together.
+
+    It is told in units of so many of what was counted.
+    """
+    bounds = histograms[0].bounds
+    recents = [histogram.recent(now_ms, window_ms=window_ms) for histogram in histograms]
+    recent = [sum(counts) for counts in zip(*recents, strict=True)]
+    return Summary(
+        sum(histogram.count for histogram in histograms),
+        sum(histogram.sum for histogram in histograms) / unit,
+        tuple((q, quantile(bounds, recent, q) / unit) for q in QUANTILES),
+    )
 
 
 def quantile(bounds: Sequence[int], counts: Sequence[int], q: float) -> float:

@@ -1,0 +1,137 @@
+"""What a controller tells at /metrics."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.request import urlopen
+
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla.controller.controller_metrics import ControllerCounts, controller_registry
+from ottla.controller.main_driver import serve_controller
+from ottla.controller.rehearsal import Rehearsal
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.records import partition_change_record
+from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.settings.controller import load_controller_config
+from ottla.telemetry.prometheus_text import render
+from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+
+PREFIX = "kafka_controller_kafkacontroller_"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def numbers(text: str) -> dict[str, float]:
+    """Return the numbers without labels of a text, by name."""
+    return {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.labels
+    }
+
+
+def told(
+    image: Callable[[], MetadataImage], *, is_active: bool = True, wall_ms: int = 0
+) -> dict[str, float]:
+    registry = controller_registry(
+        ControllerCounts(),
+        is_active=lambda: is_active,
+        image=image,
+        committed_offset=lambda: 7,
+        wall_ms=lambda: wall_ms,
+        now_ms=lambda: 0,
+    )
+    return numbers(b"".join(render(registry.collect())).decode())
+
+
+def cluster_of_three() -> Rehearsal:
+    cluster = Rehearsal()
+    cluster.start(1, 2, 3)
+    topics = [CreatableTopic(name=name, num_partitions=4, replication_factor=1) for name in "ab"]
+    cluster.forward(CreateTopicsRequest(topics=topics))
+    return cluster
+
+
+def test_topics_partitions_and_brokers_are_counted() -> None:
+    cluster = cluster_of_three()
+    led_by_3 = [
+        (name, at) for name in "ab" for at in range(4) if cluster.state(name, at).leader == 3
+    ]
+    cluster.kill(3)
+
+    found = told(lambda: cluster.image)
+
+    assert found[f"{PREFIX}globaltopiccount"] == 2
+    assert found[f"{PREFIX}globalpartitioncount"] == 8
+    assert found[f"{PREFIX}offlinepartitionscount"] == len(led_by_3) > 0
+    assert found[f"{PREFIX}preferredreplicaimbalancecount"] == len(led_by_3)
+    assert (found[f"{PREFIX}activebrokercount"], found[f"{PREFIX}fencedbrokercount"]) == (2, 1)
+
+
+def test_a_standby_tells_how_far_behind_its_image_is() -> None:
+    assert told(lambda: EMPTY, is_active=False)[f"{PREFIX}activecontrollercount"] == 0
+    assert told(lambda: EMPTY, is_active=True)[f"{PREFIX}activecontrollercount"] == 1
+    assert told(lambda: EMPTY, is_active=False, wall_ms=9)[f"{PREFIX}lastappliedrecordlagms"] == 0
+    assert told(lambda: EMPTY)[f"{PREFIX}lastcommittedrecordoffset"] == 7
+
+
+def test_elections_of_who_was_not_in_sync_are_counted() -> None:
+    cluster = cluster_of_three()
+    topic = cluster.image.topic("a")
+    assert topic is not None
+    leader = cluster.state("a", 0).leader
+    other = NodeId(1 if leader != 1 else 2)
+    counts = ControllerCounts()
+
+    def elected(chosen: NodeId) -> int:
+        record = partition_change_record(topic.id, 0, leader=chosen)
+        counts.note_elections(cluster.image, [record])
+        return counts.unclean_elections.value
+
+    assert elected(leader) == 0
+    assert elected(NO_NODE) == 0
+    assert elected(other) == 1
+    assert counts.eligible_elections.value == 0
+
+
+async def test_a_lone_controller_tells_that_it_is_active(tmp_path: Path) -> None:
+    port, metrics_port = free_port(), free_port()
+    config, unknown = load_controller_config(
+        {
+            "node.id": "101",
+            "controller.quorum.voters": f"101@127.0.0.1:{port}",
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            "metadata.log.dir": str(tmp_path),
+            "metrics.prometheus.port": str(metrics_port),
+            "metrics.prometheus.host": "127.0.0.1",
+        }
+    )
+    assert not unknown
+    is_ready, is_stopping = trio.Event(), trio.Event()
+
+    def ask() -> str:
+        with urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as response:
+            return str(response.read(), "utf-8")
+
+    async def run() -> None:
+        await serve_controller(config, ready=is_ready.set, is_stopping=is_stopping)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await is_ready.wait()
+            found = numbers(await trio.to_thread.run_sync(ask))
+            is_stopping.set()
+
+    assert found[f"{PREFIX}activecontrollercount"] == 1
+    assert found["kafka_server_raft_metrics_current_leader"] == 101
+    assert found["kafka_controller_controllereventmanager_eventqueuetimems_count"] > 0
+    assert found["process_open_fds"] > 3
