@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from ottla.telemetry.client_series import SeriesRow
 from ottla.telemetry.instruments import Family, Histogram, Kind, Sample, Summary
-from ottla.telemetry.prometheus_text import ROWS_PER_PIECE, number, render
+from ottla.telemetry.prometheus_text import ROWS_PER_PIECE, number, render, render_all
 
 
 def text_of(*families: Family | None) -> str:
@@ -130,3 +131,32 @@ def test_a_large_family_comes_in_pieces_below_one_head() -> None:
     assert max(piece.count(b"\n") for piece in pieces) == ROWS_PER_PIECE + 2
     assert b"".join(pieces).count(b"# TYPE") == 1
     assert len(parsed(b"".join(pieces).decode())["ottla_x"].samples) == count
+
+
+def test_what_clients_pushed_comes_after_what_the_node_tells() -> None:
+    series = [
+        SeriesRow("client_sent_total", "counter", "", 'client_id="a"', 7),
+        SeriesRow("client_sent_total", "counter", "", 'client_id="b"', 8),
+        SeriesRow("client_ms", "histogram", "_bucket", 'client_id="a",le="+Inf"', 2),
+    ]
+    text = b"".join(render_all([gauge([((), 3)])], series)).decode()
+
+    assert text.splitlines()[2:] == [
+        "ottla_x 3",
+        "# TYPE client_sent_total counter",
+        'client_sent_total{client_id="a"} 7',
+        'client_sent_total{client_id="b"} 8',
+        "# TYPE client_ms histogram",
+        'client_ms_bucket{client_id="a",le="+Inf"} 2',
+    ]
+
+
+def test_a_client_cannot_push_under_a_name_of_the_node() -> None:
+    series = [
+        SeriesRow("ottla_x", "gauge", "", 'client_id="evil"', at) for at in range(ROWS_PER_PIECE)
+    ]
+
+    text = b"".join(render_all([gauge([((), 3)])], series)).decode()
+
+    assert "evil" not in text
+    assert text.count("# TYPE") == 1

@@ -54,7 +54,7 @@ from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import Registry
 from ottla.telemetry.loop_pause_driver import LoopPauseMeter
 from ottla.telemetry.metrics_http_driver import serve_metrics
-from ottla.telemetry.prometheus_text import render
+from ottla.telemetry.prometheus_text import render_all
 from ottla.wire.apis import DRAIN_BROKER
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
@@ -232,7 +232,7 @@ class Broker:
     async def _serve_metrics(self, task_status: trio.TaskStatus[int]) -> None:
         config = self.config.metrics
         await serve_metrics(
-            lambda: render(self.registry.collect()),
+            lambda: render_all(self.registry.collect(), self.telemetry.series.rows()),
             host=config.prometheus_host,
             port=config.prometheus_port,
             task_status=task_status,

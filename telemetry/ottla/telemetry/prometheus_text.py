@@ -5,9 +5,10 @@ others get their turn.  Invariants: OneFamilyOnePlace (all rows of a name stand 
 TYPE), EveryRowParses.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from math import inf, isnan
 
+from ottla.telemetry.client_series import SeriesRow
 from ottla.telemetry.instruments import Buckets, Family, Kind, Labels, Sample, Summary, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -17,6 +18,40 @@ ROWS_PER_PIECE = 64
 
 _LABEL_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
+
+
+def render_all(families: Iterable[Family | None], series: Iterable[SeriesRow]) -> Iterator[bytes]:
+    """Yield what a node tells of itself, then what clients pushed to it.
+
+    A client that pushes under a name of the node's own is left out: it would spoil the scrape.
+    """
+    taken: set[str] = set()
+
+    def noted() -> Iterator[Family | None]:
+        for family in families:
+            if family is not None:
+                taken.add(family.name)
+            yield family
+
+    yield from render(noted())
+    yield from render_series(series, taken)
+
+
+def render_series(series: Iterable[SeriesRow], taken: Collection[str] = ()) -> Iterator[bytes]:
+    """Yield the text of client series, whose families come in a row, piece by piece."""
+    rows: list[str] = []
+    name = ""
+    for row in series:
+        if row.family != name:
+            name = row.family
+            if name not in taken:
+                rows.append(f"# TYPE {name} {row.kind}\n")
+        if name not in taken:
+            rows.append(f"{name}{row.suffix}{{{row.labels}}} {number(row.value)}\n")
+        if len(rows) >= ROWS_PER_PIECE:
+            yield "".join(rows).encode()
+            rows = []
+    yield "".join(rows).encode()
 
 
 def render(families: Iterable[Family | None]) -> Iterator[bytes]:
