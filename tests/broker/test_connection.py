@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from ottla.broker.connection import Connection, ConnectionLimits
 from ottla.broker.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.request_memory import RequestMemory
+from ottla.broker.request_traces import RequestTraces
 from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import ProtocolError
+from ottla.node.clock_driver import RealRng
 from ottla.wire.apis import API_VERSIONS, PRODUCE
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
@@ -503,3 +505,46 @@ def test_a_request_is_never_answered_twice() -> None:
     world.complete(1)
     with pytest.raises(AssertionError, match="answered twice"):
         world.complete(1)
+
+
+def test_a_traced_request_is_done_when_its_answer_has_left() -> None:
+    world = World()
+    watch = iter(range(1_000))
+    traces = RequestTraces(1.0, RealRng(), now_ns=lambda: next(watch))
+    world.dispatcher.traces = traces
+    world.holds = {1}
+    world.feed(produce(1) + produce(2))
+
+    def traced() -> list[str]:
+        found = traces.take(count_max=10, wall_offset_ns=0)
+        return [span.name for span in found if not span.parent_id]
+
+    assert traced() == []
+    world.take_output()
+    assert traced() == []  # the second is answered, but its turn has not come
+
+    world.complete(1)
+    assert traced() == []
+    world.take_output()
+    assert traced() == ["Produce", "Produce"]
+
+
+def test_a_request_without_an_answer_is_traced_too() -> None:
+    world = World()
+    traces = RequestTraces(1.0, RealRng(), now_ns=lambda: 0)
+    world.dispatcher.traces = traces
+    world.holds = {1}
+    world.feed(produce(1, acks=0))
+    world.contexts[0].slot.complete_silently()
+
+    assert traces.take(count_max=10, wall_offset_ns=0)[0].name == "Produce"
+
+
+def test_what_is_traced_on_a_connection_that_closes_is_forgotten() -> None:
+    world = World()
+    traces = RequestTraces(1.0, RealRng(), now_ns=lambda: 0)
+    world.dispatcher.traces = traces
+    world.feed(heartbeat(1))
+    world.connection.close()
+
+    assert traces.take(count_max=10, wall_offset_ns=0) == []

@@ -18,6 +18,7 @@ from ottla.broker.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.held_bytes import HeldBytes
 from ottla.broker.output import Output
 from ottla.broker.request_memory import RequestMemory
+from ottla.broker.request_traces import RequestTrace
 from ottla.broker.response_queue import ResponseQueue, ResponseSlot
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import (
@@ -95,6 +96,7 @@ class Connection:
         "_reserved_bytes",
         "_responses",
         "_takes_no_more",
+        "_traced",
         "has_lent_buffer",
         "has_more_to_take_up",
         "is_closed",
@@ -134,6 +136,8 @@ class Connection:
         self._has_ended = False
         self._awaited: ResponseSlot | None = None
         self._coroutine_count = 0
+        # Traced requests that are answered, and whose answers have not all left.
+        self._traced: list[ResponseSlot] = []
         self._muted_until_ms: int | None = None
         self._awaits_memory = False
         # The frame at the front of `_held`, with its length field; 0 while not known.
@@ -226,6 +230,8 @@ class Connection:
         bound = self._limits.write_backlog_bytes_max
         was_above = self.output.byte_count >= bound
         self.output.on_sent(size)
+        if self._traced and not self.output.byte_count:
+            self._finish_traces()
         if was_above and self.output.byte_count < bound and len(self._held):
             self._host.on_work(self)
 
@@ -248,6 +254,7 @@ class Connection:
         self.is_closed = self._takes_no_more = True
         self._responses.abandon()
         self._awaited = None
+        self._traced.clear()
         self.output.clear()
         self._held.clear()
         self._release_frame()
@@ -265,8 +272,28 @@ class Connection:
             self._takes_no_more = True
         output = self.output
         output.byte_count += self._responses.take_ready(output.chunks)
+        if slot.trace is not None:
+            self._note_answered(slot, slot.trace)
         if not self._is_serving:
             self._host.on_work(self)
+
+    def _note_answered(self, slot: ResponseSlot, trace: RequestTrace) -> None:
+        traces = self._dispatcher.traces
+        assert traces is not None
+        traces.answered(trace, slot.handled_ns)
+        self._traced.append(slot)
+        if not self.output.byte_count:
+            self._finish_traces()
+
+    def _finish_traces(self) -> None:
+        """All output has left: so has every traced answer whose turn had come."""
+        traces = self._dispatcher.traces
+        assert traces is not None
+        open_ones = [slot for slot in self._traced if slot in self._responses]
+        for slot in self._traced:
+            if slot not in open_ones and slot.trace is not None:
+                traces.finish(slot.trace)
+        self._traced = open_ones
 
     def on_answer_failed(self, fault: Exception) -> None:
         """Let the host close us: an answer cannot be written."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.request_times import RequestTimes
+from ottla.broker.request_traces import RequestTraces
 from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import ProtocolError
 from ottla.wire.apis import API, API_VERSIONS, request_class
@@ -113,6 +114,8 @@ class Dispatcher:
         """Who hears of each connection that has closed."""
         self.times = RequestTimes()
         """How long requests take."""
+        self.traces: RequestTraces | None = None
+        """Which of them are traced, if any."""
         for api_key, handler in (handlers or {}).items():
             self.register(api_key, handler)
 
@@ -151,6 +154,10 @@ class Dispatcher:
         slot = context.slot
         slot.times = times = self.times.of(api_key, version)
         times.queued.observe(slot.started_ns - self.times.turn_ns)
+        if self.traces is not None:
+            slot.trace = self.traces.begin(
+                header, context.peer, received_ns=self.times.turn_ns, taken_ns=slot.started_ns
+            )
         request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
         # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata
         # of all topics has three of them.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.broker.request_times import Times
+from ottla.broker.request_traces import RequestTrace
 from ottla.model.errors import ProtocolError
 from ottla.wire.codec import encode_chunks
 from ottla.wire.codec_types import Chunk, Message
@@ -51,6 +52,7 @@ class ResponseSlot:
         "on_abandoned",
         "started_ns",
         "times",
+        "trace",
     )
 
     def __init__(
@@ -67,6 +69,8 @@ class ResponseSlot:
         self.on_abandoned: Callable[[], None] | None = None
         self.times: Times | None = None
         """Where its time is counted; None for what nobody serves."""
+        self.trace: RequestTrace | None = None
+        """Its trace, if it has one."""
         self.started_ns = started_ns
         self.handled_ns = 0
         """When its handler left it waiting; 0 until then."""
@@ -146,6 +150,10 @@ class ResponseQueue:
     def __len__(self) -> int:
         """Return how many requests still wait for their answer's turn."""
         return len(self._slots)
+
+    def __contains__(self, slot: ResponseSlot) -> bool:
+        """Say whether a request still waits for its answer's turn."""
+        return slot in self._slots
 
     def append(self, slot: ResponseSlot) -> None:
         """Give a new request its place."""

@@ -29,4 +29,7 @@ kafka_names.py            Kafka's names of metrics, as dashboards know them
 prometheus_text.py        a registry as Prometheus's text
 metrics_http_driver.py    GET /metrics
 loop_pause_driver.py      how long the loop is held, and idle
+own_otlp.py               a registry as OTLP
+spans.py                  traces as OTLP
+own_metrics_driver.py     sends both to collectors
 """

@@ -1,4 +1,4 @@
-"""How one process, broker or controller, shows what it counts."""
+"""How one process, broker or controller, shows what it counts and what its requests do."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ OFF = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsConfig:
-    """Where Prometheus finds this process's metrics."""
+    """Where this process's metrics and traces are found, and where they are sent."""
 
     prometheus_port: int = setting(
         OFF,
@@ -24,6 +24,22 @@ class MetricsConfig:
         key="metrics.prometheus.host",
         kind=Kind.STRING,
         doc="Ottla's own: the address of that port; every interface when not set.",
+    )
+
+    otlp_interval_ms: int = setting(
+        60_000,
+        key="metrics.otlp.interval.ms",
+        at_least=0,
+        doc="Ottla's own: how often this process's metrics are sent to the collectors of "
+        "telemetry.otlp.endpoint; 0 for never.",
+    )
+    traces_sample_ratio: float = setting(
+        0.0,
+        key="telemetry.traces.sample.ratio",
+        at_least=0,
+        at_most=1,
+        doc="Ottla's own: the part of all requests whose traces are sent to the collectors of "
+        "telemetry.otlp.endpoint.",
     )
 
     @property

@@ -1,0 +1,89 @@
+"""Sends what a node tells of itself, numbers and traces, to OTLP collectors."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import trio
+
+from ottla.model.seams import Clock
+from ottla.telemetry.exporter import LabelledPush, Sink
+from ottla.telemetry.instruments import Registry
+from ottla.telemetry.spans import Span, traces_message
+
+SLICE_NS = 2_000_000
+"""How long the making of a message holds the loop."""
+
+NS_PER_MS = 1_000_000
+
+TRACES_INTERVAL_S = 1.0
+TRACES_PER_MESSAGE = 50
+"""Some milliseconds to write; more hold the loop longer."""
+
+
+async def send_own_metrics(
+    registry: Registry,
+    sinks: Sequence[Sink],
+    *,
+    attributes: Mapping[str, str],
+    interval_ms: int,
+    clock: Clock,
+) -> None:
+    """Offer the registry's numbers to the sinks every `interval_ms`, until cancelled.
+
+    `attributes` say which node it is, by OpenTelemetry's names of them.
+    """
+    # Not before: a node without collectors need not load OTLP's messages.
+    from ottla.telemetry.own_otlp import messages_of, resource_of
+
+    resource = resource_of(attributes)
+    start_ns = clock.wall_ms() * NS_PER_MS
+    while True:
+        await trio.sleep(interval_ms / 1000)
+        now_ms = clock.wall_ms()
+        messages = messages_of(
+            registry.collect(), resource, start_ns=start_ns, now_ns=now_ms * NS_PER_MS
+        )
+        async for message in _in_slices(messages):
+            push = LabelledPush(None, now_ms, message)
+            for sink in sinks:
+                sink.offer([push])
+
+
+class SpanSource(Protocol):
+    """Holds spans until they are taken."""
+
+    def take(self, *, count_max: int, wall_offset_ns: int) -> list[Span]:
+        """Take so many traces; the offset is wall time less the stopwatch's."""
+        ...
+
+
+async def send_traces(
+    source: SpanSource,
+    sinks: Sequence[Sink],
+    *,
+    attributes: Mapping[str, str],
+    clock: Clock,
+    now_ns: Callable[[], int],
+) -> None:
+    """Offer finished traces to the sinks each second, until cancelled."""
+    while True:
+        await trio.sleep(TRACES_INTERVAL_S)
+        now_ms = clock.wall_ms()
+        offset_ns = now_ms * NS_PER_MS - now_ns()
+        while spans := source.take(count_max=TRACES_PER_MESSAGE, wall_offset_ns=offset_ns):
+            push = LabelledPush(None, now_ms, traces_message(spans, attributes))
+            for sink in sinks:
+                sink.offer([push])
+            await trio.lowlevel.checkpoint()
+
+
+async def _in_slices(messages: Iterator[bytes | None]) -> AsyncIterator[bytes]:
+    """Yield the messages, giving others their turns while they are made."""
+    ends_ns = time.perf_counter_ns() + SLICE_NS
+    for message in messages:
+        if message is not None:
+            yield message
+        if time.perf_counter_ns() >= ends_ns:
+            await trio.lowlevel.checkpoint()
+            ends_ns = time.perf_counter_ns() + SLICE_NS
