@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster_file import Node, make_plan
+from ottla.cli.cluster_file import Node, make_plan, properties_of
 from ottla.cli.common import CLUSTER_FILE, read_cluster_file
 from ottla.jepsen.fuzz.plain_driver import fuzz
 from ottla.jepsen.fuzz.target import Target
 from ottla.model.errors import ConfigError
+from ottla.node.properties import parse_properties
 
 
 def test_any_bytes_are_a_cluster_or_refused(tmp_path: Path) -> None:
@@ -53,3 +54,20 @@ def test_what_up_never_wrote_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match="remove it"):
         read_cluster_file(path)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ports"),
+    [("9404", ["9404", "9405", "9406", "9407"]), ("0", ["0"] * 4), ("-1", ["-1"] * 4)],
+)
+def test_nodes_of_one_machine_are_scraped_at_ports_of_their_own(
+    tmp_path: Path, wanted: str, ports: list[str]
+) -> None:
+    """Brokers first, then controllers; 0 is free for each, and -1 is none."""
+    plan = make_plan(tmp_path, host="127.0.0.1", port=0, controllers=2, brokers=2)
+    plan.settings = {"metrics.prometheus.port": wanted}
+    plan.write_properties()
+    nodes = [("broker", node) for node in plan.brokers]
+    nodes += [("controller", node) for node in plan.controllers]
+    found = [parse_properties(properties_of(role, node).read_text()) for role, node in nodes]
+    assert [one["metrics.prometheus.port"] for one in found] == ports

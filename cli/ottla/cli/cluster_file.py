@@ -26,6 +26,8 @@ MIN_INSYNC_OF_THREE = 2
 """Of three replicas one may be away and acks=all still goes on; with 1, a lone survivor would
 acknowledge what no other broker has."""
 
+PROMETHEUS_PORT = "metrics.prometheus.port"
+
 REPLICATION_KEYS = (
     "default.replication.factor",
     "min.insync.replicas",
@@ -97,16 +99,17 @@ class Plan:
             "min.insync.replicas": str(self.min_insync_replicas),
             **self.settings,
         }
-        for node in self.controllers:
+        for index, node in enumerate(self.controllers, start=count):
             texts = {
                 "process.roles": "controller",
                 "node.id": str(node.id),
                 "listeners": f"CONTROLLER://{node.address}",
                 "metadata.log.dir": node.dir,
                 **shared,
+                **self._own_settings(index),
             }
             _write_properties(properties_of("controller", node), texts)
-        for node in self.brokers:
+        for index, node in enumerate(self.brokers):
             texts = {
                 "process.roles": "broker",
                 "node.id": str(node.id),
@@ -117,8 +120,14 @@ class Plan:
                 "transaction.state.log.min.isr": str(self.min_insync_replicas),
                 "group.initial.rebalance.delay.ms": "0",
                 **shared,
+                **self._own_settings(index),
             }
             _write_properties(properties_of("broker", node), texts)
+
+    def _own_settings(self, index: int) -> dict[str, str]:
+        """Return what nodes of one machine cannot share, brokers first and then controllers."""
+        port = self.settings.get(PROMETHEUS_PORT, "")
+        return {PROMETHEUS_PORT: str(int(port) + index)} if port.isdecimal() and int(port) else {}
 
 
 def properties_of(role: str, node: Node) -> Path:
