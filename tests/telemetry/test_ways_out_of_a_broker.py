@@ -1,17 +1,18 @@
 """An unmodified producer's metrics leave a whole broker by every way, and all say the same."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.request import urlopen
 
 import confluent_kafka
 import trio
+from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.broker_driver import Broker
 from ottla.client import ConfigKind, ConfigResource, TopicPartition, open_admin, open_consumer
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
-from ottla.model.ids import NodeId
 from ottla.telemetry.client_record import decode_record
 from ottla.telemetry.otlp import Point
 
@@ -29,37 +30,48 @@ async def test_collectors_topic_and_prometheus_say_the_same(collectors: Sequence
         "metrics.prometheus.host": "127.0.0.1",
     }
     with trio.fail_after(TIMEOUT_S):
-        async with open_test_cluster(settings=settings) as cluster:
-            broker = cluster.brokers[NodeId(1)]
-            assert isinstance(broker, Broker)
+        async with open_test_cluster(broker_count=2, settings=settings) as cluster:
+            brokers = [one for one in cluster.brokers.values() if isinstance(one, Broker)]
+            await trio.to_thread.run_sync(create_topics, cluster.bootstrap)
             await subscribe(cluster)
-            producer = confluent_kafka.Producer(
-                {"bootstrap.servers": cluster.bootstrap, "client.id": "shop"}
-            )
-            for _ in range(3):
-                for _ in range(100):
-                    producer.produce("orders", b"x" * 100)
+            near, _, _ = cluster.bootstrap.partition(",")
+            producer = confluent_kafka.Producer({"bootstrap.servers": near, "client.id": "shop"})
+            for topic in (
+                "near",
+                "far",
+                "far",
+            ):
+                producer.produce(topic, b"x" * 100)
                 await trio.to_thread.run_sync(producer.flush, 30)
-                await until_pushed_again(broker)
-            connections = await scraped_connections(broker)
+                await until_pushed_again(brokers)
+            connections = [await scraped_connections(broker) for broker in brokers]
             await trio.to_thread.run_sync(producer.close, 30)  # pushes for a last time
-            while len(broker.telemetry.instances):
+            while any(len(broker.telemetry.instances) for broker in brokers):
                 await trio.sleep(0.02)
-            pushed = broker.telemetry.ingest.counts()["pushes"]
-            while any(one.counts()["sent"] < pushed for one in broker.telemetry.exporters):
-                await trio.sleep(0.02)
-            in_topic = await topic_points(cluster, pushed)
-            assert await scraped_connections(broker) is None, "it took its series along"
+            for broker in brokers:
+                pushed = broker.telemetry.ingest.counts()["pushes"]
+                while any(one.counts()["sent"] < pushed for one in broker.telemetry.exporters):
+                    await trio.sleep(0.02)
+            in_topic = await topic_points(cluster, pushes_of(brokers))
+            for broker in brokers:
+                assert await scraped_connections(broker) == 0, "it took its series along"
 
-    assert connections is not None
-    assert connections >= 1
     ways = [*(one.points() for one in collectors), in_topic]
+    assert [total_of(points) for points in ways] == [sum(connections)] * 3 == [1] * 3
     for points in ways:
-        assert len(points) == len(in_topic) > 0
-        assert total_of(points) >= connections
         assert max(point.value for point in points if point.name == LATENCY) > 0
-    assert len({total_of(points) for points in ways}) == 1
-    assert set(in_topic) == set(ways[0]) == set(ways[1])
+    assert Counter(in_topic) == Counter(ways[0]) == Counter(ways[1])
+
+
+def create_topics(bootstrap: str) -> None:
+    """Create a topic on the broker that the client asks first, and one on the other."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "enable.metrics.push": False})
+    topics = [
+        NewTopic(name, 1, replica_assignment=[[broker_id]])
+        for name, broker_id in (("near", 1), ("far", 2))
+    ]
+    for made in admin.create_topics(topics).values():
+        made.result(30)
 
 
 async def subscribe(cluster: ClusterUnderTest) -> None:
@@ -70,14 +82,18 @@ async def subscribe(cluster: ClusterUnderTest) -> None:
         )
 
 
-async def until_pushed_again(broker: Broker) -> None:
-    before = broker.telemetry.ingest.counts()["pushes"]
-    while broker.telemetry.ingest.counts()["pushes"] == before:
+def pushes_of(brokers: Iterable[Broker]) -> int:
+    return sum(broker.telemetry.ingest.counts()["pushes"] for broker in brokers)
+
+
+async def until_pushed_again(brokers: Sequence[Broker]) -> None:
+    before = pushes_of(brokers)
+    while pushes_of(brokers) == before:
         await trio.sleep(0.02)
 
 
-async def scraped_connections(broker: Broker) -> float | None:
-    """Return what Prometheus reads of the client's connections; None when it reads nothing."""
+async def scraped_connections(broker: Broker) -> float:
+    """Return what Prometheus reads of the client's connections; 0 when it reads nothing."""
 
     def scrape() -> str:
         with urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics") as response:
@@ -89,7 +105,7 @@ async def scraped_connections(broker: Broker) -> float | None:
             if sample.name == CONNECTIONS.replace(".", "_"):
                 assert sample.labels["client_id"] == "shop"
                 return float(sample.value)
-    return None
+    return 0
 
 
 async def topic_points(cluster: ClusterUnderTest, record_count: int) -> list[Point]:
