@@ -1,5 +1,6 @@
 """Clients report to a whole broker: unmodified ones, and ours, which says what none should."""
 
+import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ScopeMetrics,
     Sum,
 )
+from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.broker_driver import Broker
 from ottla.client import ConfigKind, ConfigResource, open_admin
@@ -37,6 +39,7 @@ from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 
 TIMEOUT_S = 60
+SCRAPED = {"metrics.prometheus.port": "0", "metrics.prometheus.host": "127.0.0.1"}
 
 
 def broker_of(cluster: ClusterUnderTest) -> Broker:
@@ -69,6 +72,24 @@ async def push(connection: Connection, **fields: Any) -> PushTelemetryResponse:
     return await connection.request(PushTelemetryRequest(**fields), PushTelemetryResponse)
 
 
+async def scraped(broker: Broker) -> dict[str, float]:
+    """Return the numbers without labels that Prometheus finds (counters are called _total)."""
+    url = f"http://127.0.0.1:{broker.metrics_port}/metrics"
+
+    def scrape() -> str:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            text: bytes = answer.read()
+            return text.decode()
+
+    text = await trio.to_thread.run_sync(scrape)
+    return {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.labels
+    }
+
+
 async def eventually(is_so: Callable[[], bool]) -> None:
     with trio.fail_after(TIMEOUT_S):
         while not is_so():
@@ -76,7 +97,7 @@ async def eventually(is_so: Callable[[], bool]) -> None:
 
 
 async def test_an_unmodified_producer_asks_and_then_pushes_its_metrics() -> None:
-    async with open_test_cluster() as cluster:
+    async with open_test_cluster(settings=SCRAPED) as cluster:
         broker = broker_of(cluster)
         await subscribe(cluster.bootstrap, metrics="*", interval_ms="1000")
         found: list[ClientInstance] = []
@@ -217,7 +238,10 @@ async def test_each_bad_push_gets_its_own_error_and_the_connection_lives() -> No
         ({"terminating": True}, ErrorCode.NONE),
         ({}, ErrorCode.INVALID_REQUEST),
     ]
-    async with open_test_cluster(clock=clock) as cluster, connected(cluster) as connection:
+    async with (
+        open_test_cluster(clock=clock, settings=SCRAPED) as cluster,
+        connected(cluster) as connection,
+    ):
         # No client keeps an interval so long by itself: it is the test that turns the clock.
         await subscribe(cluster.bootstrap, metrics="*", interval_ms="3600000")
         got = await get(connection)
@@ -241,3 +265,9 @@ async def test_each_bad_push_gets_its_own_error_and_the_connection_lives() -> No
             "org_apache_kafka_producer_record_send_total",
             (len(Codec) + 1) * SENT,
         )
+        told = await scraped(broker_of(cluster))
+        assert told["kafka_server_client_metrics_instance_count"] == 1
+        assert told["kafka_server_client_metrics_unknown_subscription_request_count_total"] == 1
+        assert told["kafka_server_client_metrics_throttle_count_total"] == 8
+        assert told["kafka_server_client_metrics_plugin_export_count_total"] == len(Codec) + 1
+        assert told["kafka_server_client_metrics_plugin_error_count_total"] == 3

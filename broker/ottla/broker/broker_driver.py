@@ -197,6 +197,7 @@ class Broker:
             )
         )
         self._pauses.register(registry)
+        registry.register(self.telemetry.families)
         registry.register(process_families)
         return registry
 

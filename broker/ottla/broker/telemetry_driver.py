@@ -4,7 +4,7 @@ The core that judges is `ottla.telemetry.instances`; the requests come by `telem
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import trio
 
@@ -13,6 +13,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.forwarding import ANONYMOUS
 from ottla.broker.telemetry_admin import TelemetryAdminApi
 from ottla.broker.telemetry_apis import Done, TelemetryApis
+from ottla.broker.telemetry_metrics import telemetry_families
 from ottla.broker.telemetry_tail import TelemetryTail
 from ottla.broker.telemetry_topic_driver import TelemetryTopic
 from ottla.metadata.delta import MetadataDelta
@@ -25,6 +26,7 @@ from ottla.telemetry.client_series import ClientSeries
 from ottla.telemetry.exporters_driver import open_exporters
 from ottla.telemetry.ingest_driver import Ingest
 from ottla.telemetry.instances import INSTANCES_MAX, ClientInstance, ClientInstances
+from ottla.telemetry.instruments import Family
 from ottla.wire.apis import DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS
 
 logger = logging.getLogger("ottla.broker.telemetry")
@@ -45,8 +47,12 @@ class ClientTelemetry:
         )
         """Every way out that the settings name."""
         self.series = ClientSeries()
+        """What clients pushed, for Prometheus; empty where it may not ask."""
         self.tail = TelemetryTail()
-        self.ingest = Ingest(sinks=[self.tail, *self.exporters], series=self.series)
+        self.ingest = Ingest(
+            sinks=[self.tail, *self.exporters],
+            series=self.series if config.metrics.is_prometheus_served else None,
+        )
         self.instances = ClientInstances(
             fresh_id=rng.uuid,
             payload_bytes_max=settings.payload_bytes_max,
@@ -120,6 +126,12 @@ class ClientTelemetry:
                 ).items()
             },
         }
+
+    def families(self) -> Iterator[Family]:
+        """Yield the same and more, for /metrics."""
+        return telemetry_families(
+            self.instances, self.ingest.counts(), self.series.counts(), self.exporters
+        )
 
     def _own_address(self) -> tuple[str, int] | None:
         """Return where other brokers reach this one."""
