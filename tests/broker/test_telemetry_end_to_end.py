@@ -1,5 +1,7 @@
 """Clients report to a whole broker: unmodified ones, and ours, which says what none should."""
 
+import subprocess
+import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -137,6 +139,46 @@ async def test_an_unmodified_producer_asks_and_then_pushes_its_metrics() -> None
         assert list(broker.telemetry.series.rows()) == []
 
 
+async def test_an_unmodified_producer_follows_a_change_and_is_never_told_to_wait() -> None:
+    async with open_test_cluster(settings=SCRAPED) as cluster:
+        telemetry = broker_of(cluster).telemetry
+
+        def families() -> set[str]:
+            return {row.family for row in telemetry.series.rows()}
+
+        await subscribe(cluster.bootstrap, metrics="*", interval_ms="500")
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+        await eventually(lambda: len(families()) >= 5)
+        await subscribe(cluster.bootstrap, metrics="org.apache.kafka.producer.connection.")
+        wanted = {
+            "org_apache_kafka_producer_connection_creation_rate",
+            "org_apache_kafka_producer_connection_creation_total",
+        }
+        await eventually(lambda: families() == wanted)
+        assert telemetry.instances.counts.unknown_subscriptions == 1
+        assert telemetry.instances.counts.throttled == 0
+        await trio.to_thread.run_sync(producer.close, 30)
+
+
+async def test_the_telemetry_of_a_client_that_is_killed_goes_away() -> None:
+    async with open_test_cluster(settings=SCRAPED) as cluster:
+        telemetry = broker_of(cluster).telemetry
+        await subscribe(cluster.bootstrap, metrics="*", interval_ms="500")
+        script = (
+            "import confluent_kafka, sys, time\n"
+            "producer = confluent_kafka.Producer({'bootstrap.servers': sys.argv[1]})\n"
+            "time.sleep(300)\n"
+        )
+        client = subprocess.Popen([sys.executable, "-c", script, cluster.bootstrap])
+        try:
+            await eventually(lambda: any(True for _ in telemetry.series.rows()))
+        finally:
+            client.kill()
+            client.wait()
+        await eventually(lambda: not len(telemetry.instances))
+        assert list(telemetry.series.rows()) == []
+
+
 async def test_a_subscription_that_is_set_changed_or_deleted_holds_from_the_next_request_on() -> (
     None
 ):
@@ -171,6 +213,12 @@ async def test_clients_are_told_that_they_may_report_only_where_they_may(is_enab
     async with open_test_cluster(settings=settings) as cluster, connected(cluster) as connection:
         listed = set(connection._versions)
         assert {71, 72} <= listed if is_enabled else not {71, 72} & listed
+
+
+async def test_a_client_of_which_nothing_is_wanted_asks_again_as_often_as_the_broker_says() -> None:
+    settings = {"telemetry.unsubscribed.interval.ms": "10000"}
+    async with open_test_cluster(settings=settings) as cluster, connected(cluster) as connection:
+        assert (await get(connection)).push_interval_ms == 10_000
 
 
 async def test_the_bound_on_a_push_is_the_brokers_setting() -> None:

@@ -56,6 +56,7 @@ class ClientTelemetry:
         self.instances = ClientInstances(
             fresh_id=rng.uuid,
             payload_bytes_max=settings.payload_bytes_max,
+            unsubscribed_interval_ms=settings.unsubscribed_interval_ms,
             on_stale=self.ingest.forget,
             on_crowded=_complain_of_crowd,
         )

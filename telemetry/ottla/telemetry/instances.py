@@ -18,6 +18,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import RESERVED_UUIDS_BELOW
 from ottla.telemetry.gate import PushGate
 from ottla.telemetry.subscriptions import (
+    UNSUBSCRIBED_INTERVAL_MS,
     ClientTraits,
     Effective,
     Subscription,
@@ -142,6 +143,7 @@ class ClientInstances:
         *,
         fresh_id: Callable[[], UUID],
         payload_bytes_max: int,
+        unsubscribed_interval_ms: int = UNSUBSCRIBED_INTERVAL_MS,
         instances_max: int = INSTANCES_MAX,
         on_stale: Callable[[UUID], None] = lambda _: None,
         on_crowded: Callable[[], None] = lambda: None,
@@ -151,6 +153,7 @@ class ClientInstances:
         """Called when `next_deadline_ms` moves forward."""
         self._fresh_id = fresh_id
         self._payload_bytes_max = payload_bytes_max
+        self._unsubscribed_interval_ms = unsubscribed_interval_ms
         self._instances_max = instances_max
         self._on_stale = on_stale
         self._on_crowded = on_crowded
@@ -307,7 +310,7 @@ class ClientInstances:
             if now_ms >= self._crowded_line_from_ms:
                 self._crowded_line_from_ms = now_ms + CROWDED_LINE_MS
                 self._on_crowded()
-        effective = resolve(self._subscriptions, traits)
+        effective = self._resolve(traits)
         instance = ClientInstance(
             traits, effective, connection_id=connection_id, version=self._version
         )
@@ -318,12 +321,19 @@ class ClientInstances:
     def _resolve_again(self, instance: ClientInstance, traits: ClientTraits) -> None:
         instance.traits = traits
         instance.version = self._version
-        effective = resolve(self._subscriptions, traits)
+        effective = self._resolve(traits)
         if effective != instance.effective:
             instance.effective = effective
             # It should have what is new at once, not after what is left of an old interval.
             instance.gate = PushGate(effective.interval_ms)
             self._on_stale(instance.id)
+
+    def _resolve(self, traits: ClientTraits) -> Effective:
+        return resolve(
+            self._subscriptions,
+            traits,
+            unsubscribed_interval_ms=self._unsubscribed_interval_ms,
+        )
 
     def _link(self, instance: ClientInstance, connection_id: int) -> None:
         instance.connection_id = connection_id

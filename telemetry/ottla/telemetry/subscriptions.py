@@ -25,9 +25,8 @@ from ottla.model.settings.declare import load
 ALL_METRICS = "*"
 """Every metric a client has.  Clients look for exactly this text, standing alone."""
 
-INTERVAL_MS_UNSUBSCRIBED = 300_000
-"""How often a client of which nothing is wanted asks again, Kafka's.  Shorter lets a first
-subscription reach running clients sooner, and costs a request of every client each time."""
+UNSUBSCRIBED_INTERVAL_MS = 300_000
+"""How often a client of which nothing is wanted asks again, Kafka's."""
 
 Holds = Callable[[str], object]
 """Says of a text whether a pattern matches the whole of it: what it returns is true or false."""
@@ -100,7 +99,12 @@ def read_subscription(name: str, texts: Mapping[str, str]) -> Subscription:
     )
 
 
-def resolve(subscriptions: Iterable[Subscription], traits: ClientTraits) -> Effective:
+def resolve(
+    subscriptions: Iterable[Subscription],
+    traits: ClientTraits,
+    *,
+    unsubscribed_interval_ms: int = UNSUBSCRIBED_INTERVAL_MS,
+) -> Effective:
     """Return what a client is asked for: the union of the metrics, at the shortest interval.
 
     An interval above Kafka's default of five minutes counts when all that match say so; in Kafka
@@ -109,7 +113,7 @@ def resolve(subscriptions: Iterable[Subscription], traits: ClientTraits) -> Effe
     texts = traits.by_name()
     matching = [one for one in subscriptions if one.matches(texts)]
     metrics = least_prefixes(prefix for one in matching for prefix in one.metrics)
-    interval_ms = min((one.interval_ms for one in matching), default=INTERVAL_MS_UNSUBSCRIBED)
+    interval_ms = min((one.interval_ms for one in matching), default=unsubscribed_interval_ms)
     return Effective(
         metrics,
         interval_ms,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ottla.model.limits import MIB
+from ottla.model.settings.client_metrics import INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from ottla.model.settings.declare import setting
 
 
@@ -21,4 +22,13 @@ class TelemetryConfig:
         key="telemetry.max.bytes",
         at_least=1,
         doc="The largest report of a client, as it comes, compressed.",
+    )
+    unsubscribed_interval_ms: int = setting(
+        300_000,
+        key="telemetry.unsubscribed.interval.ms",
+        at_least=INTERVAL_MS_MIN,
+        at_most=INTERVAL_MS_MAX,
+        doc="Ottla's own: how often a client of which nothing is wanted asks whether that is still "
+        "so. Shorter lets a first subscription reach running clients sooner, and costs a request "
+        "of each of them every time.",
     )
