@@ -8,7 +8,7 @@ import trio
 
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.assignments_driver import Assignments
-from ottla.broker.broker_metrics import BrokerParts, broker_registry
+from ottla.broker.broker_metrics import BrokerParts
 from ottla.broker.cluster_apis import (
     CLUSTER_API_KEYS,
     register_cluster_apis,
@@ -27,6 +27,7 @@ from ottla.broker.isr_driver import IsrKeeper
 from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.lifecycle_driver import LifecycleDriver
 from ottla.broker.metadata_cache import ImageWatch, MetadataCache
+from ottla.broker.own_telemetry_driver import OwnTelemetry
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
@@ -44,7 +45,6 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
-from ottla.node.process_metrics_driver import process_families
 from ottla.node.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
@@ -52,9 +52,6 @@ from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import Registry
-from ottla.telemetry.loop_pause_driver import LoopPauseMeter
-from ottla.telemetry.metrics_http_driver import serve_metrics
-from ottla.telemetry.prometheus_text import render_all
 from ottla.wire.apis import DRAIN_BROKER
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
@@ -112,8 +109,6 @@ class Broker:
         self.logs = logs
         self.dispatcher = dispatcher
         self.is_ready = trio.Event()
-        self.metrics_port: int | None = None
-        """Where /metrics is served, if it is."""
         self._clock = clock
         self._rng = rng
         self._rpc = rpc
@@ -149,8 +144,7 @@ class Broker:
         self.purgatory.on_earlier_deadline = self._alarm.rearm
         logs.on_directory_failed = self._on_directory_failed
         self.metadata = MetadataCache()
-        self._pauses = LoopPauseMeter()
-        self.registry = self._new_registry()
+        self.own_telemetry = self._new_own_telemetry()
         self._open_first_doors()
 
     def _new_replica_manager(self) -> ReplicaManager:
@@ -178,28 +172,41 @@ class Broker:
             on_flush_due=self._flusher.request,
         )
 
-    def _new_registry(self) -> Registry:
-        registry = broker_registry(
-            BrokerParts(
-                lifecycle=self.lifecycle.lifecycle,
-                table=self.table,
-                logs=self.logs,
-                traffic=self._traffic,
-                times=self.dispatcher.times,
-                now_ms=self._clock.monotonic_ms,
-                isr=self._isr,
-                sessions=self._sessions,
-                purgatory=self.purgatory,
-                member=self.member,
-                shards=self._groups.shards,
-                network=lambda: self.server.metrics,
-                heartbeats=self.lifecycle.metrics,
-            )
+    def _new_own_telemetry(self) -> OwnTelemetry:
+        parts = BrokerParts(
+            lifecycle=self.lifecycle.lifecycle,
+            table=self.table,
+            logs=self.logs,
+            traffic=self._traffic,
+            times=self.dispatcher.times,
+            now_ms=self._clock.monotonic_ms,
+            isr=self._isr,
+            sessions=self._sessions,
+            purgatory=self.purgatory,
+            member=self.member,
+            shards=self._groups.shards,
+            network=lambda: self.server.metrics,
+            heartbeats=self.lifecycle.metrics,
         )
-        self._pauses.register(registry)
-        registry.register(self.telemetry.families)
-        registry.register(process_families)
-        return registry
+        return OwnTelemetry(
+            self.config,
+            parts,
+            cluster_id=self.cluster_id,
+            clients=self.telemetry,
+            dispatcher=self.dispatcher,
+            clock=self._clock,
+            rng=self._rng,
+        )
+
+    @property
+    def registry(self) -> Registry:
+        """All that it tells of itself."""
+        return self.own_telemetry.registry
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where /metrics is served, if it is."""
+        return self.own_telemetry.metrics_port
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
@@ -211,16 +218,8 @@ class Broker:
 
     async def run(self) -> None:
         """Start, then do what must be done in time until cancelled."""
-        trio.lowlevel.add_instrument(self._pauses)
-        try:
-            await self._run()
-        finally:
-            trio.lowlevel.remove_instrument(self._pauses)
-
-    async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
-            if self.config.metrics.is_prometheus_served:
-                self.metrics_port = await nursery.start(self._serve_metrics)
+            await nursery.start(self.own_telemetry.run)
             nursery.start_soon(self._alarm.run)
             nursery.start_soon(self._flusher.run)
             nursery.start_soon(self._assignments.run)
@@ -229,15 +228,6 @@ class Broker:
             nursery.start_soon(self._groups.run)
             nursery.start_soon(self.telemetry.run)
             await self._start(nursery)
-
-    async def _serve_metrics(self, task_status: trio.TaskStatus[int]) -> None:
-        config = self.config.metrics
-        await serve_metrics(
-            lambda: render_all(self.registry.collect(), self.telemetry.series.rows()),
-            host=config.prometheus_host,
-            port=config.prometheus_port,
-            task_status=task_status,
-        )
 
     async def _start(self, nursery: trio.Nursery) -> None:
         self.member.add_publisher(self.metadata)
@@ -387,7 +377,7 @@ class Broker:
         return {
             "fetch.sessions": len(self._sessions),
             "fetch.sessions.evicted": self._sessions.eviction_count,
-            "loop.pause.longest.ms": self._pauses.longest_ever_ms,
+            "loop.pause.longest.ms": self.own_telemetry.pauses.longest_ever_ms,
             "metadata.applied.offset": self._metadata_offset(),
             "partitions.followed": len(self._fetchers),
             "partitions.led": sum(1 for partition in self.table if partition.is_leader),

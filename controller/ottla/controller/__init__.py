@@ -20,6 +20,7 @@ rehearsal.py          a controller without quorum, clock or network, for tests
 quorum_seam.py        what the controller needs of its member of the quorum
 controller_driver.py  the queue, the speculative image, appends and commits
 upkeep_driver.py      what it does unasked: fence, elect, give leaderships back, no-op records
+own_telemetry_driver.py  to whom it is told
 controller_metrics.py what it tells of itself and of the cluster at /metrics
 controller_service.py the gRPC service
 main_driver.py        one controller process

@@ -6,8 +6,10 @@ from typing import Protocol
 
 import trio
 
-from ottla.model.seams import Clock
-from ottla.telemetry.exporter import LabelledPush, Sink
+from ottla.model.ids import NodeId
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.exporters import ExporterConfig
+from ottla.telemetry.exporter import Exporter, LabelledPush, Sink
 from ottla.telemetry.instruments import Registry
 from ottla.telemetry.spans import Span, traces_message
 
@@ -19,6 +21,29 @@ NS_PER_MS = 1_000_000
 TRACES_INTERVAL_S = 1.0
 TRACES_PER_MESSAGE = 50
 """Some milliseconds to write; more hold the loop longer."""
+
+
+def node_attributes(
+    node_id: NodeId, *, role: str, cluster_id: str, rack: str | None = None
+) -> dict[str, str]:
+    """Return which node it is that tells, by OpenTelemetry's names where it has them."""
+    attributes = {
+        "service.name": "ottla",
+        "service.instance.id": str(node_id),
+        "kafka.cluster.id": cluster_id,
+        "kafka.node.id": str(node_id),
+        "kafka.node.role": role,
+    }
+    return attributes if rack is None else {**attributes, "cloud.availability_zone": rack}
+
+
+def open_trace_exporters(config: ExporterConfig, rng: Rng) -> list[Exporter]:
+    """Return a way out for traces to each collector, not yet running."""
+    from ottla.telemetry.otlp_exporter_driver import TRACES, OtlpExporter
+
+    return [
+        OtlpExporter(endpoint, config, rng, signal=TRACES) for endpoint in config.otlp_endpoints
+    ]
 
 
 async def send_own_metrics(

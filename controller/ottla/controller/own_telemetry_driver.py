@@ -1,0 +1,102 @@
+"""What a controller tells of itself: Prometheus that asks, and collectors that are sent it.
+
+A controller that nobody asks and that knows no collector measures nothing.
+"""
+
+import time
+from collections.abc import Sequence
+
+import trio
+
+from ottla.controller.controller_driver import Controller
+from ottla.controller.controller_metrics import controller_registry
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.controller import ControllerConfig
+from ottla.node.process_metrics_driver import process_families
+from ottla.node.quorum_driver import QuorumMember
+from ottla.node.quorum_metrics import quorum_families
+from ottla.telemetry.exporter import Exporter
+from ottla.telemetry.exporters_driver import open_exporters
+from ottla.telemetry.instruments import Registry
+from ottla.telemetry.loop_pause_driver import LoopPauseMeter
+from ottla.telemetry.metrics_http_driver import serve_metrics
+from ottla.telemetry.own_metrics_driver import node_attributes, send_own_metrics
+from ottla.telemetry.prometheus_text import render
+
+
+class OwnTelemetry:
+    """The numbers of one controller."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        controller: Controller,
+        member: QuorumMember,
+        *,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self._config = config
+        self._controller = controller
+        self._member = member
+        self._clock = clock
+        self._exporters = open_exporters(config.exporters, rng=rng, texts=config.texts)
+        self.pauses = LoopPauseMeter()
+        self.registry = self._new_registry()
+
+    def _new_registry(self) -> Registry:
+        controller, member = self._controller, self._member
+        registry = controller_registry(
+            controller.counts,
+            is_active=lambda: controller.epoch is not None,
+            image=lambda: member.image,
+            committed_offset=lambda: member.high_watermark - 1,
+            wall_ms=self._clock.wall_ms,
+            now_ms=self._clock.monotonic_ms,
+        )
+        registry.register(lambda: quorum_families(member))
+        self.pauses.register(registry)
+        registry.register(process_families)
+        return registry
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Measure, answer and send until cancelled; ConfigError when the port cannot be opened."""
+        settings = self._config.metrics
+        is_sent = bool(self._exporters) and settings.otlp_interval_ms > 0
+        if not settings.is_prometheus_served and not is_sent:
+            task_status.started()
+            return
+        self._controller.now_ns = time.perf_counter_ns
+        trio.lowlevel.add_instrument(self.pauses)
+        try:
+            async with trio.open_nursery() as nursery:
+                if settings.is_prometheus_served:
+                    await nursery.start(self._serve)
+                if is_sent:
+                    for exporter in self._exporters:
+                        nursery.start_soon(exporter.run)
+                    nursery.start_soon(self._send, self._exporters)
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            trio.lowlevel.remove_instrument(self.pauses)
+
+    async def _serve(self, task_status: trio.TaskStatus[int]) -> None:
+        await serve_metrics(
+            lambda: render(self.registry.collect()),
+            host=self._config.metrics.prometheus_host,
+            port=self._config.metrics.prometheus_port,
+            task_status=task_status,
+        )
+
+    async def _send(self, exporters: Sequence[Exporter]) -> None:
+        identity = self._member.identity
+        await send_own_metrics(
+            self.registry,
+            exporters,
+            attributes=node_attributes(
+                identity.node_id, role="controller", cluster_id=identity.cluster_id
+            ),
+            interval_ms=self._config.metrics.otlp_interval_ms,
+            clock=self._clock,
+        )

@@ -1,0 +1,129 @@
+"""What a whole broker and its controller send of themselves to a collector."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import trio
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from ottla.client import open_admin, open_producer
+from ottla.client.testing import import_cluster, open_test_cluster
+
+import_cluster()
+
+TIMEOUT_S = 60
+TOPIC = "orders"
+
+
+class Collector:
+    """An OTLP/HTTP collector; keeps what arrives, by path."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, list[bytes]] = {"/v1/metrics": [], "/v1/traces": []}
+        bodies = self.bodies
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                bodies[self.path].append(self.rfile.read(int(self.headers["Content-Length"])))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    def numbers(self, role: str) -> dict[tuple[str, str], float]:
+        """Return the newest numbers of nodes of a role, by name and topic."""
+        found = {}
+        for body in list(self.bodies["/v1/metrics"]):
+            for part in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                if text(part.resource, "kafka.node.role") != role:
+                    continue
+                for metric in part.scope_metrics[0].metrics:
+                    for point in (*metric.sum.data_points, *metric.gauge.data_points):
+                        topic = [p.value.string_value for p in point.attributes if p.key == "topic"]
+                        value = point.as_int if point.WhichOneof("value") == "as_int" else -1.0
+                        found[metric.name, "".join(topic)] = value
+        return found
+
+
+def text(resource: Resource, key: str) -> str:
+    return next(pair.value.string_value for pair in resource.attributes if pair.key == key)
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    collector = Collector()
+    yield collector
+    collector.close()
+
+
+async def test_brokers_and_controllers_send_their_numbers(collector: Collector) -> None:
+    settings = {"telemetry.otlp.endpoint": collector.endpoint, "metrics.otlp.interval.ms": "200"}
+    messages = ("kafka_server_brokertopicmetrics_messagesin_total", TOPIC)
+    active = ("kafka_controller_kafkacontroller_activecontrollercount", "")
+    async with open_test_cluster(settings=settings) as cluster:
+        async with open_admin(cluster.bootstrap) as admin:
+            await admin.create_topic(TOPIC, partition_count=1)
+        async with open_producer(cluster.bootstrap) as producer:
+            for _ in range(7):
+                await producer.send(TOPIC, b"value")
+
+        with trio.fail_after(TIMEOUT_S):
+            while collector.numbers("broker").get(messages) != 7:
+                await trio.sleep(0.05)
+            while collector.numbers("controller").get(active) != 1:
+                await trio.sleep(0.05)
+
+
+async def test_every_request_is_traced_where_all_shall_be(collector: Collector) -> None:
+    settings = {
+        "telemetry.otlp.endpoint": collector.endpoint,
+        "metrics.otlp.interval.ms": "0",
+        "telemetry.traces.sample.ratio": "1",
+    }
+    traces = collector.bodies["/v1/traces"]
+    async with open_test_cluster(broker_count=2, settings=settings) as cluster:
+        async with open_admin(cluster.bootstrap) as admin:
+            await admin.create_topic(TOPIC, partition_count=1, replication_factor=2)
+        async with open_producer(cluster.bootstrap) as producer:
+            await producer.send(TOPIC, b"value")
+
+        with trio.fail_after(TIMEOUT_S):
+            while not (waited := [spans for spans in of_traces(traces) if "replicate" in spans]):
+                await trio.sleep(0.05)
+
+    assert [*waited[0]] == ["Produce", "receive", "append", "replicate", "answer"]
+    durations = list(waited[0].values())
+    assert durations[0] == sum(durations[1:])
+    assert collector.bodies["/v1/metrics"] == []
+
+
+def of_traces(bodies: list[bytes]) -> list[dict[str, int]]:
+    """Return each trace's spans in order, with their durations."""
+    found: dict[bytes, dict[str, int]] = {}
+    for body in list(bodies):
+        for part in ExportTraceServiceRequest.FromString(body).resource_spans:
+            for span in part.scope_spans[0].spans:
+                of_trace = found.setdefault(span.trace_id, {})
+                of_trace[span.name] = span.end_time_unix_nano - span.start_time_unix_nano
+    return list(found.values())
