@@ -1,6 +1,7 @@
-"""A push as one record of the topic `__client_metrics`, and back.
+"""A push as a record of the topic `__client_metrics`, and back.
 
-Pure.  Its shape is `client_metrics.proto`, which pipelines read without our code.
+Pure.  Its shape is `client_metrics.proto`, which pipelines read without our code.  A push too large
+for one record becomes several that say the same of who and when, and share its points.
 """
 
 from uuid import UUID
@@ -8,6 +9,7 @@ from uuid import UUID
 from google.protobuf.message import DecodeError
 
 from ottla.model.errors import CorruptDataError
+from ottla.model.limits import KIB
 from ottla.proto.client_metrics_pb2 import (
     GAUGE,
     HISTOGRAM,
@@ -20,11 +22,42 @@ from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.otlp import HistogramValue, Point, PointKind, decode, points_of
 
+RECORD_BYTES_MAX = 512 * KIB
+"""Points of one record: half of what a topic takes of a batch when nothing else is set."""
+POINT_HEAD_BYTES = 4
+"""What stands before a point within its record, at the most."""
+
 _KINDS = {PointKind.GAUGE: GAUGE, PointKind.SUM: SUM, PointKind.HISTOGRAM: HISTOGRAM}
 
 
-def encode_record(push: LabelledPush) -> tuple[bytes, bytes]:
-    """Return key and value of a client's push; what a node says of itself has no record."""
+def encode_records(push: LabelledPush) -> tuple[list[bytes], int]:
+    """Return the values of a client's records, and how many points are too large for any.
+
+    What a node says of itself has no record.
+    """
+    values: list[bytes] = []
+    left_out = 0
+    record = _without_points(push)
+    record_bytes = record.ByteSize()
+    for point in points_of(decode(push.otlp)):
+        _put_point(record.points.add(), point)
+        point_bytes = record.points[-1].ByteSize() + POINT_HEAD_BYTES
+        if point_bytes > RECORD_BYTES_MAX:
+            del record.points[-1]
+            left_out += 1
+            continue
+        record_bytes += point_bytes
+        if record_bytes > RECORD_BYTES_MAX and len(record.points) > 1:
+            del record.points[-1]
+            values.append(record.SerializeToString())
+            record = _without_points(push)
+            _put_point(record.points.add(), point)
+            record_bytes = record.ByteSize()
+    values.append(record.SerializeToString())
+    return values, left_out
+
+
+def _without_points(push: LabelledPush) -> ClientMetricsRecord:
     labels = push.labels
     assert labels is not None
     record = ClientMetricsRecord(received_ms=push.received_ms)
@@ -36,9 +69,7 @@ def encode_record(push: LabelledPush) -> tuple[bytes, bytes]:
     client.software_version = labels.software_version
     client.source_address = labels.source_address
     client.broker_id = labels.broker_id
-    for point in points_of(decode(push.otlp)):
-        _put_point(record.points.add(), point)
-    return labels.client_instance_id.bytes, record.SerializeToString()
+    return record
 
 
 def decode_record(value: bytes) -> tuple[ClientLabels, int, list[Point]]:

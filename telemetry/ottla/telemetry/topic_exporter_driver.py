@@ -13,7 +13,7 @@ from ottla.model.errors import RefusedError
 from ottla.model.seams import Rng
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.telemetry.batching_driver import BatchingExporter
-from ottla.telemetry.client_record import encode_record
+from ottla.telemetry.client_record import encode_records
 from ottla.telemetry.export_queue import Outcome, Verdict
 from ottla.telemetry.exporter import LabelledPush
 
@@ -51,14 +51,23 @@ class TopicExporter:
         return self._batching.counts()
 
     async def _deliver(self, batch: Sequence[LabelledPush]) -> Outcome:
-        records = await trio.to_thread.run_sync(_records_of, batch, limiter=self._limiter)
+        records, left_out = await trio.to_thread.run_sync(_records_of, batch, limiter=self._limiter)
         try:
             await self._send(records)
         except RefusedError as error:
             verdict = Verdict.RETRY if error.is_retriable else Verdict.REFUSED
             return Outcome(verdict=verdict, why=str(error))
-        return Outcome(verdict=Verdict.SENT)
+        return Outcome(verdict=Verdict.SENT, rejected_points=left_out)
 
 
-def _records_of(batch: Sequence[LabelledPush]) -> list[TopicRecord]:
-    return [TopicRecord(*encode_record(push), push.received_ms) for push in batch]
+def _records_of(batch: Sequence[LabelledPush]) -> tuple[list[TopicRecord], int]:
+    """Return the records of pushes, and how many of their points are too large for any."""
+    records: list[TopicRecord] = []
+    left_out = 0
+    for push in batch:
+        assert push.labels is not None
+        values, left_out_here = encode_records(push)
+        key = push.labels.client_instance_id.bytes
+        records += [TopicRecord(key, value, push.received_ms) for value in values]
+        left_out += left_out_here
+    return records, left_out

@@ -15,7 +15,7 @@ from ottla.jepsen.fuzz.target import Target
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.limits import KIB, MIB
 from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.client_record import decode_record, encode_record
+from ottla.telemetry.client_record import decode_record, encode_records
 from ottla.telemetry.client_series import ClientSeries
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.otlp import Point, decode, label, points_of
@@ -35,7 +35,9 @@ def _check(data: bytes) -> None:
     points = list(points_of(metrics))
     push = LabelledPush(LABELS, 1, label(metrics, LABELS))
     assert _bag(points_of(decode(push.otlp))) == _bag(points), "labels change no point"
-    labels, _, told = decode_record(encode_record(push)[1])
+    (record,), left_out = encode_records(push)
+    assert left_out == 0
+    labels, _, told = decode_record(record)
     assert labels == LABELS
     assert _bag(told) == _bag(points), "the record says what was pushed"
     series = ClientSeries(per_client_max=PER_CLIENT_MAX)
