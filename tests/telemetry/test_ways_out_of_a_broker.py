@@ -27,6 +27,7 @@ async def test_collectors_topic_and_prometheus_say_the_same(collectors: Sequence
         "telemetry.otlp.endpoint": ",".join(str(one.endpoint()) for one in collectors),
         "telemetry.topic": "true",
         "metrics.prometheus.port": "0",
+        "metrics.otlp.interval.ms": "0",  # only what clients push
         "metrics.prometheus.host": "127.0.0.1",
     }
     with trio.fail_after(TIMEOUT_S):
