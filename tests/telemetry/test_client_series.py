@@ -154,6 +154,39 @@ def test_refused_names_leave_nothing_behind(labels_of: Build) -> None:
     assert series.counts()["refused"] == 100
 
 
+def test_a_gauge_that_a_push_leaves_out_is_gone(labels_of: Build) -> None:
+    series = ClientSeries()
+    for member in ("", "m-1", "m-2"):  # a member of a group has another id after each rejoin
+        assigned = point("assigned", 3, PointKind.GAUGE, having={"member_id": member})
+        series.apply(labels_of(1), [assigned, point("rejoins", 1)])
+        series.apply(labels_of(2), [assigned])
+    rows = [row.labels for row in series.rows() if row.family == "assigned"]
+    assert [text.endswith('member_id="m-2"') for text in rows] == [True, True]
+    assert values_of(series)[("rejoins", "app-1")] == 3
+    assert series.counts() == {"clients": 2, "series": 3, "refused": 0}
+
+
+def test_a_sum_goes_when_some_pushes_left_it_out(labels_of: Build) -> None:
+    series = ClientSeries()
+    series.apply(labels_of(), [point("sum", 5)])
+    for _ in range(4):
+        series.apply(labels_of(), [point("other", 1)])
+    series.apply(labels_of(), [point("sum", 2)])
+    assert values_of(series)[("sum", "app-1")] == 7, "it stood still meanwhile"
+    for _ in range(5):
+        series.apply(labels_of(), [point("other", 1)])
+    assert set(values_of(series)) == {("other", "app-1")}
+    assert series.counts()["series"] == 1
+
+
+def test_what_is_left_out_makes_room(labels_of: Build) -> None:
+    series = ClientSeries(per_client_max=1)
+    for name in ("a", "b", "b"):
+        series.apply(labels_of(), [point(name, 1, PointKind.GAUGE)])
+    assert set(values_of(series)) == {("b", "app-1")}
+    assert series.counts()["refused"] == 1
+
+
 def test_one_name_has_one_kind(labels_of: Build) -> None:
     series = ClientSeries()
     series.apply(labels_of(1), [point("a.b", 1)])

@@ -3,7 +3,9 @@
 Pure; belongs to the loop.  Clients push what was added since the last push (KIP-714 asks for
 deltas); Prometheus wants sums since a beginning, so the sums are kept here, one a series.  A
 series is a name, a client and the point's attributes.  A client that pushes more series than its
-share, or the one that comes when all are taken, keeps those it has; the rest is counted.
+share, or the one that comes when all are taken, keeps those it has; the rest is counted.  A push is
+all that a client has: a gauge that it leaves out is gone (a member of a group has another id after
+each rejoin), a sum some pushes later, should a client leave out what did not grow.
 """
 
 import re
@@ -27,6 +29,10 @@ ALIASES_MAX = 8
 """Ways to send one set of attributes (in another order, under names that Prometheus writes alike)
 that are remembered; more are refused."""
 
+PUSHES_WITHOUT_SUM_MAX = 4
+"""Pushes of a client that may leave a sum out before it is gone.  Lower makes sums begin anew
+that a client leaves out while they stand still, higher keeps what is no more for longer."""
+
 Value = int | float | HistogramValue
 _Alias = tuple[str, Attributes]
 """A series as its clients name it."""
@@ -48,11 +54,13 @@ class SeriesRow(NamedTuple):
 class _Client:
     """One client that has series: its labels as text, and where its values lie."""
 
-    __slots__ = ("keys", "text")
+    __slots__ = ("keys", "pushes", "text")
 
     def __init__(self, labels: ClientLabels) -> None:
         self.text = label_text(labels.pairs())
-        self.keys: list[_Key] = []
+        self.pushes = 0
+        self.keys: dict[_Key, int] = {}
+        """With the number of the push that had it last."""
 
 
 class _Key:
@@ -98,6 +106,7 @@ class ClientSeries:
         client = self._clients.get(labels.client_instance_id)
         if client is None:
             client = self._clients[labels.client_instance_id] = _Client(labels)
+        client.pushes += 1
         for point in points:
             key = self._keys.get((point.name, point.attributes))
             if key is None or key.family.kind != _kind_of(point):
@@ -105,23 +114,21 @@ class ClientSeries:
             before = key.values.get(client) if key is not None else None
             if key is None or (before is None and not self._has_room(client, key)):
                 self._refused += 1
-            elif before is None:
+                continue
+            client.keys[key] = client.pushes
+            if before is None or not point.is_delta:
                 key.values[client] = point.value
-            elif point.is_delta:
-                key.values[client] = _sum_of(before, point.value)
             else:
-                key.values[client] = point.value
+                key.values[client] = _sum_of(before, point.value)
+        self._drop_what_was_left_out(client)
 
     def forget(self, instance_id: UUID) -> None:
         """Drop what a client pushed."""
         client = self._clients.pop(instance_id, None)
         if client is None:
             return
-        self._count -= len(client.keys)
         for key in client.keys:
-            del key.values[client]
-            if not key.values:
-                self._drop(key)
+            self._drop_value(client, key)
 
     def rows(self) -> Iterator[SeriesRow]:
         """Yield every value, family by family; what changes meanwhile may be seen or not."""
@@ -144,9 +151,22 @@ class ClientSeries:
             if not key.values:
                 self._drop(key)
             return False
-        client.keys.append(key)
         self._count += 1
         return True
+
+    def _drop_what_was_left_out(self, client: _Client) -> None:
+        left_out = [(key, last) for key, last in client.keys.items() if last < client.pushes]
+        for key, last in left_out:
+            is_gauge = key.family.kind == "gauge"
+            if is_gauge or client.pushes - last > PUSHES_WITHOUT_SUM_MAX:
+                del client.keys[key]
+                self._drop_value(client, key)
+
+    def _drop_value(self, client: _Client, key: _Key) -> None:
+        self._count -= 1
+        del key.values[client]
+        if not key.values:
+            self._drop(key)
 
     def _new_key(self, point: Point) -> _Key | None:
         """Return the key of attributes not seen before; None when they cannot have one."""
