@@ -6,6 +6,7 @@ every input, so that an input means the same whenever it is read.
 
 from collections.abc import Callable, Coroutine, Iterator
 from copy import copy
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -27,6 +28,7 @@ from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
+from ottla.broker.telemetry_apis import Done, TelemetryApis
 from ottla.controller.rehearsal import CountingRng, Rehearsal
 from ottla.jepsen.fuzz.sync import run_now
 from ottla.jepsen.world.disk import SimulatedDisk
@@ -44,6 +46,10 @@ from ottla.proto import controller_pb2 as pb
 from ottla.storage.log import open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.slice import FileSlice
+from ottla.telemetry.client_labels import ClientLabels
+from ottla.telemetry.ingest_driver import Pending as PendingPush
+from ottla.telemetry.ingest_driver import take_in
+from ottla.telemetry.instances import ClientInstance, ClientInstances
 from ottla.wire.apis import API, request_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.create_topics_request import (
@@ -57,6 +63,7 @@ WALL_MS = 1_700_000_000_000
 LOCAL = NodeId(1)
 TOPIC = "t"
 PARTITION_COUNT = 2
+PUSH_INTERVAL_MS = 1_000
 CONFIG = BrokerConfig(node_id=LOCAL, groups=GroupConfig(initial_rebalance_delay_ms=0))
 FRAME_BYTES_MAX = 64 * KIB
 PEER = Peer(
@@ -213,10 +220,15 @@ class MiniBroker:
         register_group_apis(
             dispatcher, config=CONFIG.groups, coordinator=coordinator, metadata=metadata
         )
+        clients = ClientInstances(fresh_id=rng.uuid, payload_bytes_max=FRAME_BYTES_MAX)
+        clients.on_subscriptions({"all": {"metrics": "*", "interval.ms": str(PUSH_INTERVAL_MS)}})
+        TelemetryApis(clients, payload_bytes_max=FRAME_BYTES_MAX, take=_take_at_once).register(
+            dispatcher
+        )
         self.dispatcher = dispatcher
         self.memory = RequestMemory(None)
         self.connection = Connection(
-            PEER,
+            replace(PEER),
             dispatcher,
             self,
             memory=self.memory,
@@ -313,6 +325,22 @@ def _begun(pending: Coroutine[Any, Any, Any]) -> Any:
         return end.value
     pending.close()
     return _WAITS
+
+
+def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:
+    """Take in what was pushed, here and now."""
+    traits = instance.traits
+    labels = ClientLabels(
+        instance.id,
+        traits.client_id or "",
+        "User:ANONYMOUS",
+        traits.software_name,
+        traits.software_version,
+        traits.source_address,
+        LOCAL,
+    )
+    (taken,) = take_in([PendingPush(1, labels, codec, payload, WALL_MS, done)], True)
+    done(taken.error)
 
 
 async def _block() -> Block:

@@ -7,21 +7,27 @@ whole answers with the correlation ids of the requests, in their order.
 import struct
 from collections.abc import Iterator
 from random import Random
+from uuid import UUID
 
 from ottla.jepsen.fuzz.chance import FuzzRng
-from ottla.jepsen.fuzz.mini_broker import TOPIC, MiniBroker, id_of
+from ottla.jepsen.fuzz.mini_broker import PUSH_INTERVAL_MS, TOPIC, MiniBroker, id_of
 from ottla.jepsen.fuzz.target import Target
 from ottla.jepsen.fuzz.targets.batches import example_batches
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import MIB
+from ottla.telemetry.subscriptions import subscription_id_of
 from ottla.wire.apis import API, request_class, response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_examples import example
 from ottla.wire.codec_types import Message
+from ottla.wire.compression import Codec, compress
 from ottla.wire.headers import decode_request_header, decode_response_header, encode_request_header
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.get_telemetry_subscriptions_request import (
+    GetTelemetrySubscriptionsRequest,
+)
 from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -39,6 +45,10 @@ from ottla.wire.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
+from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
+
+METRICS = b"\n\x0b\x12\x09\x12\x07\n\x05a.sum"
+"""An OTLP MetricsData with one metric, a.sum, that has no points."""
 
 LENGTH = struct.Struct(">i")
 PIECES = (1 << 20, 1, 7, 100)
@@ -119,6 +129,7 @@ def _seeds(random: Random) -> Iterator[bytes]:
                 yield b"\3" + framed(message, version)
             except ProtocolError:
                 continue
+    yield from _of_telemetry()
     yield from _of_every_api(random)
 
 
@@ -144,6 +155,21 @@ def _fetch(version: int) -> bytes:
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MIB)
     topic = FetchTopic(topic=TOPIC, topic_id=id_of(TOPIC), partitions=[partition])
     return framed(FetchRequest(max_wait_ms=5, min_bytes=1, topics=[topic]), max(4, version))
+
+
+def _of_telemetry() -> Iterator[bytes]:
+    """Yield pushes that the gate lets through, of every codec, and the Get before one."""
+    client = UUID(int=1 << 64)
+    get = framed(GetTelemetrySubscriptionsRequest(client_instance_id=client), 0)
+    for codec in Codec:
+        push = PushTelemetryRequest(
+            client_instance_id=client,
+            subscription_id=subscription_id_of(("*",), PUSH_INTERVAL_MS, client),
+            compression_type=codec,
+            metrics=compress(codec, METRICS),
+        )
+        yield b"\0" + framed(push, 0)
+        yield b"\3" + get + framed(push, 0) * 2
 
 
 def _of_groups() -> Iterator[Message]:
