@@ -146,6 +146,17 @@ def test_a_get_tells_everything_that_a_client_needs_to_push(broker: Broker) -> N
     assert answer.requested_metrics == ["*"]
 
 
+@pytest.mark.parametrize(
+    ("software", "metrics"), [("kgo", [""]), ("apache-kafka-java", ["*"]), ("librdkafka", ["*"])]
+)
+def test_each_client_is_told_to_report_everything_in_the_form_that_it_understands(
+    broker: Broker, software: str, metrics: list[str]
+) -> None:
+    client = Client(broker)
+    client.ask(ApiVersionsRequest(client_software_name=software, client_software_version="1.0"), 3)
+    assert client.get().requested_metrics == metrics
+
+
 def test_a_push_is_answered_when_its_content_has_been_taken_in(broker: Broker) -> None:
     client = Client(broker)
     got = client.get()
@@ -216,6 +227,16 @@ def test_what_comes_too_early_is_told_how_much_too_early(broker: Broker) -> None
     assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert answer.throttle_time_ms == 600
     assert client.get(push.client_instance_id).throttle_time_ms == 600
+
+
+def test_no_client_is_told_to_wait_so_long_that_it_would_hold_back_all_else() -> None:
+    broker = Broker()
+    broker.instances.on_subscriptions({"all": {"metrics": "*", "interval.ms": "3600000"}})
+    client = Client(broker)
+    push = client.push(client.get(), metrics=b"")
+    assert client.ask(push).error_code == 0
+    assert client.ask(push).throttle_time_ms == 1_000
+    assert client.get(push.client_instance_id).throttle_time_ms == 1_000
 
 
 def test_a_client_is_known_by_all_that_its_connection_says_of_it(broker: Broker) -> None:

@@ -2,8 +2,7 @@
 
 Pure.  A push is judged inline by everything but its content; an accepted one is answered when its
 content has been taken in, which happens elsewhere.  Unlike Kafka's, our answer to a request that
-comes too early says in `throttle_time_ms` when it may come again; no client holds anything else
-back for it.
+comes too early says so in `throttle_time_ms` too.
 """
 
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import TypeAlias
 from ottla.broker.dispatch import Dispatcher, RequestContext
 from ottla.model.errors import ErrorCode
 from ottla.telemetry.instances import ClientInstance, ClientInstances
-from ottla.telemetry.subscriptions import ClientTraits
+from ottla.telemetry.subscriptions import ALL_METRICS, ClientTraits
 from ottla.wire.apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from ottla.wire.compression import Codec
 from ottla.wire.messages.get_telemetry_subscriptions_request import (
@@ -30,6 +29,18 @@ TELEMETRY_API_KEYS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
 CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
 """What clients are told that they may compress with: they take the first they have.  Not to
 compress is always allowed, and not listed."""
+
+THROTTLE_TOLD_MS_MAX = 1_000
+"""Longest throttle time that is told, as long as any quota's window.  Java's clients and librdkafka
+go by their interval alone; but franz-go sends nothing at all on a connection while it is throttled,
+and would stand still for what is left of an interval of minutes."""
+
+ALL_BY_THE_LETTER = [""]
+"""How KIP-714 writes "every metric".  Kafka itself tells "*", and its own clients and librdkafka
+wait for that; franz-go knows the KIP's form alone, and reports nothing when it is told "*"."""
+
+BY_THE_LETTER = frozenset({"kgo"})
+"""The software, by the name it gives, that is told so."""
 
 Done: TypeAlias = Callable[[ErrorCode | None], None]
 
@@ -62,8 +73,13 @@ class TelemetryApis:
             now_ms=context.arrived_ms,
         )
         if error is not ErrorCode.NONE:
-            return GetTelemetrySubscriptionsResponse(error_code=error, throttle_time_ms=throttle_ms)
+            return GetTelemetrySubscriptionsResponse(
+                error_code=error, throttle_time_ms=min(throttle_ms, THROTTLE_TOLD_MS_MAX)
+            )
         effective = instance.effective
+        metrics = list(effective.metrics)
+        if effective.metrics == (ALL_METRICS,) and context.peer.software_name in BY_THE_LETTER:
+            metrics = ALL_BY_THE_LETTER
         return GetTelemetrySubscriptionsResponse(
             client_instance_id=instance.id,
             subscription_id=effective.subscription_id,
@@ -71,7 +87,7 @@ class TelemetryApis:
             push_interval_ms=effective.interval_ms,
             telemetry_max_bytes=self._payload_bytes_max,
             delta_temporality=True,
-            requested_metrics=list(effective.metrics),
+            requested_metrics=metrics,
         )
 
     def handle_push(
@@ -90,17 +106,18 @@ class TelemetryApis:
         )
         # A client that has none of the metrics it is asked for pushes nothing at all.
         if error is not ErrorCode.NONE or instance is None or not payload:
-            return PushTelemetryResponse(error_code=error, throttle_time_ms=throttle_ms)
-        interval_ms = instance.effective.interval_ms
+            return PushTelemetryResponse(
+                error_code=error, throttle_time_ms=min(throttle_ms, THROTTLE_TOLD_MS_MAX)
+            )
+        # When there is no room for a push: the next one of this client is due no sooner.
+        full_ms = min(instance.effective.interval_ms, THROTTLE_TOLD_MS_MAX)
 
         def done(failure: ErrorCode | None) -> None:
             error = failure or ErrorCode.NONE
             self._instances.on_ingested(instance, error)
             is_full = error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
             context.slot.complete(
-                PushTelemetryResponse(
-                    error_code=error, throttle_time_ms=interval_ms if is_full else 0
-                )
+                PushTelemetryResponse(error_code=error, throttle_time_ms=full_ms if is_full else 0)
             )
 
         self._take(instance, request.compression_type, payload, done)

@@ -186,7 +186,7 @@ class Client:
 
     def connect(self) -> None:
         self.connection = Connection(
-            PEER,
+            replace(PEER),
             self.dispatcher,
             self,
             memory=RequestMemory(None),
