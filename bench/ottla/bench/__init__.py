@@ -13,5 +13,6 @@ local_cluster.py  that cluster: `ottla up` in a process, asked and hurt
 requests.py    small requests over raw sockets: what one request costs a broker
 clients.py     our client beside others on the same work, in turns
 client_work.py that work, one client a process
+scrape.py      what Prometheus costs a broker
 groups.py      what groups cost their coordinator: commits, and a rebalance of many members
 """

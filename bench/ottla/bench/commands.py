@@ -19,6 +19,7 @@ from ottla.bench.load import Load, consume, end_to_end, make_topic, produce
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
+from ottla.bench.scrape import run_scrapes
 from ottla.bench.steady import Steady, Writer
 from ottla.bench.telemetry import run_telemetry
 from ottla.bench.timeline import as_svg, as_text, longest_gap
@@ -52,12 +53,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "requests",
             "commits",
             "rebalance",
+            "scrape",
             "steady",
             "telemetry",
             *MEASUREMENTS,
         ),
     )
     parser.add_argument("--bootstrap-server", "--bootstrap", default="localhost:9092")
+    parser.add_argument(
+        "--metrics", default="localhost:9404", help="for scrape: where /metrics is served"
+    )
     parser.add_argument("--topic", default="ottla-bench", help="for steady: several with commas")
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--replication-factor", type=int, help="default: the cluster's")
@@ -93,7 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=int,
         default=5,
-        help=f"for clients, rebalance, {', '.join(MEASUREMENTS)}: how often",
+        help=f"for clients, rebalance, scrape, {', '.join(MEASUREMENTS)}: how often",
     )
     parser.add_argument("--ledger", type=Path, help="for steady: keep every answer in this file")
     parser.add_argument(
@@ -120,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _measure_clients(arguments)
     if arguments.what == "rebalance":
         return _measure_rebalances(arguments)
+    if arguments.what == "scrape":
+        return _measure_scrapes(arguments)
     if arguments.what == "telemetry":
         return _measure_telemetry(arguments)
     if arguments.what == "commits":
@@ -207,6 +214,22 @@ def _measure_rebalances(arguments: argparse.Namespace) -> int:
             _address(arguments.bootstrap_server),
             members=arguments.connections,
             heartbeat_s=arguments.heartbeat_ms / 1_000,
+            rounds=arguments.rounds,
+            progress=progress,
+        )
+    if arguments.format == "json":
+        print(json.dumps(figures))
+    else:
+        _print_figures(figures)
+    return HEALTHY
+
+
+def _measure_scrapes(arguments: argparse.Namespace) -> int:
+    """Fetch a broker's metrics, and see who waits meanwhile."""
+    with _progress(arguments.what, arguments.rounds) as progress:
+        figures = run_scrapes(
+            _address(arguments.bootstrap_server),
+            _address(arguments.metrics),
             rounds=arguments.rounds,
             progress=progress,
         )

@@ -1,0 +1,132 @@
+"""What Prometheus costs a broker: how long /metrics takes, how large it is, who waits meanwhile.
+
+From outside, so that it can be asked of any broker that shows its metrics: while they are fetched
+another connection sends one small request after the other, and the longest it waits for an answer
+is told beside the longest it waits when nobody fetches anything.  A broker that is held for long
+by a scrape shows there.
+"""
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any, NamedTuple
+
+from ottla.bench.requests import SILENCE_S, frame_of
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.messages.api_versions_request import ApiVersionsRequest
+
+API_VERSIONS_VERSION = 0
+REQUEST_PAUSE_S = 0.000_5
+"""Between two small requests; shorter sees shorter pauses, and is itself a load."""
+
+CALM_S = 2.0
+PATH = "/metrics"
+
+
+class Waited(NamedTuple):
+    """One small request: when it was sent, and how long its answer took."""
+
+    sent_at: float
+    seconds: float
+
+
+class Prober:
+    """Sends one small request after the other until it is stopped."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.waited: list[Waited] = []
+        self._socket = socket.create_connection(address, timeout=SILENCE_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Prober":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_stopping = True
+        self._thread.join()
+        self._socket.close()
+
+    def longest_ms(self, began_at: float, ended_at: float) -> float:
+        """Return the longest wait of those that fell into this time, at least in part."""
+        waits = [
+            each.seconds
+            for each in self.waited
+            if each.sent_at + each.seconds >= began_at and each.sent_at <= ended_at
+        ]
+        return 1e3 * max(waits, default=0.0)
+
+    def _run(self) -> None:
+        frame = frame_of(ApiVersionsRequest(), API_VERSIONS_VERSION)
+        stream = self._socket.makefile("rb")
+        while not self._is_stopping:
+            sent_at = time.perf_counter()
+            self._socket.sendall(frame)
+            stream.read(int.from_bytes(stream.read(4), "big"))
+            self.waited.append(Waited(sent_at, time.perf_counter() - sent_at))
+            time.sleep(REQUEST_PAUSE_S)
+
+
+class Scrape(NamedTuple):
+    """One fetch of the metrics."""
+
+    seconds: float
+    byte_count: int
+    row_count: int
+    """0 for one that came packed."""
+    longest_wait_ms: float
+
+
+def run_scrapes(
+    broker: tuple[str, int],
+    metrics: tuple[str, int],
+    *,
+    rounds: int,
+    progress: Callable[[int], None],
+) -> dict[str, Any]:
+    """Fetch the metrics so often, plain and packed in turns; return figures, medians mostly."""
+    plain: list[Scrape] = []
+    packed: list[Scrape] = []
+    with Prober(broker) as prober:
+        began_at = time.perf_counter()
+        time.sleep(CALM_S)
+        calm_ms = prober.longest_ms(began_at, time.perf_counter())
+        for done in range(rounds):
+            plain.append(_scrape(metrics, prober, is_packed=False))
+            packed.append(_scrape(metrics, prober, is_packed=True))
+            progress(done + 1)
+    return {
+        "what": "scrape",
+        "rounds": rounds,
+        "rows": plain[-1].row_count,
+        "bytes": plain[-1].byte_count,
+        "gzip_bytes": packed[-1].byte_count,
+        "plain_ms": _median_ms(plain),
+        "gzip_ms": _median_ms(packed),
+        "longest_wait_calm_ms": round(calm_ms, 2),
+        "longest_wait_plain_ms": round(max(each.longest_wait_ms for each in plain), 2),
+        "longest_wait_gzip_ms": round(max(each.longest_wait_ms for each in packed), 2),
+    }
+
+
+def _median_ms(scrapes: list[Scrape]) -> float:
+    return round(1e3 * median(each.seconds for each in scrapes), 1)
+
+
+def _scrape(metrics: tuple[str, int], prober: Prober, *, is_packed: bool) -> Scrape:
+    connection = http.client.HTTPConnection(*metrics, timeout=SILENCE_S)
+    began_at = time.perf_counter()
+    connection.request("GET", PATH, headers={"Accept-Encoding": "gzip"} if is_packed else {})
+    response = connection.getresponse()
+    body = response.read()
+    ended_at = time.perf_counter()
+    connection.close()
+    if response.status != http.client.OK:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"{PATH}: HTTP status {response.status}")
+    rows = 0 if is_packed else sum(not line.startswith(b"#") for line in body.splitlines())
+    return Scrape(ended_at - began_at, len(body), rows, prober.longest_ms(began_at, ended_at))
