@@ -9,7 +9,15 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.client import open_admin, open_producer
+from ottla.client.connection import open_connection
 from ottla.client.testing import ClusterUnderTest, import_cluster, open_test_cluster
+from ottla.model.errors import ErrorCode
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import ProduceResponse
 
 import_cluster()
 
@@ -161,3 +169,22 @@ async def test_the_time_of_requests_is_split(cluster: ClusterUnderTest) -> None:
     assert local > 0
     assert remote > 0
     assert found.value(f"{total}_sum", request="Produce") == pytest.approx(local + remote)
+
+
+async def test_refusals_are_counted_by_request_and_code(cluster: ClusterUnderTest) -> None:
+    await produce(cluster)
+    leader, follower = cluster.brokers.values()
+    (partition, *_) = [each for each in leader.table if each.is_leader]
+    host, port = follower.addresses["PLAINTEXT"]
+    data = PartitionProduceData(index=partition.index, records=b"nothing")
+    asked = ProduceRequest(
+        acks=1,
+        timeout_ms=1_000,
+        topic_data=[TopicProduceData(name="no-such-topic", partition_data=[data])],
+    )
+    async with open_connection(host, port, client_id="test", timeout_s=30) as connection:
+        answer = await connection.request(asked, ProduceResponse)
+
+    code = ErrorCode(answer.responses[0].partition_responses[0].error_code).name
+    name = "kafka_network_requestmetrics_errors_total"
+    assert (await scrape(follower)).value(name, request="Produce", error=code) == 1

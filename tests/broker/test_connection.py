@@ -11,7 +11,7 @@ from ottla.broker.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.request_traces import RequestTraces
 from ottla.broker.response_queue import ResponseSlot
-from ottla.model.errors import ProtocolError
+from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.node.clock_driver import RealRng
 from ottla.wire.apis import API_VERSIONS, PRODUCE
 from ottla.wire.codec import decode, encode
@@ -548,3 +548,14 @@ def test_what_is_traced_on_a_connection_that_closes_is_forgotten() -> None:
     world.connection.close()
 
     assert traces.take(count_max=10, wall_offset_ns=0) == []
+
+
+def test_an_answer_that_is_a_refusal_is_counted_by_its_code() -> None:
+    world = World()
+    world.holds = {1}
+    world.feed(heartbeat(1) + heartbeat(2))
+    world.contexts[0].slot.complete(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+
+    errors = dict(world.dispatcher.times.errors.samples())
+
+    assert errors == {("Heartbeat", "UNKNOWN_MEMBER_ID"): 1}

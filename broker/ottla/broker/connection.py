@@ -265,7 +265,10 @@ class Connection:
     def on_slot_completed(self, slot: ResponseSlot) -> None:
         """Move the answers whose turn has come to the output, and let take-up resume."""
         if slot.times is not None:
-            self._dispatcher.times.note(slot.times, slot.started_ns, slot.handled_ns)
+            request_times = self._dispatcher.times
+            request_times.note(slot.times, slot.started_ns, slot.handled_ns)
+            if slot.error_code:
+                request_times.note_refusal(slot.header.api_key, slot.error_code)
         if self._awaited is slot:
             self._awaited = None
         if slot.closes_connection:

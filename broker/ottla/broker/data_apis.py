@@ -55,6 +55,7 @@ def register_data_apis(
         clock=clock,
         on_flush_due=on_flush_due,
         traffic=traffic,
+        times=dispatcher.times,
     )
     fetch = FetchApi(
         table=table,

@@ -353,6 +353,8 @@ class FetchApi:
                     is_from_follower=limits.is_from_follower,
                     is_refused=data.error_code != 0,
                 )
+            if data.error_code and self._times is not None:
+                self._times.note_refusal(FetchRequest.API_KEY, data.error_code)
             if data.error_code and limits.wants_hints and data.error_code in HINTED:
                 leader_id, leader_epoch = self.table.current_leader(
                     target.topic, target.topic_id, target.index

@@ -17,12 +17,14 @@ from ottla.broker.leader_hints import HINTED, endpoints_of
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
+from ottla.broker.request_times import RequestTimes
 from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
 from ottla.storage.append_info import AppendInfo
+from ottla.wire.apis import PRODUCE
 from ottla.wire.batch import CODEC_MASK, CONTROL_FLAG, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
 from ottla.wire.codec_types import Records
 from ottla.wire.messages.produce_request import (
@@ -107,6 +109,7 @@ class WaitingProduce(WaitingEntry):
         for waiting in self._open:
             if not waiting.is_settled(self._acks):
                 refuse(waiting.answer, ErrorCode.REQUEST_TIMED_OUT)
+                self._api.times.note_refusal(PRODUCE, ErrorCode.REQUEST_TIMED_OUT)
         self._answer()
 
     def _answer(self) -> None:
@@ -129,12 +132,14 @@ class ProduceApi:
         clock: Clock,
         on_flush_due: Callable[[Partition], None],
         traffic: BrokerTraffic | None = None,
+        times: RequestTimes | None = None,
     ) -> None:
         self._table = table
         self._purgatory = purgatory
         self._clock = clock
         self._on_flush_due = on_flush_due
         self._traffic = BrokerTraffic() if traffic is None else traffic
+        self.times = RequestTimes() if times is None else times
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
         """Append every batch, then answer or wait."""
@@ -157,6 +162,7 @@ class ProduceApi:
                 except RefusedError as error:
                     is_refused = True
                     self._traffic.note_failed_produce(topic.name)
+                    self.times.note_refusal(PRODUCE, error.code)
                     answers.append(_refusal(data.index, error))
                     continue
                 traffic = partition.traffic

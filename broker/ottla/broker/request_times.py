@@ -2,7 +2,8 @@
 
 Pure: the time of a stopwatch comes in through `now_ns`; without one (in the simulated world) every
 request takes none.  A request that its handler answers costs two looks at the stopwatch and two
-bisections, measured at some 1 µs; one that waits costs four.
+bisections, measured at half a microsecond; one that waits costs 0.9 µs.  (A sketch that needs a
+logarithm for each value costs three times as much and tells no more.)
 
 What Kafka splits a request's time into, and what it is here:
 
@@ -17,6 +18,7 @@ Time in the socket's buffers, before we read it and after we wrote it, is nobody
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from ottla.model.errors import code_of
 from ottla.telemetry.instruments import Counters, Family, Histogram, Kind, Sample, summary_of
 from ottla.telemetry.kafka_names import prometheus_name
 from ottla.wire.apis import API
@@ -95,6 +97,10 @@ class RequestTimes:
             times.total.observe(now_ns - started_ns)
         else:
             times.prompt.observe(now_ns - started_ns)
+
+    def note_refusal(self, api_key: int, code: int) -> None:
+        """Count a refusal of a request, or of a partition of it."""
+        self.errors.of(API[api_key].name, code_of(code).name).value += 1
 
     # ---- what is told
 

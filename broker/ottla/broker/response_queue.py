@@ -46,6 +46,7 @@ class ResponseSlot:
         "_owner",
         "chunks",
         "closes_connection",
+        "error_code",
         "handled_ns",
         "header",
         "is_done",
@@ -71,6 +72,8 @@ class ResponseSlot:
         """Where its time is counted; None for what nobody serves."""
         self.trace: RequestTrace | None = None
         """Its trace, if it has one."""
+        self.error_code = 0
+        """Why the answer is a refusal as a whole, if it is one."""
         self.started_ns = started_ns
         self.handled_ns = 0
         """When its handler left it waiting; 0 until then."""
@@ -93,6 +96,7 @@ class ResponseSlot:
         if owner is None:
             return
         header = self.header
+        self.error_code = getattr(response, "error_code", 0)
         try:
             body = encode_chunks(response, version)
         except (ProtocolError, AssertionError) as fault:
