@@ -104,6 +104,8 @@ async def test_every_partition_is_told_where_it_has_a_replica(cluster: ClusterUn
         labels = {"topic": TOPIC, "partition": partition}
         assert first.value("kafka_log_log_logendoffset", **labels) == VALUES / 2
         assert second.value("kafka_log_log_size", **labels) > VALUES / 2 * len(VALUE)
+        lag = "kafka_server_replicafetchermanager_maxlag"
+        assert first.value(lag, clientId="Replica") == 0
     led = "kafka_server_replicamanager_leadercount"
     assert first.value(led) + second.value(led) == 2
     assert first.value("kafka_server_replicamanager_partitioncount") == 2
@@ -188,3 +190,17 @@ async def test_refusals_are_counted_by_request_and_code(cluster: ClusterUnderTes
     code = ErrorCode(answer.responses[0].partition_responses[0].error_code).name
     name = "kafka_network_requestmetrics_errors_total"
     assert (await scrape(follower)).value(name, request="Produce", error=code) == 1
+
+
+async def test_flushes_that_acknowledgements_wait_for_are_timed(cluster: ClusterUnderTest) -> None:
+    async with open_admin(cluster.bootstrap) as admin:
+        await admin.create_topic(
+            TOPIC, partition_count=1, replication_factor=1, configs={"flush.messages": "1"}
+        )
+    async with open_producer(cluster.bootstrap) as producer:
+        await producer.send(TOPIC, VALUE)
+
+    scrapes = [await scrape(broker) for broker in cluster.brokers.values()]
+
+    count = "kafka_log_logflushstats_logflushrateandtimems_count"
+    assert sum(each.value(count) for each in scrapes) == 1

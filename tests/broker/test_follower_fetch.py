@@ -438,3 +438,19 @@ async def test_a_leader_that_knows_no_such_replica_refuses_it(make_pair: Any) ->
     pair.lead(b"v")
     answer = pair.ask()
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_follower_s_lag_is_what_is_committed_and_not_here(make_pair: Any) -> None:
+    pair = await make_pair(before=lambda ours, theirs: written(theirs, EPOCH, b"a", b"b", b"c"))
+    followed = pair.core.find(pair.key)
+    data = PartitionData(partition_index=0, high_watermark=3, records=None)
+    pair.ask()
+
+    pair.core.take(followed, data, now_ms=0, wall_ms=0)
+    assert followed.lag == 3
+
+    pair.core.session.reset()
+    pair.core.done(followed)
+    await pair.round()
+    assert pair.ours.end_offset == 3
+    assert followed.lag == 0

@@ -134,3 +134,16 @@ def test_finished_entries_do_not_pile_up_behind_a_far_deadline() -> None:
     assert not purgatory._watchers.get("k")
     assert purgatory.expire(1) == 1
     assert keeper.endings == ["expired"]
+
+
+def test_who_waits_is_told_by_kind() -> None:
+    class Other(Entry):
+        pass
+
+    purgatory, done = Purgatory(), Entry()
+    for entry in (done, Entry(), Other()):
+        purgatory.watch(["a"], entry, 100)
+    done.can_complete = True
+    purgatory.wake("a")
+
+    assert purgatory.waiting_by_kind() == {"Entry": 1, "Other": 1}

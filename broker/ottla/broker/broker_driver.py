@@ -181,6 +181,8 @@ class Broker:
             times=self.dispatcher.times,
             now_ms=self._clock.monotonic_ms,
             isr=self._isr,
+            fetchers=self._fetchers,
+            flusher=self._flusher,
             sessions=self._sessions,
             purgatory=self.purgatory,
             member=self.member,

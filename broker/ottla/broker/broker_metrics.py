@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla.broker.fetch_session import FetchSessionCache
+from ottla.broker.flush_driver import Flusher
 from ottla.broker.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.groups.consumer_group import ConsumerGroupState
 from ottla.broker.groups.shard import GroupShard
@@ -19,13 +20,35 @@ from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.partition_metrics import partition_families
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.request_times import RequestTimes
 from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.node.quorum_driver import QuorumMember
 from ottla.node.quorum_metrics import metadata_families, quorum_families
 from ottla.storage.log_manager_driver import LogManager
-from ottla.telemetry.instruments import Family, Kind, Labels, Registry, Sample, Value
+from ottla.telemetry.instruments import (
+    Family,
+    Kind,
+    Labels,
+    Registry,
+    Sample,
+    Value,
+    summary_of,
+)
 from ottla.telemetry.kafka_names import prometheus_name
+
+DELAYED_OPERATIONS = {
+    "WaitingProduce": "Produce",
+    "WaitingFetch": "Fetch",
+    "WaitingDeletion": "DeleteRecords",
+    "CommitWait": "GroupCommit",
+    "ImageWait": "Metadata",
+}
+"""What waits, by its class; the first three are Kafka's names."""
+
+FLUSH_WINDOW_MS = 60_000
+
+PARTITIONS_PER_SLICE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +63,8 @@ class BrokerParts:
     now_ms: Callable[[], int]
     """The monotonic clock, by which quantiles forget."""
     isr: IsrKeeper
+    fetchers: ReplicaFetchers
+    flusher: Flusher
     sessions: FetchSessionCache
     purgatory: Purgatory
     member: QuorumMember
@@ -56,7 +81,9 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: _replicas(parts))
     registry.register(parts.traffic.families)
     registry.register(lambda: parts.times.families(parts.now_ms()))
+    registry.register(lambda: _followers(parts.fetchers))
     registry.register(lambda: _logs(parts.logs))
+    registry.register(lambda: _flushes(parts))
     registry.register(lambda: _network(parts.network()))
     registry.register(lambda: _groups(list(parts.shards())))
     registry.register(lambda: quorum_families(parts.member))
@@ -83,10 +110,12 @@ def _server(parts: BrokerParts) -> Iterator[Family]:
         "Fetch sessions that had to make room for others.",
         parts.sessions.eviction_count,
     )
-    yield gauge(
+    counts = parts.purgatory.waiting_by_kind()
+    yield gauges(
         f"{server}DelayedOperationPurgatory,name=PurgatorySize",
         "Requests that wait for records, for replicas, or for time to pass.",
-        parts.purgatory.waiting_count,
+        ("delayedOperation",),
+        [((name,), counts.get(kind, 0)) for kind, name in DELAYED_OPERATIONS.items()],
     )
 
 
@@ -104,6 +133,36 @@ def _replicas(parts: BrokerParts) -> Iterator[Family]:
         f"{manager}FailedIsrUpdatesPerSec",
         "Changes of in-sync replicas that the controller did not make.",
         isr.failures.value,
+    )
+
+
+def _followers(fetchers: ReplicaFetchers) -> Iterator[Family | None]:
+    """Look through all that is followed, then tell how far behind it is."""
+    longest = 0
+    for at, followed in enumerate(fetchers.followed()):
+        if not at % PARTITIONS_PER_SLICE:
+            yield None
+        longest = max(longest, followed.lag)
+    manager = "kafka.server:type=ReplicaFetcherManager,name="
+    for name, text, value in (
+        ("MaxLag", "Committed records that the furthest follower here lacks.", longest),
+        (
+            "FailedPartitionsCount",
+            "Partitions that do not follow for now.",
+            fetchers.set_aside_count,
+        ),
+    ):
+        yield gauges(f"{manager}{name}", text, ("clientId",), ((("Replica",), value),))
+
+
+def _flushes(parts: BrokerParts) -> Iterator[Family]:
+    summary = summary_of([parts.flusher.flushes], parts.now_ms(), window_ms=FLUSH_WINDOW_MS)
+    yield Family(
+        prometheus_name("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"),
+        Kind.SUMMARY,
+        "Flushes that acknowledgements wait for (flush.messages).",
+        (),
+        (((), summary),),
     )
 
 

@@ -12,6 +12,9 @@ from ottla.broker.partition import Partition
 from ottla.broker.purgatory import Purgatory
 from ottla.model.errors import RefusedError
 from ottla.model.seams import Clock
+from ottla.telemetry.instruments import Histogram
+
+BOUNDS_MS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 
 logger = logging.getLogger("ottla.broker.flush")
 
@@ -22,6 +25,8 @@ class Flusher:
     def __init__(self, purgatory: Purgatory, clock: Clock) -> None:
         self._purgatory = purgatory
         self._clock = clock
+        self.flushes = Histogram(BOUNDS_MS)
+        """How long flushes took, in milliseconds."""
         self._due: dict[Partition, None] = {}
         self._is_due = trio.Event()
 
@@ -44,11 +49,14 @@ class Flusher:
         log = partition.log
         if log is None:
             return
+        began_ms = self._clock.monotonic_ms()
         try:
             await log.flush()
         except RefusedError as error:
             # The log is offline now; who waits on it is answered by that.
             logger.error("%r could not be flushed: %s", partition, error.message)
+        now_ms = self._clock.monotonic_ms()
+        self.flushes.observe(now_ms - began_ms)
         if partition.log is log and partition.is_leader:
-            partition.advance_high_watermark(self._clock.monotonic_ms())
+            partition.advance_high_watermark(now_ms)
         self._purgatory.wake(partition.high_watermark_key)

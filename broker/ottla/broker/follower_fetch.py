@@ -13,7 +13,7 @@ below, also of what we wrote as a leader or followed before).
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ottla.broker.partition import Partition
@@ -87,6 +87,7 @@ class Followed:
         "asked_in",
         "backoff_ms",
         "key",
+        "lag",
         "leader_epoch",
         "partition",
         "problem",
@@ -99,6 +100,8 @@ class Followed:
         self.leader_epoch = partition.leader_epoch
         self.asked_in = NOT_ASKED
         """The number of the request that asks for it: answers to earlier ones do not count."""
+        self.lag = 0
+        """Committed records that we lacked when the leader answered last."""
         self.retry_at_ms = 0
         self.backoff_ms = 0
         self.problem: str | None = None
@@ -131,6 +134,16 @@ class FollowerFetch:
 
     def __len__(self) -> int:
         return len(self._followed)
+
+    @property
+    def followed(self) -> Collection[Followed]:
+        """Every partition that follows, set aside or not."""
+        return self._followed.values()
+
+    @property
+    def set_aside_count(self) -> int:
+        """How many are left alone for a while."""
+        return len(self._set_aside)
 
     # ---- whom to follow
 
@@ -245,6 +258,7 @@ class FollowerFetch:
         if followed.problem is not None:
             logger.warning("%s follows broker %s again", followed.name, self.leader_id)
         followed.backoff_ms, followed.problem = 0, None
+        followed.lag = max(0, data.high_watermark - log.end_offset)
         log.update_high_watermark(Offset(data.high_watermark))
         start = min(Offset(data.log_start_offset), log.high_watermark)
         if start > log.log_start_offset:

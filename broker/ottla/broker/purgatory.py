@@ -160,6 +160,15 @@ class Purgatory:
         """How many entries wait."""
         return len(self._timers) - self._dead_timer_count
 
+    def waiting_by_kind(self) -> dict[str, int]:
+        """Return how many entries of each class wait, by its name; looks at every one."""
+        counts: dict[str, int] = {}
+        for _, _, entry in self._timers:
+            if entry._is_waiting:
+                kind = type(entry).__name__
+                counts[kind] = counts.get(kind, 0) + 1
+        return counts
+
     def _forget(self, entry: WaitingEntry) -> None:
         """Drop an ended entry from its keys; its timer stays behind as dead."""
         self._unwatch(entry)

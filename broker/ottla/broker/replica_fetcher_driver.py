@@ -121,6 +121,16 @@ class ReplicaFetchers:
         for followed, fetcher in left.items():
             await fetcher.wait_done_with(followed)
 
+    def followed(self) -> Iterator[Followed]:
+        """Yield every partition that is followed."""
+        for fetcher in list(self._fetchers.values()):
+            yield from list(fetcher.core.followed)
+
+    @property
+    def set_aside_count(self) -> int:
+        """How many of these are left alone for a while, having failed."""
+        return sum(fetcher.core.set_aside_count for fetcher in self._fetchers.values())
+
     def problems(self) -> Iterator[str]:
         """Yield a sentence for each leader or partition that cannot be followed."""
         for fetcher in self._fetchers.values():
