@@ -65,8 +65,9 @@ class Broker:
 class Client:
     """A connection to it, and the driver of that connection."""
 
-    def __init__(self, broker: Broker, connection_id: int = 1) -> None:
+    def __init__(self, broker: Broker, connection_id: int = 1, client_id: str = "shop") -> None:
         self.broker = broker
+        self.client_id = client_id
         peer = Peer(
             connection_id=connection_id,
             listener_name="PLAINTEXT",
@@ -97,7 +98,7 @@ class Client:
         raise AssertionError("telemetry is answered without a task")
 
     def send(self, request: Message, version: int = 0) -> None:
-        header = encode_request_header(request.API_KEY, version, 1, "shop")
+        header = encode_request_header(request.API_KEY, version, 1, self.client_id)
         data = b"".join(frame([header + encode(request, version)]))  # type: ignore[arg-type]
         self.connection.on_bytes(memoryview(bytearray(data)), self.broker.now_ms)
 
@@ -248,6 +249,19 @@ def test_a_client_is_known_by_all_that_its_connection_says_of_it(broker: Broker)
     assert instance.traits == ClientTraits(
         got.client_instance_id, "shop", "librdkafka", "2.16.1", "10.0.0.9", 40_001
     )
+
+
+def test_no_client_makes_a_broker_keep_a_name_without_end(broker: Broker) -> None:
+    client = Client(broker, client_id="s" * 30_000)
+    named = ApiVersionsRequest(
+        client_software_name="n" * 1_000_000, client_software_version="v" * 1_000_000
+    )
+    assert client.ask(named, 3).error_code == 0
+    client.get()
+    (instance,) = broker.instances
+    traits = instance.traits
+    assert (traits.client_id, traits.software_name) == ("s" * 256, "n" * 256)
+    assert client.connection.peer.software_version == "v" * 256
 
 
 def test_a_client_that_names_no_software_or_none_that_is_legal_is_of_unknown_make(

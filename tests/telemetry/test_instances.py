@@ -316,6 +316,17 @@ def test_a_client_is_forgotten_after_three_intervals_and_at_least_a_minute_of_si
     assert desk.instances.next_deadline_ms is None
 
 
+def test_of_thousands_that_fall_silent_at_once_some_are_forgotten_at_a_time() -> None:
+    desk = Desk(instances_max=1_000)
+    for number in range(200):
+        desk.joined(number)
+    left = []
+    while desk.instances.next_deadline_ms is not None:
+        desk.instances.expire(desk.now_ms + 60_000)
+        left.append(len(desk.instances))
+    assert left == [136, 72, 8, 0]
+
+
 def test_a_shorter_interval_makes_silence_shorter(desk: Desk) -> None:
     desk.instances.on_subscriptions({"all": {"metrics": "*", "interval.ms": str(HOUR_MS)}})
     client = desk.joined()

@@ -27,6 +27,10 @@ CLIENT_NAMED_FROM = 3
 ZERO_MINIMUMS_FROM = 4
 """Older clients stumble over features whose lowest level is 0 (KAFKA-17011)."""
 
+SOFTWARE_CHARS_MAX = 256
+"""What is kept of what a client calls itself, for as long as its connection lives.  A request may
+hold megabytes of it; no client's real name is longer."""
+
 LEGAL_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -58,8 +62,8 @@ class ApiVersionsApi:
         if self._is_meant_for_another(request):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         if version >= CLIENT_NAMED_FROM:
-            context.peer.software_name = request.client_software_name
-            context.peer.software_version = request.client_software_version
+            context.peer.software_name = request.client_software_name[:SOFTWARE_CHARS_MAX]
+            context.peer.software_version = request.client_software_version[:SOFTWARE_CHARS_MAX]
         image = self._metadata.image
         return ApiVersionsResponse(
             api_keys=[row for key in sorted(self._served()) for row in _rows_of(key)],

@@ -30,6 +30,10 @@ CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
 """What clients are told that they may compress with: they take the first they have.  Not to
 compress is always allowed, and not listed."""
 
+CLIENT_ID_CHARS_MAX = 256
+"""What is kept of a client's id, and what subscriptions choose it by: the protocol lets it be 32 KiB,
+and thousands of clients are known at once."""
+
 THROTTLE_TOLD_MS_MAX = 1_000
 """Longest throttle time that is told, as long as any quota's window.  Java's clients and librdkafka
 go by their interval alone; but franz-go sends nothing at all on a connection while it is throttled,
@@ -129,9 +133,10 @@ def traits_of(
 ) -> ClientTraits:
     """Return what is known of the client that sent a request."""
     peer = context.peer
+    client_id = context.client_id
     return ClientTraits(
         request.client_instance_id,
-        context.client_id,
+        None if client_id is None else client_id[:CLIENT_ID_CHARS_MAX],
         peer.software_name,
         peer.software_version,
         peer.peer_host,
