@@ -5,8 +5,9 @@ requests up, keeps answers in request order, and bounds everything it holds: the
 before memory is taken, frames per turn, requests in flight, bytes waiting to be written, and,
 through `RequestMemory`, what all connections hold together.
 
-Take-up goes on past an unanswered request only if it is a Produce that has done its append; so
-order and sequences hold.  Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
+Take-up goes on past an unanswered request only if it is a Produce that has done its append, or a
+client's own metrics, on which nothing after them depends; so order and sequences hold.
+Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
 """
 
 from collections.abc import Coroutine
@@ -29,7 +30,7 @@ from ottla.model.limits import (
     REQUESTS_IN_FLIGHT_MAX,
     WRITE_BACKLOG_BYTES_MAX,
 )
-from ottla.wire.apis import PRODUCE
+from ottla.wire.apis import PRODUCE, PUSH_TELEMETRY
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import decode_request_header
 
@@ -39,6 +40,9 @@ FRAME_BYTES_MIN = 8
 HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
 """Bytes read ahead of a request that pauses take-up.  Lower stops reading sooner, which costs a
 system call each way; higher holds more memory for clients that send far ahead."""
+
+OVERTAKEN = (PRODUCE, PUSH_TELEMETRY)
+"""What may wait for its answer while the next request is taken up, once a handler has returned."""
 
 Pending: TypeAlias = Coroutine[Any, Any, Message | None]
 
@@ -379,7 +383,7 @@ class Connection:
         if result is None:
             if not slot.is_done:
                 slot.handled_ns = request_times.now_ns()
-                if header.api_key != PRODUCE:
+                if header.api_key not in OVERTAKEN:
                     self._awaited = slot
         elif isinstance(result, Message):
             slot.complete(result)

@@ -8,7 +8,8 @@ Pure.  A handler is called inline and returns one of three things:
   the connection is taken up until the request is answered.
 
 Take-up goes on past an unanswered request only when it is a Produce whose handler (or whose
-coroutine) has returned None: its append is done, only the wait for the high watermark is open.
+coroutine) has returned None: its append is done, only the wait for the high watermark is open; or
+a PushTelemetry, whose content is taken in elsewhere while the client's real work goes on.
 The records of a request are views into the connection's buffer: they are valid until the handler
 returns, and for a coroutine until it ends.
 """

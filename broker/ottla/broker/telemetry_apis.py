@@ -31,7 +31,7 @@ CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
 compress is always allowed, and not listed."""
 
 CLIENT_ID_CHARS_MAX = 256
-"""What is kept of a client's id, and what subscriptions choose it by: the protocol lets it be 32 KiB,
+"""What is kept of a client's id, and what subscriptions choose it by: the protocol allows 32 KiB,
 and thousands of clients are known at once."""
 
 THROTTLE_TOLD_MS_MAX = 1_000
