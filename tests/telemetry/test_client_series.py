@@ -227,6 +227,19 @@ def test_attributes_cannot_stand_for_our_labels_or_be_too_long(labels_of: Build)
     assert series.counts()["refused"] == 1
 
 
+def test_what_no_label_shows_takes_no_memory_either(labels_of: Build) -> None:
+    series = ClientSeries()
+    series.apply(
+        labels_of(),
+        [
+            point("a", 1, having={"client_id": "x" * 3_000}),  # is not on the row, but in the key
+            point("a" * 256, 1),
+        ],
+    )
+    assert series.counts() == {"clients": 1, "series": 0, "refused": 2}
+    assert not series._keys
+
+
 def test_rows_may_be_read_in_slices_while_clients_come_and_go(labels_of: Build) -> None:
     series = ClientSeries()
     for number in range(10):

@@ -142,6 +142,15 @@ async def test_a_turn_that_unpacks_to_much_ends_early_and_loses_nothing(
     assert [push.received_ms for push in shelf.pushes] == [0, 1, 2, 3, 4]
 
 
+def test_a_turn_that_has_many_points_ends_early(
+    labels_of: Build, gauge: Build, pushed: Build
+) -> None:
+    payload = pushed(*[gauge("a", 1) for _ in range(9_000)])
+    pending = [Pending(number, labels_of(), 0, payload, 0, print) for number in range(5)]
+    assert len(take_in(pending, True)) == 3
+    assert len(take_in(pending, False)) == 5, "nothing is taken apart"
+
+
 async def test_what_a_client_pushed_before_it_went_makes_no_series(
     labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
 ) -> None:

@@ -13,11 +13,18 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from ottla.model.errors import CorruptDataError
+from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.limits import MIB
 from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels, instance_text
-from ottla.telemetry.otlp import HistogramValue, Point, PointKind, decode, label, points_of
-from ottla.telemetry.otlp_bounds import PARTS_MAX, UNCOUNTED_BYTES_MAX, check_parts, fields_of
+from ottla.telemetry.otlp import HistogramValue, Point, PointKind, decode, label, points_of, reread
+from ottla.telemetry.otlp_bounds import (
+    PARTS_MAX,
+    POINTS_MAX,
+    RESOURCES_MAX,
+    UNCOUNTED_BYTES_MAX,
+    check_parts,
+    fields_of,
+)
 
 Build = Callable[..., Any]
 
@@ -155,12 +162,94 @@ def test_many_empty_parts_are_refused_before_their_memory_is_taken() -> None:
         data = tag + varint(len(data)) + data
     tracemalloc.start()
     try:
-        with pytest.raises(CorruptDataError, match="parts"):
+        with pytest.raises(RefusedError, match="parts"):
             decode(data)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak_bytes < 1 * MIB
+
+
+def test_too_many_points_are_refused() -> None:
+    metric = Metric(name="a")
+    for _ in range(POINTS_MAX):
+        metric.gauge.data_points.add()
+    assert sum(1 for _ in points_of(decode(one_resource_with(metric)))) == POINTS_MAX
+    metric.gauge.data_points.add()
+    with pytest.raises(RefusedError, match="points"):
+        decode(one_resource_with(metric))
+
+
+def test_a_name_that_comes_to_too_much_with_all_its_points_is_refused() -> None:
+    metric = Metric(name="a" * 9_000)
+    for _ in range(2_000):
+        metric.sum.data_points.add()
+    with pytest.raises(RefusedError, match="names"):
+        decode(one_resource_with(metric))
+
+
+def test_a_resource_that_comes_to_too_much_with_all_points_is_refused() -> None:
+    data = MetricsData()
+    part = data.resource_metrics.add()
+    for number in range(3_000):  # as texts some 30 KB, as references as many of each point
+        part.resource.attributes.add(key=f"k{number}")
+    metric = part.scope_metrics.add().metrics.add(name="a")
+    for _ in range(1_000):
+        metric.gauge.data_points.add()
+    with pytest.raises(RefusedError, match="names"):
+        decode(data.SerializeToString())
+
+
+def test_too_many_different_resources_are_refused(labels_of: Build) -> None:
+    data = MetricsData()
+    for number in range(RESOURCES_MAX + 1):
+        data.resource_metrics.add(schema_url=str(number))
+    with pytest.raises(RefusedError, match="resources"):
+        label(data, labels_of())
+    del data.resource_metrics[-1]
+    labelled = label(data, labels_of())
+    assert len(reread(labelled).resource_metrics) == RESOURCES_MAX
+
+
+def test_what_was_taken_is_read_again_though_labels_made_it_more(
+    labels_of: Build, counter: Build, pushed: Build
+) -> None:
+    metric = counter("a", 1)
+    room = PARTS_MAX - parts_of(pushed(metric))
+    while room > 0:  # a note of two bytes and more in many small parts, up to the bound
+        metric.sum.data_points[0].exemplars.add()
+        room -= 1
+    data = pushed(metric) + bytes_that_are_skipped()
+    with pytest.raises(RefusedError, match="parts"):
+        decode(data)
+    del metric.sum.data_points[0].exemplars[-2:]
+    labelled = label(decode(pushed(metric) + bytes_that_are_skipped()), labels_of())
+    assert parts_of(labelled) > PARTS_MAX
+    (point,) = points_of(reread(labelled))
+    assert point.value == 1
+
+
+def one_resource_with(metric: Metric) -> bytes:
+    data = MetricsData()
+    data.resource_metrics.add().scope_metrics.add().metrics.append(metric)
+    return data.SerializeToString()
+
+
+def parts_of(data: bytes) -> int:
+    """Count the parts of a message the slow way: all that has a length in front, at any depth."""
+    count = 0
+    messages: list[Any] = [MetricsData.FromString(data)]
+    while messages:
+        for field, value in messages.pop().ListFields():
+            values = value if field.is_repeated else [value]
+            if field.message_type is not None:
+                messages.extend(values)
+                count += len(values)
+            elif field.type == field.TYPE_STRING:
+                count += len(values)
+            elif field.is_repeated:
+                count += 1
+    return count
 
 
 def test_parts_nested_too_deep_are_refused() -> None:

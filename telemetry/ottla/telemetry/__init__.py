@@ -8,7 +8,7 @@ instances.py              who they are, and the judgement on each of their reque
 What they push
 client_labels.py          who pushed, and the names it is labelled with
 unpack.py                 a push's payload, unpacked within a bound
-otlp_bounds.py            how many parts a message has, counted before it is decoded
+otlp_bounds.py            how much a message is beyond its bytes: parts, points, names
 otlp.py                   OTLP read, labelled, and taken apart into points
 client_series.py          what clients pushed, as cumulative series for Prometheus
 client_record.py          a push as one record of the topic `__client_metrics`

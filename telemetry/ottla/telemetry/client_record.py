@@ -20,7 +20,7 @@ from ottla.proto.client_metrics_pb2 import (
 from ottla.proto.client_metrics_pb2 import Point as PointMessage
 from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.otlp import HistogramValue, Point, PointKind, decode, points_of
+from ottla.telemetry.otlp import HistogramValue, Point, PointKind, points_of, reread
 
 RECORD_BYTES_MAX = 512 * KIB
 """Points of one record: half of what a topic takes of a batch when nothing else is set."""
@@ -39,7 +39,7 @@ def encode_records(push: LabelledPush) -> tuple[list[bytes], int]:
     left_out = 0
     record = _without_points(push)
     record_bytes = record.ByteSize()
-    for point in points_of(decode(push.otlp)):
+    for point in points_of(reread(push.otlp)):
         _put_point(record.points.add(), point)
         point_bytes = record.points[-1].ByteSize() + POINT_HEAD_BYTES
         if point_bytes > RECORD_BYTES_MAX:

@@ -22,8 +22,10 @@ SERIES_PER_CLIENT_MAX = 2_000
 lower cuts such a client short, higher lets one client take the share of others."""
 SERIES_MAX = 200_000
 """Series of all clients: some hundred bytes each, and twice that in every scrape."""
-ATTRIBUTES_BYTES_MAX = 2_048
-"""Text of one series' attributes; longer ones are refused."""
+ATTRIBUTES_LENGTH_MAX = 2_048
+"""Characters of one series' attributes, as they came and as text; longer ones are refused."""
+NAME_LENGTH_MAX = 255
+"""Characters of a name: OpenTelemetry allows an instrument no more."""
 
 ALIASES_MAX = 8
 """Ways to send one set of attributes (in another order, under names that Prometheus writes alike)
@@ -170,10 +172,16 @@ class ClientSeries:
 
     def _new_key(self, point: Point) -> _Key | None:
         """Return the key of attributes not seen before; None when they cannot have one."""
+        if (
+            len(point.name) > NAME_LENGTH_MAX
+            or sum(len(name) + len(value) for name, value in point.attributes)
+            > ATTRIBUTES_LENGTH_MAX
+        ):
+            return None
         name, kind = legal_name(point.name), _kind_of(point)
         text = label_text(_legal_attributes(point.attributes))
         family = self._families.get(name)
-        if len(text) > ATTRIBUTES_BYTES_MAX or (family is not None and family.kind != kind):
+        if len(text) > ATTRIBUTES_LENGTH_MAX or (family is not None and family.kind != kind):
             return None
         if family is None:
             family = self._families[name] = _Family(name, kind)

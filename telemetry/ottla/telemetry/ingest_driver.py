@@ -29,6 +29,8 @@ TURN_PUSHES_MAX = 64
 """Pushes the worker takes at once: higher spares visits to the thread, lower answers sooner."""
 TURN_UNPACKED_BYTES_MAX = 16 * MIB
 """What a turn may unpack to before it ends early: with one push more, what the worker holds."""
+TURN_POINTS_MAX = 20_000
+"""Points taken apart in a turn before it ends early: with one push more, what the loop is given."""
 SLICE_MS_MAX = 2
 """How long handing on may keep the loop before the others get their turn."""
 
@@ -140,7 +142,7 @@ class Ingest:
 def take_in(turn: Sequence[Pending], wants_points: bool) -> list[Taken]:
     """Unpack, decode and label pushes, the first ones of `turn` at least; runs in the worker."""
     taken = []
-    unpacked_bytes = 0
+    unpacked_bytes = points_count = 0
     for pending in turn:
         try:
             data = unpack(pending.payload, pending.codec)
@@ -155,6 +157,7 @@ def take_in(turn: Sequence[Pending], wants_points: bool) -> list[Taken]:
         else:
             push = LabelledPush(pending.labels, pending.received_ms, otlp) if otlp else None
             taken.append(Taken(None, push, points))
-        if unpacked_bytes >= TURN_UNPACKED_BYTES_MAX:
+            points_count += len(points)
+        if unpacked_bytes >= TURN_UNPACKED_BYTES_MAX or points_count >= TURN_POINTS_MAX:
             break
     return taken

@@ -22,7 +22,13 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 
 from ottla.model.errors import CorruptDataError
 from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels
-from ottla.telemetry.otlp_bounds import check_parts, fields_of
+from ottla.telemetry.otlp_bounds import (
+    RESOURCES_MAX,
+    check_parts,
+    check_spread,
+    fields_of,
+    too_large,
+)
 
 Attributes = tuple[tuple[str, str], ...]
 """Names and values as texts, in the order they were sent."""
@@ -70,8 +76,18 @@ _FIELDS = fields_of(MetricsData.DESCRIPTOR)
 
 
 def decode(data: bytes) -> MetricsData:
-    """Read a push; CorruptDataError when it is no OTLP, or has too many parts."""
+    """Read a push; CorruptDataError when it is no OTLP.
+
+    RefusedError, TELEMETRY_TOO_LARGE, when it comes to more than its bytes say.
+    """
     check_parts(data, _FIELDS)
+    metrics = reread(data)
+    check_spread(metrics, len(data))
+    return metrics
+
+
+def reread(data: bytes) -> MetricsData:
+    """Read again what was read and labelled before, whose bounds our labels may exceed by now."""
     try:
         return MetricsData.FromString(data)
     except DecodeError as error:
@@ -83,7 +99,8 @@ def label(data: MetricsData, labels: ClientLabels) -> bytes:
 
     Changes `data`.  Resources that are equal become one (the Java client sends one a metric).  The
     bytes of several messages in a row are one message with all of their resources, and are also
-    those of an ExportMetricsServiceRequest: batches are made by joining.
+    those of an ExportMetricsServiceRequest: batches are made by joining.  RefusedError when too
+    many resources differ.
     """
     ours = [_text_attribute(name, value) for name, value in labels.pairs()]
     distinct: dict[tuple[bytes, str], ResourceMetrics] = {}
@@ -92,6 +109,8 @@ def label(data: MetricsData, labels: ClientLabels) -> bytes:
         first = distinct.setdefault(identity, part)
         if first is not part:
             first.scope_metrics.extend(part.scope_metrics)
+        elif len(distinct) > RESOURCES_MAX:
+            raise too_large(f"more than {RESOURCES_MAX} different resources")
     for part in distinct.values():
         attributes = part.resource.attributes
         theirs = [kept for kept in attributes if kept.key not in LABEL_NAMES]
