@@ -10,7 +10,7 @@ import pytest
 import trio
 from confluent_kafka import KafkaError, KafkaException
 
-from ottla.client import open_admin
+from ottla.client import Admin, open_admin
 from ottla.client.committer import PendingCommit
 from ottla.client.consumer import Consumer
 from ottla.client.testing import ClusterUnderTest
@@ -177,6 +177,9 @@ async def test_a_members_refused_commit_may_have_been_done(
         def memberid(self) -> str:
             return "m"
 
+        def poll(self, timeout_s: float) -> None:
+            pass
+
         def close(self) -> None:
             pass
 
@@ -290,6 +293,36 @@ async def test_a_library_that_hangs_costs_an_operation_and_nobody_else_waits(
             monkeypatch.undo()
             assert (await client.invoke(Op("send", [["send", "t-q0-0", 0]]))).kind is Kind.OK
         may_end.set()
+
+
+async def is_assigned(admin: Admin, group: str) -> bool:
+    """Say whether the group is there yet, and gave a member something."""
+    try:
+        return any(member.assignment for member in (await admin.describe_group(group)).members)
+    except RefusedError as error:
+        assert error.code is ErrorCode.GROUP_ID_NOT_FOUND
+        return False
+
+
+async def test_a_member_that_was_not_told_its_assignment_ends_too(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    """librdkafka would wait for the callback for ever, and spin meanwhile."""
+    join = {"group": "t-g", "topics": ["t-group-0"], "protocol": CONSUMER, "instance": None}
+    notes: list[tuple[str, Json]] = []
+    async with client_of(ottla_cluster, "group", CONFLUENT, notes) as client:
+        assert isinstance(client, ConfluentClient)
+        await client.invoke(Op("join", join))
+        async with open_admin(ottla_cluster.bootstrap) as admin:
+            with trio.fail_after(TIMEOUT_S):
+                while not await is_assigned(admin, "t-g"):
+                    await trio.sleep(0.05)
+        handles = dict(client.handles)
+        client.handles.clear()
+        await trio.sleep(1)  # librdkafka has it by then, and waits to be asked
+        with trio.fail_after(TIMEOUT_S):
+            await trio.to_thread.run_sync(confluent.let_go, handles, abandon_on_cancel=True)
+    assert [f for f, _ in notes] == ["assigned"]
 
 
 async def test_what_may_be_sent_still_goes_with_its_producer(

@@ -6,7 +6,7 @@ thread at a time, away from the loop.  It is an extra: whoever opens a client wi
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -85,6 +85,20 @@ def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
         message__timeout__ms=int(DEADLINE_S * 1_000),
         request__timeout__ms=4_000,
     )
+
+
+def let_go(handles: dict[str, Any]) -> None:
+    """Let librdkafka end its handles; may take long.
+
+    A member of the consumer protocol that has not been told of its last assignment never ends, and
+    keeps a core busy for as long as its process lives (2.16): so it is told first.
+    """
+    member = handles.get("member")
+    if member is not None:
+        with suppress(RuntimeError, library().KafkaException):
+            member.poll(0)
+    del member
+    handles.clear()
 
 
 class ConfluentClient(ABC):
@@ -178,7 +192,7 @@ class ConfluentClient(ABC):
 
     async def _let_go(self, handles: dict[str, Any]) -> None:
         with trio.move_on_after(DROP_S):
-            await trio.to_thread.run_sync(handles.clear, abandon_on_cancel=True)
+            await trio.to_thread.run_sync(partial(let_go, handles), abandon_on_cancel=True)
 
     async def _in_thread(self, act: Callable[[], Any]) -> Any:
         return await trio.to_thread.run_sync(act, limiter=self._turn, abandon_on_cancel=True)
