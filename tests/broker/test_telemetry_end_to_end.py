@@ -160,6 +160,19 @@ async def test_an_unmodified_producer_follows_a_change_and_is_never_told_to_wait
         await trio.to_thread.run_sync(producer.close, 30)
 
 
+async def test_an_unmodified_producer_is_told_no_interval_that_it_cannot_keep() -> None:
+    async with open_test_cluster() as cluster:
+        instances = broker_of(cluster).telemetry.instances
+        await subscribe(cluster.bootstrap, metrics="*", interval_ms="3600000")
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+        await eventually(lambda: len(instances) == 1)
+        # Told an hour, it asks at once, again and again.
+        await trio.sleep(0.3)
+        assert instances.counts.throttled == 0
+        assert [one.effective.interval_ms for one in instances] == [1_500_000]
+        await trio.to_thread.run_sync(producer.close, 30)
+
+
 async def test_the_telemetry_of_a_client_that_is_killed_goes_away() -> None:
     async with open_test_cluster(settings=SCRAPED) as cluster:
         telemetry = broker_of(cluster).telemetry

@@ -26,7 +26,7 @@ UNKNOWN = ErrorCode.UNKNOWN_SUBSCRIPTION_ID
 INTERVAL_MS = 1_000
 BYTES_MAX = 1 << 20
 EVERYTHING = {"all": {"metrics": "*", "interval.ms": str(INTERVAL_MS)}}
-NEWCOMER = ClientTraits(ZERO_UUID, "shop", "librdkafka", "2.16.1", "10.0.0.7", 40_001)
+NEWCOMER = ClientTraits(ZERO_UUID, "shop", "apache-kafka-java", "4.1.0", "10.0.0.7", 40_001)
 HOUR_MS = 3_600_000
 
 

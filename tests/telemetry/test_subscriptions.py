@@ -1,6 +1,7 @@
 """What one client is asked for, of all subscriptions together."""
 
 import time
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -20,7 +21,7 @@ from ottla.telemetry.subscriptions import (
 )
 
 CLIENT = UUID("6e3c1e2a-9a1f-4c55-8f20-0b7a1c9d3e44")
-TRAITS = ClientTraits(CLIENT, "shop-7", "librdkafka", "2.16.1", "10.0.0.7", 40_001)
+TRAITS = ClientTraits(CLIENT, "shop-7", "apache-kafka-java", "4.1.0", "10.0.0.7", 40_001)
 
 
 def asked(*texts: dict[str, str], traits: ClientTraits = TRAITS) -> Effective:
@@ -60,8 +61,24 @@ def test_a_prefix_of_another_takes_it_in() -> None:
     )
 
 
-def test_an_interval_of_an_hour_counts_when_nobody_wants_a_shorter_one() -> None:
-    assert asked({"metrics": "*", "interval.ms": "3600000"}).interval_ms == 3_600_000
+@pytest.mark.parametrize(
+    ("name", "version", "interval_ms"),
+    [
+        ("apache-kafka-java", "4.1.0", 3_600_000),
+        ("kgo", "v1.20.0", 3_600_000),
+        ("librdkafka", "2.16.0", 1_500_000),
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", 1_500_000),
+        ("confluent-kafka-dotnet", "2.6.0", 1_500_000),
+        ("mine", "1.0-librdkafka-2.8.0", 1_500_000),
+    ],
+)
+def test_an_interval_of_an_hour_counts_when_nobody_wants_a_shorter_one_and_the_client_can_keep_it(
+    name: str, version: str, interval_ms: int
+) -> None:
+    client = replace(TRAITS, software_name=name, software_version=version)
+    for texts in ({"metrics": "*", "interval.ms": "3600000"}, {"interval.ms": "3600000"}):
+        assert asked(texts, traits=client).interval_ms == interval_ms
+    assert resolve([], client, unsubscribed_interval_ms=3_600_000).interval_ms == interval_ms
 
 
 @pytest.mark.parametrize(
@@ -71,9 +88,9 @@ def test_an_interval_of_an_hour_counts_when_nobody_wants_a_shorter_one() -> None
         ("client_id=shop-7", True),
         ("client_id=shop-.*", True),
         ("client_id=shop", False),  # the whole name, not a part of it
-        ("client_id=shop-7,client_software_name=librdkafka", True),
-        ("client_id=shop-7,client_software_name=apache-kafka-java", False),
-        ("client_software_version=2\\.16\\..*", True),
+        ("client_id=shop-7,client_software_name=apache-kafka-java", True),
+        ("client_id=shop-7,client_software_name=kgo", False),
+        ("client_software_version=4\\.1\\..*", True),
         ("client_source_address=10\\.0\\.0\\..*", True),
         ("client_source_port=4000[12]", True),
         (f"client_instance_id={uuid_text(CLIENT)}", True),

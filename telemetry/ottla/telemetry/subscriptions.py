@@ -16,6 +16,7 @@ from crc32c import crc32c
 
 from ottla.model.ids import uuid_text
 from ottla.model.settings.client_metrics import (
+    INTERVAL_MS_MAX,
     SubscriptionConfig,
     check_subscription_texts,
     match_patterns,
@@ -27,6 +28,10 @@ ALL_METRICS = "*"
 
 UNSUBSCRIBED_INTERVAL_MS = 300_000
 """How often a client of which nothing is wanted asks again, Kafka's."""
+
+LIBRDKAFKA_INTERVAL_MS_MAX = 1_500_000
+"""The longest interval that librdkafka (2.16) can keep.  It counts in microseconds of 32 bits, with
+up to 1.2 times the interval: from half an hour on that wraps, and it asks without any pause."""
 
 Holds = Callable[[str], object]
 """Says of a text whether a pattern matches the whole of it: what it returns is true or false."""
@@ -42,6 +47,15 @@ class ClientTraits:
     software_version: str
     source_address: str
     source_port: int
+
+    @property
+    def interval_ms_max(self) -> int:
+        """Return the longest interval that the client can keep."""
+        name, version = self.software_name, self.software_version
+        is_librdkafka = (
+            "rdkafka" in name or "rdkafka" in version or name.startswith("confluent-kafka-")
+        )
+        return LIBRDKAFKA_INTERVAL_MS_MAX if is_librdkafka else INTERVAL_MS_MAX
 
     def by_name(self) -> dict[str, str | None]:
         """Return each trait as text, under the name that a subscription's `match` has for it."""
@@ -108,12 +122,14 @@ def resolve(
     """Return what a client is asked for: the union of the metrics, at the shortest interval.
 
     An interval above Kafka's default of five minutes counts when all that match say so; in Kafka
-    it never does, since the minimum is taken with that default too.
+    it never does, since the minimum is taken with that default too.  No client is told more than it
+    can keep.
     """
     texts = traits.by_name()
     matching = [one for one in subscriptions if one.matches(texts)]
     metrics = least_prefixes(prefix for one in matching for prefix in one.metrics)
     interval_ms = min((one.interval_ms for one in matching), default=unsubscribed_interval_ms)
+    interval_ms = min(interval_ms, traits.interval_ms_max)
     return Effective(
         metrics,
         interval_ms,
