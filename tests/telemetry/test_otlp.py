@@ -14,8 +14,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from ottla.model.errors import CorruptDataError, RefusedError
+from ottla.model.ids import uuid_text
 from ottla.model.limits import MIB
-from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels, instance_text
+from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels
 from ottla.telemetry.otlp import HistogramValue, Point, PointKind, decode, label, points_of, reread
 from ottla.telemetry.otlp_bounds import (
     PARTS_MAX,
@@ -106,7 +107,7 @@ def test_every_resource_is_labelled_with_what_the_broker_knows(
     (part,) = request.resource_metrics
     attributes = {pair.key: pair.value.string_value for pair in part.resource.attributes}
     assert attributes == {"group_id": "g", **dict(labels.pairs())}
-    assert attributes["client_instance_id"] == instance_text(labels.client_instance_id)
+    assert attributes["client_instance_id"] == uuid_text(labels.client_instance_id)
     assert part.scope_metrics[0].metrics[0].name == "a"
 
 

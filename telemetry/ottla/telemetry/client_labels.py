@@ -3,9 +3,10 @@
 A client's word for any of these names is dropped: only what the broker saw itself counts.
 """
 
-from base64 import urlsafe_b64encode
 from typing import NamedTuple
 from uuid import UUID
+
+from ottla.model.ids import uuid_text
 
 LABEL_LENGTH_MAX = 256
 """Characters of a label that are kept: a client chooses its id freely, and it stands on every
@@ -26,7 +27,7 @@ class ClientLabels(NamedTuple):
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Return the labels as texts, in the order of `LABEL_NAMES`; long ones are cut."""
         values = (
-            instance_text(self.client_instance_id),
+            uuid_text(self.client_instance_id),
             self.client_id,
             self.principal,
             self.software_name,
@@ -50,8 +51,3 @@ LABEL_NAMES = (
 """The names of the labels, the same on every way out."""
 
 assert len(LABEL_NAMES) == len(ClientLabels._fields)
-
-
-def instance_text(instance_id: UUID) -> str:
-    """Return an id as the clients log their own: base64 for addresses, without padding."""
-    return urlsafe_b64encode(instance_id.bytes).rstrip(b"=").decode()
