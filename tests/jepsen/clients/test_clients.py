@@ -14,7 +14,7 @@ from ottla.client import Admin, open_admin
 from ottla.client.committer import PendingCommit
 from ottla.client.consumer import Consumer
 from ottla.client.testing import ClusterUnderTest
-from ottla.jepsen.clients import confluent, confluent_queue
+from ottla.jepsen.clients import confluent, confluent_queue, own
 from ottla.jepsen.clients.confluent import ConfluentClient
 from ottla.jepsen.clients.topics import clear_away
 from ottla.jepsen.history import Json, Kind
@@ -196,6 +196,46 @@ async def test_a_members_refused_commit_may_have_been_done(
         done = await client.invoke(Op("commit", {"group": "t-g"}))
     assert (done.kind, done.value["keys"]) == (Kind.INFO, {"t-group-0-2": 1})
     assert done.extra["refused"] is True
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+async def test_a_members_commit_that_hangs_tells_what_it_may_have_done(
+    kind: str, ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+
+    async def hang(*_: Any) -> PendingCommit:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    class Hanging:
+        """A member of librdkafka's that does not come back from a commit."""
+
+        def commit(self, **_: Any) -> None:
+            may_end.wait()
+
+        def memberid(self) -> str:
+            return "m"
+
+        def poll(self, timeout_s: float) -> None:
+            pass
+
+    join = {"group": "t-g", "topics": ["t-group-0"], "protocol": CONSUMER, "instance": None}
+    async with client_of(ottla_cluster, "group", kind) as client:
+        await client.invoke(Op("send", [["send", "t-group-0-2", 0]]))
+        await client.invoke(Op("join", join))
+        with trio.fail_after(TIMEOUT_S):
+            while not (await client.invoke(Op("poll", {"group": "t-g"}))).value["keys"]:
+                pass
+        for module in (confluent, own):
+            monkeypatch.setattr(module, "DEADLINE_S", 0.2)
+            monkeypatch.setattr(module, "GRACE_S", 0.0)
+        monkeypatch.setattr(Consumer, "commit", hang)
+        if isinstance(client, ConfluentClient):
+            client.handles = {"member": Hanging()}
+        done = await client.invoke(Op("commit", {"group": "t-g"}))
+        may_end.set()
+    assert (done.kind, done.value["keys"]) == (Kind.INFO, {"t-group-0-2": 1})
 
 
 @pytest.mark.parametrize("kind", CLIENTS)

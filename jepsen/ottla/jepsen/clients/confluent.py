@@ -111,6 +111,8 @@ class ConfluentClient(ABC):
         self.plan = plan
         self.handles: dict[str, Any] = {}
         """librdkafka's producers, consumers and operators, by what they are here."""
+        self.attempted: Json = None
+        """What the operation under way may have done, for who hears no more of it."""
         self._note = note
         self._turn = trio.CapacityLimiter(1)
 
@@ -147,12 +149,14 @@ class ConfluentClient(ABC):
             await self._drop()
             return Completion(Kind.INFO, None, None, {"client": CONFLUENT})
         done: Completion | None = None
+        self.attempted = None
         with trio.move_on_after(DEADLINE_S + GRACE_S):
             done = await self._in_thread(partial(self._attempt, op))
         if done is None:
             # Whatever it hangs in, its thread keeps: nobody waits for it any more.
             await self._drop()
-            done = unknown(op, f"librdkafka did not return in {DEADLINE_S + GRACE_S:g} s")
+            text = f"librdkafka did not return in {DEADLINE_S + GRACE_S:g} s"
+            done = replace(unknown(op, text), value=self.attempted)
         if op.f == "send" and done.kind is Kind.INFO:
             await self._drop_producer()
         if done.kind is not Kind.OK:

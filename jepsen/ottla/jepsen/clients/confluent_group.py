@@ -116,6 +116,7 @@ class ConfluentGroupClient(ConfluentClient):
         value = {**self._who(member), "keys": dict(self._next)}
         if not self._next:
             return ok(value)
+        self.attempted = value
         kafka = self.kafka
         offsets = [
             kafka.TopicPartition(*partition_of(key), offset) for key, offset in self._next.items()

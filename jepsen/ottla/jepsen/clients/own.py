@@ -10,7 +10,7 @@ import trio
 
 from ottla.jepsen.clients.completions import DEADLINE_S, PAUSE_S, TROUBLE, troubled, unknown
 from ottla.jepsen.clients.renewable import Renewable
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import Json, Kind
 from ottla.jepsen.workloads.load import OWN, Completion, Note, Op
 
 C = TypeVar("C", bound="OwnClient")
@@ -30,6 +30,8 @@ class OwnClient(ABC):
         self.note = note
         self.parts: list[Renewable[Any]] = []
         """What ends when the client crashes."""
+        self.attempted: Json = None
+        """What the operation under way may have done, for who hears no more of it."""
 
     @property
     @abstractmethod
@@ -45,12 +47,14 @@ class OwnClient(ABC):
 
     async def _attempt(self, op: Op) -> Completion:
         done: Completion | None = None
+        self.attempted = None
         with trio.move_on_after(DEADLINE_S + GRACE_S):
             try:
                 done = await self.operations[op.f](op)
             except TROUBLE as error:
                 done = troubled(op, error)
-        return done or unknown(op, f"no answer in {DEADLINE_S:g} s")
+        silence = f"no answer in {DEADLINE_S:g} s"
+        return done or replace(unknown(op, silence), value=self.attempted)
 
     async def _crash(self, op: Op) -> Completion:
         for part in self.parts:

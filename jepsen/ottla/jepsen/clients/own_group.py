@@ -155,6 +155,7 @@ class OwnGroupClient(OwnClient):
             return ok(self._told(member, before, {}))
         offsets = {TopicPartition(*partition_of(key)): offset for key, offset in keys.items()}
         found = member.coordinator_address
+        self.attempted = self._told(member, before, keys)
         try:
             await member.commit(offsets)
         except TROUBLE as error:
