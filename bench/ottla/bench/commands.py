@@ -217,10 +217,7 @@ def _measure_rebalances(arguments: argparse.Namespace) -> int:
             rounds=arguments.rounds,
             progress=progress,
         )
-    if arguments.format == "json":
-        print(json.dumps(figures))
-    else:
-        _print_figures(figures)
+    _show_figures(figures, is_json=arguments.format == "json")
     return HEALTHY
 
 
@@ -233,10 +230,7 @@ def _measure_scrapes(arguments: argparse.Namespace) -> int:
             rounds=arguments.rounds,
             progress=progress,
         )
-    if arguments.format == "json":
-        print(json.dumps(figures))
-    else:
-        _print_figures(figures)
+    _show_figures(figures, is_json=arguments.format == "json")
     return HEALTHY
 
 
@@ -268,10 +262,7 @@ def _measure_clusters(arguments: argparse.Namespace) -> int:
     """Start three controllers and three brokers for each round, and measure them."""
     with _progress(arguments.what, arguments.rounds) as progress:
         figures = MEASUREMENTS[arguments.what](arguments.rounds, progress)
-    if arguments.format == "json":
-        print(json.dumps(figures))
-    else:
-        _print_figures(figures)
+    _show_figures(figures, is_json=arguments.format == "json")
     return HEALTHY
 
 
@@ -321,7 +312,10 @@ def _steady(arguments: argparse.Namespace, load: Load) -> int:
 
 def show(result: Result, *, is_json: bool) -> None:
     """Print the figures, one a line."""
-    figures = result.figures()
+    _show_figures(result.figures(), is_json=is_json)
+
+
+def _show_figures(figures: dict[str, Any], *, is_json: bool) -> None:
     if is_json:
         print(json.dumps(figures))
     else:
