@@ -139,37 +139,34 @@ def points_of(data: MetricsData) -> Iterator[Point]:
 def _points_of_metric(metric: Metric, of_resource: Attributes) -> Iterator[Point]:
     kind = metric.WhichOneof("data")
     if kind == "gauge":
-        for number in metric.gauge.data_points:
-            if not number.flags & DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK:
-                yield Point(
-                    metric.name,
-                    metric.unit,
-                    PointKind.GAUGE,
-                    False,
-                    False,
-                    of_resource + _attributes(number.attributes),
-                    number.start_time_unix_nano,
-                    number.time_unix_nano,
-                    _number(number),
-                )
+        shape = PointKind.GAUGE, False, False
+        yield from _points_of_numbers(metric, metric.gauge.data_points, shape, of_resource)
     elif kind == "sum":
         is_delta = metric.sum.aggregation_temporality == AGGREGATION_TEMPORALITY_DELTA
-        is_monotonic = metric.sum.is_monotonic
-        for number in metric.sum.data_points:
-            if not number.flags & DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK:
-                yield Point(
-                    metric.name,
-                    metric.unit,
-                    PointKind.SUM,
-                    is_delta,
-                    is_monotonic,
-                    of_resource + _attributes(number.attributes),
-                    number.start_time_unix_nano,
-                    number.time_unix_nano,
-                    _number(number),
-                )
+        shape = PointKind.SUM, is_delta, metric.sum.is_monotonic
+        yield from _points_of_numbers(metric, metric.sum.data_points, shape, of_resource)
     elif kind == "histogram":
         yield from _points_of_histogram(metric, of_resource)
+
+
+def _points_of_numbers(
+    metric: Metric,
+    numbers: Iterable[NumberDataPoint],
+    shape: tuple[PointKind, bool, bool],
+    of_resource: Attributes,
+) -> Iterator[Point]:
+    """Yield the points of a gauge or a sum; `shape` is kind, is_delta, is_monotonic."""
+    for number in numbers:
+        if not number.flags & DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK:
+            yield Point(
+                metric.name,
+                metric.unit,
+                *shape,
+                of_resource + _attributes(number.attributes),
+                number.start_time_unix_nano,
+                number.time_unix_nano,
+                _number(number),
+            )
 
 
 def _points_of_histogram(metric: Metric, of_resource: Attributes) -> Iterator[Point]:
