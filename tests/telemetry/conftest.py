@@ -2,6 +2,7 @@
 
 import gzip
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -99,7 +100,7 @@ def attribute(name: str, text: str) -> KeyValue:
     return pair
 
 
-class Collector:
+class Collector(ABC):
     """What a collector got, and how it answers; the two below listen."""
 
     scheme = ""
@@ -132,11 +133,13 @@ class Collector:
         response.partial_success.rejected_data_points = self.rejected_points
         return response
 
+    @abstractmethod
     def up(self) -> None:
-        raise NotImplementedError
+        """Listen, on the port it had."""
 
+    @abstractmethod
     def down(self) -> None:
-        raise NotImplementedError
+        """Listen no more."""
 
 
 class GrpcCollector(Collector, metrics_service_pb2_grpc.MetricsServiceServicer):
