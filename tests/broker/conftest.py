@@ -1,11 +1,17 @@
 """A broker's request handling without its sockets: real logs, real purgatory, a clock by hand."""
 
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 
 from ottla.broker.dispatch import Peer, RequestContext
 from ottla.broker.fetch import FetchApi
@@ -276,3 +282,50 @@ def world(tmp_path: Path) -> Iterator[World]:
         log = partition.remove()
         if log is not None:
             log.abandon()
+
+
+class Collector:
+    """An OTLP/HTTP collector; keeps what arrives, by path."""
+
+    def __init__(self) -> None:
+        self.bodies: defaultdict[str, list[bytes]] = defaultdict(list)
+        bodies = self.bodies
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                bodies[self.path].append(self.rfile.read(int(self.headers["Content-Length"])))
+                self.send_response(200)
+                self.send_header("Content-Type", "application/x-protobuf")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    @property
+    def metrics(self) -> list[ExportMetricsServiceRequest]:
+        """Every request with metrics, in order."""
+        return [
+            ExportMetricsServiceRequest.FromString(body)
+            for body in list(self.bodies["/v1/metrics"])
+        ]
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    collector = Collector()
+    yield collector
+    collector.close()

@@ -1,14 +1,8 @@
 """What a whole broker and its controller send of themselves to a collector."""
 
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
-import pytest
 import trio
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
@@ -17,64 +11,29 @@ from ottla.client.testing import import_cluster, open_test_cluster
 
 import_cluster()
 
+Collector = Any  # the class of the fixture, in conftest.py
+
 TIMEOUT_S = 60
 TOPIC = "orders"
 
 
-class Collector:
-    """An OTLP/HTTP collector; keeps what arrives, by path."""
-
-    def __init__(self) -> None:
-        self.bodies: dict[str, list[bytes]] = {"/v1/metrics": [], "/v1/traces": []}
-        bodies = self.bodies
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                bodies[self.path].append(self.rfile.read(int(self.headers["Content-Length"])))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-    def numbers(self, role: str) -> dict[tuple[str, str], float]:
-        """Return the newest numbers of nodes of a role, by name and topic."""
-        found = {}
-        for body in list(self.bodies["/v1/metrics"]):
-            for part in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                if text(part.resource, "kafka.node.role") != role:
-                    continue
-                for metric in part.scope_metrics[0].metrics:
-                    for point in (*metric.sum.data_points, *metric.gauge.data_points):
-                        topic = [p.value.string_value for p in point.attributes if p.key == "topic"]
-                        value = point.as_int if point.WhichOneof("value") == "as_int" else -1.0
-                        found[metric.name, "".join(topic)] = value
-        return found
+def numbers(collector: Collector, role: str) -> dict[tuple[str, str], float]:
+    """Return the newest numbers of nodes of a role, by name and topic."""
+    found = {}
+    for request in collector.metrics:
+        for part in request.resource_metrics:
+            if text(part.resource, "kafka.node.role") != role:
+                continue
+            for metric in part.scope_metrics[0].metrics:
+                for point in (*metric.sum.data_points, *metric.gauge.data_points):
+                    topic = [p.value.string_value for p in point.attributes if p.key == "topic"]
+                    value = point.as_int if point.WhichOneof("value") == "as_int" else -1.0
+                    found[metric.name, "".join(topic)] = value
+    return found
 
 
 def text(resource: Resource, key: str) -> str:
     return next(pair.value.string_value for pair in resource.attributes if pair.key == key)
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    collector = Collector()
-    yield collector
-    collector.close()
 
 
 async def test_brokers_and_controllers_send_their_numbers(collector: Collector) -> None:
@@ -89,9 +48,9 @@ async def test_brokers_and_controllers_send_their_numbers(collector: Collector) 
                 await producer.send(TOPIC, b"value")
 
         with trio.fail_after(TIMEOUT_S):
-            while collector.numbers("broker").get(messages) != 7:
+            while numbers(collector, "broker").get(messages) != 7:
                 await trio.sleep(0.05)
-            while collector.numbers("controller").get(active) != 1:
+            while numbers(collector, "controller").get(active) != 1:
                 await trio.sleep(0.05)
 
 

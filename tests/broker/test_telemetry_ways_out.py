@@ -1,17 +1,11 @@
 """What an unmodified client pushes leaves a whole broker by every way that its settings name."""
 
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import confluent_kafka
-import pytest
 import trio
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-    ExportMetricsServiceResponse,
-)
 
 from ottla.client import ConfigKind, ConfigResource, TopicPartition, open_admin, open_consumer
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
@@ -19,51 +13,11 @@ from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.client_record import decode_record
 from ottla.telemetry.otlp import Point
 
+Collector = Any  # the class of the fixture, in conftest.py
+
 TIMEOUT_S = 60
 TOPIC = TopicPartition("__client_metrics", 0)
 CREATED = "org.apache.kafka.producer.connection.creation.total"
-
-
-class Collector:
-    """An OTLP/HTTP collector; keeps what arrives."""
-
-    def __init__(self) -> None:
-        self.requests: list[ExportMetricsServiceRequest] = []
-        requests = self.requests
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                requests.append(ExportMetricsServiceRequest.FromString(body))
-                answer = ExportMetricsServiceResponse().SerializeToString()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    collector = Collector()
-    yield collector
-    collector.close()
 
 
 @asynccontextmanager
@@ -121,12 +75,12 @@ async def test_a_push_reaches_a_collector_by_otlp_and_the_topic_at_once(
     with trio.fail_after(TIMEOUT_S):
         async with open_test_cluster(settings=settings) as cluster, reporting(cluster):
             _, value = await first_record(cluster)
-            while not collector.requests:
+            while not collector.metrics:
                 await trio.sleep(0.02)
     assert value is not None
     (pushed, *_) = [
         resource
-        for request in collector.requests
+        for request in collector.metrics
         for resource in request.resource_metrics
         if any(one.key == "client_id" for one in resource.resource.attributes)
     ]
