@@ -1,7 +1,7 @@
 # make check, make test, make fix, make sim (ENGINE=B SEED=7), make soak, make jepsen, make bench.
 PYTHON ?= .venv/bin/python
 TESTS =
-FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker jepsen bench cli tests
+FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker pipeline jepsen bench cli tests
 
 ENGINE ?= A
 SEED ?= 0

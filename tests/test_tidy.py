@@ -30,9 +30,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "controller": {*SHARED, "node"},
     "client": BASE,
     "broker": {*SHARED, "node", "client"},
+    "pipeline": {*BASE, "client"},
     "jepsen": {*SHARED, "node", "controller", "client", "broker"},
-    "bench": {*BASE, "client"},
-    "cli": {*SHARED, "node", "controller", "client", "broker", "jepsen", "bench"},
+    "bench": {*BASE, "client", "pipeline"},
+    "cli": {*SHARED, "node", "controller", "client", "broker", "pipeline", "jepsen", "bench"},
 }
 # What touches the clock, chance, the network or the disk: only drivers may.
 IMPURE = {
