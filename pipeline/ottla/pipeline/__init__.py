@@ -1,4 +1,32 @@
 """Topics as Spark DataFrames, and pipelines to run as they are.
 
 Importing this imports neither pyspark nor pyarrow: `ottla doctor spark` must work where they lack.
+
+java.py             finds the Java that Spark runs on
+read_options.py     what every task of a query must know (pure)
+ranges.py           offsets of partitions, cut and packed into tasks (pure)
+one_sentence.py     what goes wrong in a worker, without its traceback
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.pipeline.java import find_java
+    from ottla.pipeline.one_sentence import TopicError, sentence_of
+
+__all__ = ["TopicError", "find_java", "sentence_of"]
+
+_HOME = {
+    "TopicError": "ottla.pipeline.one_sentence",
+    "find_java": "ottla.pipeline.java",
+    "sentence_of": "ottla.pipeline.one_sentence",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, and only that."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -1,0 +1,162 @@
+"""One Spark and one real broker for all tests of the pipeline, each started when first needed."""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import pytest
+import trio
+
+from ottla.cli.cluster_file import make_plan
+from ottla.cli.cluster_format import format_plan
+from ottla.cli.local_cluster import LocalCluster
+from ottla.client import Admin, ProducerConfig, TopicPartition, open_admin, open_producer
+from ottla.model.errors import ConfigError
+from ottla.pipeline.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ANSWER_TIMEOUT_S = 60.0
+TASKS = 2
+
+T = TypeVar("T")
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """The one Spark of the tests, which knows `format("ottla")`."""
+    try:
+        java = find_java()
+    except ConfigError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"Spark needs a Java 17: {error}")
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    directory = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master(f"local[{TASKS}]")
+        .appName("tests")
+        .config("spark.driver.memory", "1g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", TASKS)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.local.dir", str(directory / "local"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    gateway.shutdown()
+    process = gateway.proc
+    process.stdin.close()
+    process.wait(ANSWER_TIMEOUT_S)
+
+
+class Record(NamedTuple):
+    """One record that a test produces."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class LiveCluster:
+    """A controller and a broker as processes of their own, and what tests ask of them."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._count = 0
+
+    def new_topic(
+        self, partitions: int = 1, *, name: str = "", configs: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic with a name of its own (or this one); return its name."""
+        self._count += 1
+        topic = name or f"topic-{self._count}"
+        self.ask(
+            lambda admin: admin.create_topic(topic, partition_count=partitions, configs=configs)
+        )
+        return topic
+
+    def produce(
+        self, topic: str, records: Iterable[Record | bytes], **config: Any
+    ) -> list[TopicPartition]:
+        """Produce records, which stand in batches of up to 16 KiB; return where each went."""
+        config = {"batch_bytes": 16_384, **config}
+
+        async def send() -> list[TopicPartition]:
+            async with open_producer(self.bootstrap, ProducerConfig(**config)) as producer:
+                sent = [
+                    await producer.send(topic, **_fields(record))  # in order
+                    for record in records
+                ]
+                found = [await delivery for delivery in sent]
+            return [TopicPartition(topic, one.partition) for one in found]
+
+        return self._run(send)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Move the log start of partitions, as retention does."""
+        wanted = {TopicPartition(topic, number): offset for number, offset in before.items()}
+        self.ask(lambda admin: admin.delete_records(wanted))
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Return the end offset of each partition."""
+
+        async def ask(admin: Admin) -> dict[int, int]:
+            found = (await admin.describe_topic(topic)).partitions
+            wanted = {TopicPartition(topic, one.partition): -1 for one in found}
+            return {
+                at.partition: one.offset for at, one in (await admin.list_offsets(wanted)).items()
+            }
+
+        return self.ask(ask)
+
+    def ask(self, ask: Callable[[Admin], Awaitable[T]]) -> T:
+        """Ask the cluster something by our own admin client."""
+
+        async def body() -> T:
+            async with open_admin(self.bootstrap) as admin:
+                return await ask(admin)
+
+        return self._run(body)
+
+    def _run(self, body: Callable[[], Awaitable[T]]) -> T:
+        async def bounded() -> T:
+            with trio.fail_after(ANSWER_TIMEOUT_S):
+                return await body()
+
+        return trio.run(bounded)
+
+
+def _fields(record: Record | bytes) -> dict[str, Any]:
+    return (Record(record) if isinstance(record, bytes) else record)._asdict()
+
+
+@pytest.fixture(scope="session")
+def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    """A running cluster of one controller and one broker; tests name their own topics."""
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    plan = make_plan(directory, host="127.0.0.1", port=0, controllers=1, brokers=1)
+    plan.write_properties()
+    format_plan(plan)
+    processes = LocalCluster(plan)
+    try:
+        assert processes.start() == 0
+        yield LiveCluster(plan.bootstrap)
+    finally:
+        processes.stop()
