@@ -53,6 +53,7 @@ COMMANDS = {
     "world": Command("ottla.cli.world", "search the deterministic world for bugs, from a seed"),
     "jepsen": Command("ottla.cli.jepsen", "hurt real processes, and check what clients saw"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
+    "doctor": Command("ottla.cli.doctor", "say what a machine lacks to run Spark with Ottla"),
     "version": Command("ottla.cli.version", "print the version"),
 }
 

@@ -1,0 +1,68 @@
+"""`ottla doctor spark`: says whether this machine can run Spark with Ottla, and what it lacks."""
+
+import argparse
+import os
+
+from ottla.cli.common import add_format_argument, note, print_json, print_table
+from ottla.model.errors import ConfigError
+from ottla.pipeline.doctor import Finding, State, findings, is_worth_a_trial, trial_finding
+from ottla.pipeline.doctor_facts import look
+from ottla.pipeline.doctor_trial import ROWS, TIMEOUT_SECONDS, try_query
+
+UNHEALTHY = 2
+COLUMNS = ("QUESTION", "STATE", "FOUND", "WHAT TO DO")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare what can be looked at."""
+    subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
+    spark = subjects.add_parser("spark", help="Java, Python packages, workers, and a small query")
+    spark.add_argument(
+        "--master", default="local[1]", help="where the query runs (default: local[1])"
+    )
+    spark.add_argument(
+        "--timeout",
+        type=float,
+        default=TIMEOUT_SECONDS,
+        metavar="SECONDS",
+        help="how long the query may take (default: %(default)g)",
+    )
+    spark.add_argument("--no-query", action="store_true", help="only look; do not start Spark")
+    spark.add_argument("--verbose", action="store_true", help="show what Spark wrote, too")
+    add_format_argument(spark)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print every finding; exit code 2 when one has failed."""
+    if arguments.timeout <= 0:
+        raise ConfigError("--timeout", f"is {arguments.timeout:g}; it must be above 0 seconds")
+    facts = look(os.environ)
+    found = list(findings(facts))
+    if not arguments.no_query:
+        trial = None
+        if is_worth_a_trial(found):
+            java = next(java for java in facts.javas if not java.problem)
+            trial = try_query(
+                os.environ,
+                java_home=java.home,
+                master=arguments.master,
+                timeout_seconds=arguments.timeout,
+            )
+            if arguments.verbose:
+                note(trial.log)
+        found.append(trial_finding(trial, ROWS))
+    is_fit = is_worth_a_trial(found)
+    if arguments.format == "json":
+        print_json({"fit": is_fit, "findings": [_as_json(finding) for finding in found]})
+    else:
+        print_table(COLUMNS, [(one.name, one.state, one.found, one.cure) for one in found])
+    return 0 if is_fit else UNHEALTHY
+
+
+def _as_json(finding: Finding) -> dict[str, str | None]:
+    return {
+        "question": finding.name,
+        "state": State(finding.state).value,
+        "found": finding.found,
+        "cure": finding.cure or None,
+    }
