@@ -1,0 +1,135 @@
+"""A trio loop in a thread, for callers that block: Spark's Python processes know no loop.
+
+`call` runs an async function in the loop and returns what it returns, or raises what it raises.
+`enter` opens an async context manager (a cluster, an admin) and keeps it open over many calls.
+`close` closes what was opened, last first, and ends the loop; the thread is a daemon, so a process
+whose owner forgot to close ends all the same.  Several threads may call at once.
+"""
+
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from typing import Any, TypeVar, TypeVarTuple
+
+import trio
+
+T = TypeVar("T")
+A = TypeVarTuple("A")
+
+
+class _Kept:
+    """An open context manager: `opened` once it is, or has failed; `release` lets it close."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
+        self.manager = manager
+        self.opened = trio.Event()
+        self.release = trio.Event()
+        self.closed = trio.Event()
+        self.value: Any = None
+        self.failure: Exception | None = None
+
+    async def run(self) -> None:
+        """Open, wait, close: all in one task, as a nursery demands of its owner."""
+        try:
+            async with self.manager as self.value:
+                self.opened.set()
+                await self.release.wait()
+        except Exception as error:
+            if self.opened.is_set():
+                raise
+            self.failure = error
+        finally:
+            self.opened.set()
+            self.closed.set()
+
+
+class LoopThread:
+    """A loop at work; made by `start_loop_thread`."""
+
+    def __init__(self) -> None:
+        self._is_ready = threading.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._nursery: trio.Nursery | None = None
+        self._end: trio.Event | None = None
+        self._kept: list[_Kept] = []
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="ottla loop", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; return when its loop runs."""
+        self._thread.start()
+        self._is_ready.wait()
+
+    def call(self, function: Callable[[*A], Awaitable[T]], *arguments: *A) -> T:
+        """Run `function(*arguments)` in the loop; return its result.
+
+        trio.RunFinishedError after `close`.
+        """
+        return trio.from_thread.run(function, *arguments, trio_token=self._token)
+
+    def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
+        """Open `manager` and return what it yields; it stays open until `close`."""
+        return self.call(self._enter, manager)
+
+    def close(self) -> None:
+        """Close what `enter` opened and end the loop; a second time it does nothing."""
+        if self._thread.is_alive():
+            # Another thread may have been faster, or the loop has failed: that is raised below.
+            with suppress(trio.RunFinishedError, trio.Cancelled):
+                self.call(self._finish)
+            self._thread.join()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def _enter(self, manager: AbstractAsyncContextManager[T]) -> T:
+        assert self._nursery is not None
+        kept = _Kept(manager)
+        self._nursery.start_soon(kept.run)
+        await kept.opened.wait()
+        if kept.failure is not None:
+            raise kept.failure
+        self._kept.append(kept)
+        value: T = kept.value
+        return value
+
+    async def _finish(self) -> None:
+        assert self._end is not None
+        while self._kept:
+            kept = self._kept.pop()
+            kept.release.set()
+            await kept.closed.wait()
+        self._end.set()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._is_ready.set()
+
+    async def _main(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._end = trio.Event()
+        async with trio.open_nursery() as self._nursery:
+            self._is_ready.set()
+            await self._end.wait()
+            self._nursery.cancel_scope.cancel()
+
+
+def start_loop_thread() -> LoopThread:
+    """Return a loop that runs; the caller closes it."""
+    loop = LoopThread()
+    loop.start()
+    return loop
+
+
+@contextmanager
+def open_loop_thread() -> Iterator[LoopThread]:
+    """Run a loop beside the block, and end it with the block."""
+    loop = start_loop_thread()
+    try:
+        yield loop
+    finally:
+        loop.close()
