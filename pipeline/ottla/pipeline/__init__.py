@@ -6,6 +6,15 @@ java.py             finds the Java that Spark runs on
 read_options.py     what every task of a query must know (pure)
 ranges.py           offsets of partitions, cut and packed into tasks (pure)
 one_sentence.py     what goes wrong in a worker, without its traceback
+
+session.py          starts Spark for a command, and ends it
+spark_errors.py     what Spark says, in one sentence
+package_zip.py      our modules for executors that lack them
+progress.py         what a query's batches come to (pure)
+watching.py         follows queries, and ends them between two batches
+transforms.py       DataFrame functions that all front ends share
+archive.py          topics into Parquet, each record once
+own_code.py         a user's own pipeline file
 """
 
 from importlib import import_module

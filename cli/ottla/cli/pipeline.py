@@ -1,0 +1,44 @@
+"""`ottla pipeline …`: topics through Spark, as they are or as a user wrote it.
+
+The module of a verb has `configure(parser)` and `run(arguments) -> exit code`; it imports pyspark
+only when it runs.
+"""
+
+import argparse
+from importlib import import_module
+from typing import NamedTuple
+
+from ottla.cli.common import note
+from ottla.cli.pipeline_common import SparkFailedError
+
+
+class Verb(NamedTuple):
+    """Where a verb lives and what it does in one line."""
+
+    module: str
+    summary: str
+
+
+VERBS = {
+    "archive": Verb("ottla.cli.pipeline_archive", "topics into Parquet by topic, date and hour"),
+    "run": Verb("ottla.cli.pipeline_run", "a pipeline of your own, from a Python file"),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of 'ottla pipeline'."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, verb in VERBS.items():
+        import_module(verb.module).configure(
+            verbs.add_parser(name, help=verb.summary, description=verb.summary)
+        )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one verb; what Spark fails with is one sentence."""
+    try:
+        code: int = import_module(VERBS[arguments.verb].module).run(arguments)
+    except SparkFailedError as error:
+        note(f"ottla pipeline: {error}")
+        return error.code
+    return code

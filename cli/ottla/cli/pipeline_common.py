@@ -1,0 +1,176 @@
+"""What the verbs of `ottla pipeline` share: Spark's arguments, its session, and progress."""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.common import bootstrap_of, counted, note
+from ottla.cli.main import REFUSED, UNREACHABLE
+from ottla.cli.times import parse_duration
+from ottla.model.errors import ConfigError, OttlaError
+from ottla.pipeline.progress import BatchProgress, Totals
+from ottla.pipeline.session import SessionOptions, open_session
+from ottla.pipeline.watching import Ending, Watch, asked_by_signals, follow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENDING = "ending after this batch; once more to end at once"
+NO_ANSWER = "can not "
+"""How our sentences about a cluster that cannot be reached begin."""
+SETTINGS_OF_ARGUMENTS = {
+    "jars": "spark.jars",
+    "packages": "spark.jars.packages",
+    "py_files": "spark.submit.pyFiles",
+    "archives": "spark.archives",
+}
+
+
+class SparkFailedError(OttlaError):
+    """Spark gave up, for a reason that is told in one sentence."""
+
+    @property
+    def code(self) -> int:
+        """The command's exit code."""
+        return UNREACHABLE if str(self).startswith(NO_ANSWER) else REFUSED
+
+
+def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare where and with what Spark runs."""
+    group = parser.add_argument_group("Spark")
+    group.add_argument(
+        "--master",
+        default="local[*]",
+        metavar="URL",
+        help="local[*] (default), spark://host:7077, yarn, k8s://…",
+    )
+    group.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark"
+    )
+    group.add_argument("--jars", metavar="FILE,…", help="jars for driver and executors")
+    group.add_argument("--packages", metavar="GROUP:NAME:VERSION,…", help="the same, from Maven")
+    group.add_argument("--py-files", metavar="FILE,…", help="Python code for the executors")
+    group.add_argument(
+        "--archives", metavar="FILE#NAME,…", help="unpacked on the executors, such as a venv"
+    )
+    group.add_argument("--spark-log", metavar="FILE", help="where Spark's own words go")
+
+
+def add_stream_arguments(parser: argparse.ArgumentParser, *, trigger: str) -> None:
+    """Declare how often there is a batch, and when it is enough."""
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--once", action="store_true", help="do all there is now, then end")
+    when.add_argument(
+        "--trigger",
+        default=trigger,
+        metavar="DURATION",
+        help=f"from the begin of a batch to that of the next (default: {trigger})",
+    )
+
+
+def trigger_of(arguments: argparse.Namespace) -> float | None:
+    """Return the seconds between two batches; None for all there is, once."""
+    return None if arguments.once else parse_duration("--trigger", arguments.trigger)
+
+
+def bootstrap_text(arguments: argparse.Namespace) -> str:
+    """Return the addresses a command was told, or those of its cluster, as an option's text."""
+    return ",".join(f"{host}:{port}" for host, port in bootstrap_of(arguments))
+
+
+def session_options(arguments: argparse.Namespace, name: str) -> SessionOptions:
+    """Return what Spark is to be started with."""
+    settings = {
+        key: getattr(arguments, argument)
+        for argument, key in SETTINGS_OF_ARGUMENTS.items()
+        if getattr(arguments, argument) is not None
+    }
+    settings.update(key_and_value("--conf", text) for text in arguments.conf)
+    log = None if arguments.spark_log is None else Path(arguments.spark_log)
+    return SessionOptions(name=name, master=arguments.master, conf=tuple(settings.items()), log=log)
+
+
+def key_and_value(option: str, text: str) -> tuple[str, str]:
+    """Return what KEY=VALUE says."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(option, f"is {text!r}; it must be KEY=VALUE")
+    return key, value
+
+
+@contextmanager
+def open_spark(arguments: argparse.Namespace, name: str) -> Iterator["SparkSession"]:
+    """Start Spark for a command; what it fails with later comes out as one sentence."""
+    options = session_options(arguments, name)
+    with open_session(options) as session, one_sentence():
+        yield session
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Turn what Spark raises into one sentence."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from ottla.pipeline.spark_errors import told
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        # Its text comes from the JVM, which is still there.
+        sentence = told(error)
+    else:
+        return
+    raise SparkFailedError(sentence)
+
+
+class Shown:
+    """Batches as a command shows them; owns their sum."""
+
+    def __init__(self, *, is_json: bool) -> None:
+        self._is_json = is_json
+        self.totals = Totals()
+
+    def __call__(self, batch: BatchProgress) -> None:
+        """Show one batch."""
+        self.totals.add(batch)
+        if self._is_json:
+            print(json.dumps(batch.as_json(), ensure_ascii=False), flush=True)
+        else:
+            note(line_of(batch))
+
+
+def line_of(batch: BatchProgress) -> str:
+    """Return a batch as a line for people."""
+    lag = "" if batch.lag_count is None else f", lag {batch.lag_count:,}"
+    return (
+        f"{batch.began_at[11:19]}  {batch.query}  batch {batch.batch}: "
+        f"{counted_rows(batch.row_count)} in {batch.batch_s:.1f} s "
+        f"({batch.rows_per_s:,.0f} rows/s{lag})"
+    )
+
+
+def counted_rows(count: int) -> str:
+    """Return how many rows, in words."""
+    return counted(count, "row").replace(str(count), f"{count:,}", 1)
+
+
+def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
+    """Show the batches of queries until they end or Ctrl-C ends them; return the sum."""
+    shown = Shown(is_json=is_json)
+    ending = Ending()
+    with asked_by_signals(ending, lambda: note(ENDING)):
+        follow(queries, Watch(shown, ending))
+    return shown.totals
+
+
+def finish(totals: Totals, *, is_json: bool, what: str = "") -> int:
+    """Say what a run came to; return its exit code."""
+    if not is_json:
+        lag = "" if not totals.lag_count else f", {counted_rows(totals.lag_count)} behind"
+        batches = counted(totals.batch_count, "batch").replace("batchs", "batches")
+        print(f"{counted_rows(totals.row_count)} in {batches}{lag}{what}")
+    return 0

@@ -1,0 +1,50 @@
+"""What Spark says went wrong, as one sentence.
+
+Ours where a sentence of ours is in it; else the first line of Spark's own words, without the
+wrappings and stack traces of the JVM.
+"""
+
+import re
+
+_WRAPPED = re.compile(
+    r"^(?:Exception in thread \"\w+\" "
+    r"|(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error): "
+    r"|\[STREAM_FAILED\] Query \[.*?\] terminated with exception: "
+    r"|Job aborted due to stage failure: .*?Exception: )"
+)
+"""Class names and frames that Spark puts before what was said."""
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
+_LAST_OF_TRACEBACK = re.compile(r"^(?:[\w.]+(?:Error|Exception|Exit)\w*): (.*)$", re.MULTILINE)
+
+
+_STATE = re.compile(r" SQLSTATE: \w{5};?$")
+
+
+def told(error: BaseException) -> str:
+    """Return what an error of pyspark or py4j says, in one sentence."""
+    from ottla.pipeline.one_sentence import sentence_of  # brings the client, which help needs not
+
+    ours = sentence_of(error)
+    return ours if ours is not None else first_words(_text_of(error)) or type(error).__name__
+
+
+def first_words(text: str) -> str:
+    """Return the words that matter of a text with Spark's wrappings, or Python's trace, in it."""
+    trace = _TRACEBACK.search(text)
+    if trace is not None:
+        last = _LAST_OF_TRACEBACK.findall(text[trace.end() :])
+        if last:
+            return str(last[-1]).strip()
+    text = text.partition("JVM stacktrace:")[0].strip()
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    while (shorter := _WRAPPED.sub("", line, count=1)) != line and shorter:
+        line = shorter
+    return _STATE.sub("", line)
+
+
+def _text_of(error: BaseException) -> str:
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        # Its str() asks the JVM for the whole stack.
+        return str(java.toString())
+    return str(error)
