@@ -50,7 +50,8 @@ PURE_IN_CLIENT = {
     "partitioner", "positions", "producer_lane", "sticky_user_data", "subscription",
 }  # fmt: skip
 PURE_IN_PIPELINE = {
-    "offsets", "option_values", "ranges", "read_options", "source_options",
+    "offsets", "option_values", "progress", "ranges", "read_options", "source_options",
+    "spark_errors",
 }  # fmt: skip
 EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 
