@@ -1,0 +1,113 @@
+"""The batches that one answer brought of one partition, as far as a range wants them.
+
+Pure.  Headers are read at once, for they say where the next fetch goes on; checksums are compared
+and records unpacked as they are asked for, one batch at a time, so a small answer that unpacks to
+much takes the memory of its largest batch only.  Control batches, aborted transactions
+(read_committed) and what lies outside of the range are left out; a batch that the answer cut off
+is left for the next fetch.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Offset
+from ottla.model.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BATCH_BYTES_MAX
+from ottla.wire.batch import BatchHeader, Buffer, batches, check_crc
+from ottla.wire.batch_builder import ControlType
+from ottla.wire.compression import Codec, codec_of
+from ottla.wire.records import record_body, scan
+
+ABORT_TYPE = int(ControlType.ABORT).to_bytes(2, "big")
+
+
+class Body(NamedTuple):
+    """The records of one batch, uncompressed: `data[start:end]`."""
+
+    header: BatchHeader
+    data: Buffer
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how large the records are."""
+        return self.end - self.start
+
+
+class FetchedBatches:
+    """The batches of one answer of which records lie in [first, end)."""
+
+    def __init__(
+        self,
+        data: Buffer,
+        first: int,
+        end: int,
+        *,
+        aborted: Sequence[tuple[int, int]] | None = None,
+        check_crcs: bool = True,
+    ) -> None:
+        """Look at the batches' headers; CorruptDataError where they lie.
+
+        `aborted` are (producer id, first offset) of aborted transactions, None to read all.
+        """
+        self._data = data
+        self._first = first
+        self._check_crcs = check_crcs
+        self._aborted = None if aborted is None else sorted(aborted, key=lambda one: -one[1])
+        self._found: list[tuple[int, BatchHeader]] = []
+        self.next_offset = first
+        """Where the next fetch goes on; not before `first`, and beyond `end` behind a gap."""
+        for at, header in batches(data, is_partial_end_allowed=True):
+            if header.end_offset <= first:
+                continue
+            if header.base_offset >= end:
+                self.next_offset = max(self.next_offset, end)
+                break
+            if header.end_offset <= self.next_offset:
+                raise CorruptDataError(
+                    f"offset {self.next_offset}: a batch of offsets {header.base_offset} to "
+                    f"{header.last_offset} follows"
+                )
+            self.next_offset = int(header.end_offset)
+            self._found.append((at, header))
+
+    def bodies(self) -> Iterator[Body]:
+        """Yield the records of each batch in order; CorruptDataError where they lie."""
+        aborted_ids: set[int] = set()
+        for at, header in self._found:
+            try:
+                if self._check_crcs and not check_crc(self._data, at, header):
+                    raise CorruptDataError("the batch fails its checksum")
+                if header.is_control:
+                    if header.producer_id in aborted_ids and self._is_abort(at, header):
+                        aborted_ids.discard(header.producer_id)
+                elif not self._is_aborted(header, aborted_ids):
+                    yield self._body(at, header)
+            except CorruptDataError as error:
+                raise corrupt_at(header.base_offset, error) from error
+
+    def _body(self, at: int, header: BatchHeader) -> Body:
+        if codec_of(header.codec) is Codec.NONE:
+            # Not copied: the records are read where they arrived.
+            return Body(header, self._data, at + BATCH_HEADER_BYTES, at + header.size_bytes)
+        unpacked = record_body(self._data, at, header, DECOMPRESSED_BATCH_BYTES_MAX)
+        return Body(header, unpacked, 0, len(unpacked))
+
+    def _is_abort(self, at: int, header: BatchHeader) -> bool:
+        return any(
+            record.key is not None and record.key[2:4] == ABORT_TYPE
+            for record in scan(self._data, at, header)
+        )
+
+    def _is_aborted(self, header: BatchHeader, aborted_ids: set[int]) -> bool:
+        if self._aborted is None or not header.is_transactional:
+            return False
+        while self._aborted and self._aborted[-1][1] <= header.last_offset:
+            aborted_ids.add(self._aborted.pop()[0])
+        return header.producer_id in aborted_ids
+
+
+def corrupt_at(offset: Offset, error: CorruptDataError) -> CorruptDataError:
+    """Return the error with the offset of the batch that it is about."""
+    return CorruptDataError(f"batch at offset {offset}: {error.where}")
