@@ -50,8 +50,8 @@ PURE_IN_CLIENT = {
     "partitioner", "positions", "producer_lane", "sticky_user_data", "subscription",
 }  # fmt: skip
 PURE_IN_PIPELINE = {
-    "offsets", "option_values", "progress", "ranges", "read_options", "source_options",
-    "spark_errors",
+    "arrow_decode", "arrow_schema", "fetched_batches", "offsets", "option_values", "progress",
+    "range_course", "ranges", "read_options", "record_fields", "source_options", "spark_errors",
 }  # fmt: skip
 EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 

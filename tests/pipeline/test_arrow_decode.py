@@ -62,7 +62,7 @@ def decoded(
     """Return the rows of all batches."""
     found: list[Row] = []
     fetched = FetchedBatches(data, first, end)
-    for batch in ArrowDecoder(AT, first, end, names).decode(fetched.bodies()):
+    for batch in ArrowDecoder(AT, names).decode(fetched.bodies(), first, end):
         batch.validate(full=True)
         assert batch.schema.equals(arrow_schema(names))
         assert 0 < batch.num_rows <= ROWS_MAX
@@ -151,20 +151,20 @@ def test_damaged_records_fail_or_not_as_they_do_for_the_slow_scanner(
 
 def same_as_slow(body: bytes, header: BatchHeader) -> None:
     """Check that both give the same rows, or refuse with the same words."""
-    decoder = ArrowDecoder(AT, 0, INT64_MAX, ALL)
+    decoder = ArrowDecoder(AT, ALL)
     try:
         wanted = expected(body, header)
     except CorruptDataError as error:
         with pytest.raises(CorruptDataError) as caught:
-            list(decoder.decode([Body(header, body, 0, len(body))]))
+            list(decoder.decode([Body(header, body, 0, len(body))], 0, INT64_MAX))
         assert caught.value.where == f"batch at offset {header.base_offset}: {error.where}"
         return
     if any(abs(row[5]) > INT64_MAX for row in wanted):
         with pytest.raises(CorruptDataError, match="beyond Spark's times"):
-            list(decoder.decode([Body(header, body, 0, len(body))]))
+            list(decoder.decode([Body(header, body, 0, len(body))], 0, INT64_MAX))
         return
     found: list[Row] = []
-    for batch in decoder.decode([Body(header, body, 0, len(body))]):
+    for batch in decoder.decode([Body(header, body, 0, len(body))], 0, INT64_MAX):
         batch.validate(full=True)
         found += rows_of(batch)
     assert found == wanted
@@ -254,9 +254,9 @@ def test_a_timestamp_beyond_sparks_says_which_record_has_it() -> None:
 def test_a_name_that_is_no_text_is_refused() -> None:
     data = build([((5, b"k", b"v", [("name", None)], 1), 1)])
     body = data[BATCH_HEADER_BYTES:].replace(b"name", b"n\xff\xfee")
-    decoder = ArrowDecoder(AT, 0, 9, ALL)
+    decoder = ArrowDecoder(AT, ALL)
     with pytest.raises(CorruptDataError, match="not UTF-8"):
-        list(decoder.decode([Body(parse_header(data), body, 0, len(body))]))
+        list(decoder.decode([Body(parse_header(data), body, 0, len(body))], 0, INT64_MAX))
 
 
 def test_varints_of_every_width_are_their_numbers() -> None:

@@ -5,6 +5,14 @@ Importing this imports neither pyspark nor pyarrow: `ottla doctor spark` must wo
 java.py             finds the Java that Spark runs on
 read_options.py     what every task of a query must know (pure)
 ranges.py           offsets of partitions, cut and packed into tasks (pure)
+loop_thread.py      the client's loop in a thread, for callers that block
+range_reader.py     what a Spark task does: its ranges as Arrow batches
+range_fetcher.py    fetches them, one request ahead
+range_course.py     how far they are read (pure)
+fetched_batches.py  the batches of an answer, as far as a range wants them (pure)
+record_fields.py    where the fields of many records lie, by numpy (pure)
+arrow_decode.py     batches of records as Arrow batches (pure)
+arrow_schema.py     the columns of a topic (pure)
 one_sentence.py     what goes wrong in a worker, without its traceback
 
 session.py          starts Spark for a command, and ends it

@@ -34,17 +34,21 @@ TIMESTAMP_MS_MAX = INT64_MAX // US_PER_MS
 
 
 class ArrowDecoder:
-    """Decodes the records of one partition in [first, end)."""
+    """Decodes the records of one partition into the columns that are wanted."""
 
-    def __init__(self, at: TopicPartition, first: int, end: int, names: tuple[str, ...]) -> None:
+    def __init__(self, at: TopicPartition, names: tuple[str, ...]) -> None:
         self._at = at
-        self._first = first
-        self._end = end
         self._names = names
         self._schema = arrow_schema(names)
+        self._first = 0
+        self._end = 0
 
-    def decode(self, bodies: Iterable[Body]) -> Iterator[pa.RecordBatch]:
-        """Yield all wanted records, at most `ROWS_MAX` a batch; CorruptDataError where they lie."""
+    def decode(self, bodies: Iterable[Body], first: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield the records in [first, end), at most `ROWS_MAX` a batch, none of them empty.
+
+        CorruptDataError where bytes lie, once what comes before was given out.
+        """
+        self._first, self._end = first, end
         for some in _together(bodies):
             yield from self._decode_together(some)
 

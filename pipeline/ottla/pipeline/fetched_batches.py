@@ -52,7 +52,7 @@ class FetchedBatches:
         `aborted` are (producer id, first offset) of aborted transactions, None to read all.
         """
         self._data = data
-        self._first = first
+        self.first = first
         self._check_crcs = check_crcs
         self._aborted = None if aborted is None else sorted(aborted, key=lambda one: -one[1])
         self._found: list[tuple[int, BatchHeader]] = []
