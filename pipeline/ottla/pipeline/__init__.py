@@ -3,6 +3,8 @@
 Importing this imports neither pyspark nor pyarrow: `ottla doctor spark` must work where they lack.
 
 java.py             finds the Java that Spark runs on
+option_values.py    options as Spark hands them over (pure)
+source_options.py   everything that may be said to a read (pure)
 read_options.py     what every task of a query must know (pure)
 ranges.py           offsets of partitions, cut and packed into tasks (pure)
 loop_thread.py      the client's loop in a thread, for callers that block
@@ -13,6 +15,9 @@ fetched_batches.py  the batches of an answer, as far as a range wants them (pure
 record_fields.py    where the fields of many records lie, by numpy (pure)
 arrow_decode.py     batches of records as Arrow batches (pure)
 arrow_schema.py     the columns of a topic (pure)
+offsets.py          where a query stands, what lies between, what was lost (pure)
+asking.py           what the driver asks the cluster, in blocking calls
+places.py           where a query begins, and where a batch ends
 one_sentence.py     what goes wrong in a worker, without its traceback
 
 session.py          starts Spark for a command, and ends it

@@ -1,0 +1,177 @@
+"""What the driver asks the cluster: topics, partitions, offsets; and what it commits.
+
+Blocking calls, as Spark makes them.  Whoever cannot be reached is asked again: for
+`default.api.timeout.ms` once it has answered, for less before that, since a wrong address is the
+likelier reason then.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, TypeVar
+
+import trio
+
+from ottla.client.cluster import Cluster, open_cluster, raise_for
+from ottla.client.connection import ConnectionLostError
+from ottla.client.coordinator import Coordinator, open_coordinator
+from ottla.client.group_offsets import Committed, commit_offsets
+from ottla.client.offset_lookup import find_offsets
+from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.ids import ZERO_UUID, Offset, TopicPartition, uuid_text
+from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.pipeline.loop_thread import start_loop_thread
+from ottla.pipeline.offsets import LATEST, Position
+from ottla.pipeline.read_options import ReadOptions
+from ottla.pipeline.source_options import Assign, Subscribe, SubscribePattern, Topics
+from ottla.wire.messages.metadata_response import MetadataResponse
+
+T = TypeVar("T")
+
+FIRST_ANSWER_TIMEOUT_S = 15.0
+"""Longer, and a mistyped address costs patience; shorter, and a broker that starts is missed."""
+COMMIT_TIMEOUT_S = 5.0
+RETRY_WAIT_S = 0.1
+
+
+class FoundTopics(NamedTuple):
+    """The partitions that options name and the cluster has, and what it has not."""
+
+    partitions: frozenset[TopicPartition]
+    topic_ids: Mapping[str, str]
+    missing: tuple[str, ...]
+    """What was named and is not there: topics, or partitions."""
+
+
+class Asking:
+    """A connection to the cluster from a thread that blocks; owns a loop in another thread."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._config = options.consumer_config()
+        self._isolation_level = options.isolation_level
+        self._has_answered = False
+        self._loop = start_loop_thread()
+        self._cluster: Cluster = self._loop.enter(
+            open_cluster(
+                parse_bootstrap(options.bootstrap),
+                client_id=self._config.client_id,
+                request_timeout_s=self._config.request_timeout_ms / 1_000,
+            )
+        )
+        self._coordinators: dict[str, Coordinator] = {}
+
+    def close(self) -> None:
+        """Close every connection and end the thread."""
+        self._loop.close()
+
+    def find_topics(self, topics: Topics) -> FoundTopics:
+        """Return which partitions there are now of what is to be read."""
+        names = None
+        if isinstance(topics, Subscribe):
+            names = set(topics.topics)
+        elif isinstance(topics, Assign):
+            names = {at.topic for at in topics.partitions}
+        answer = self._call(lambda: self._metadata(names))
+        return _found(topics, answer)
+
+    def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the first offset at or after a time in ms; -2 asks for the first, -1 the end.
+
+        -1 where a partition has no record so late.
+        """
+        if not asked:
+            return {}
+        found = self._call(
+            lambda: find_offsets(
+                self._cluster,
+                asked,
+                isolation_level=self._isolation_level,
+                timeout_s=self._timeout_s,
+            )
+        )
+        return {at: int(one.offset) for at, one in found.items()}
+
+    def ends(self, topics: FoundTopics) -> Position:
+        """Return where partitions end: the high watermark, or the last stable offset."""
+        return Position(
+            self.offsets(dict.fromkeys(topics.partitions, LATEST)), dict(topics.topic_ids)
+        )
+
+    def commit(self, group: str, position: Position, note: str) -> None:
+        """Commit a position to a group without members, so that its lag is seen."""
+        offsets = {
+            at: Committed(Offset(offset), metadata=note) for at, offset in position.offsets.items()
+        }
+        if not offsets:
+            return
+        if group not in self._coordinators:
+            self._coordinators[group] = self._loop.enter(
+                open_coordinator(self._cluster, group, client_id=self._config.client_id)
+            )
+        coordinator = self._coordinators[group]
+
+        async def attempt() -> None:
+            await commit_offsets(coordinator, offsets, timeout_s=COMMIT_TIMEOUT_S)
+
+        self._loop.call(coordinator.until_it_answers, attempt, COMMIT_TIMEOUT_S)
+
+    @property
+    def _timeout_s(self) -> float:
+        longest_s = self._config.default_api_timeout_ms / 1_000
+        return longest_s if self._has_answered else min(longest_s, FIRST_ANSWER_TIMEOUT_S)
+
+    async def _metadata(self, names: set[str] | None) -> MetadataResponse:
+        answer = await self._cluster.metadata(names)
+        for topic in answer.topics:
+            is_passing = (
+                row_of(topic.error_code).is_retriable
+                and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            if is_passing:
+                raise_for(topic.error_code, f"topic {topic.name!r} has no leader")
+        return answer
+
+    def _call(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat what may be repeated without harm, while the trouble is one that passes."""
+
+        async def body() -> T:
+            trouble: RefusedError | ConnectionLostError = ConnectionLostError("nobody was asked")
+            with trio.move_on_after(self._timeout_s):
+                while True:
+                    try:
+                        return await attempt()
+                    except ConnectionLostError as error:
+                        trouble = error
+                    except RefusedError as error:
+                        if not error.is_retriable:
+                            raise
+                        trouble = error
+                    await trio.sleep(RETRY_WAIT_S)
+            raise trouble
+
+        found = self._loop.call(body)
+        self._has_answered = True
+        return found
+
+
+def _found(topics: Topics, answer: MetadataResponse) -> FoundTopics:
+    there: set[TopicPartition] = set()
+    ids: dict[str, str] = {}
+    missing: list[str] = []
+    for topic in answer.topics:
+        name = topic.name or ""
+        if isinstance(topics, SubscribePattern) and (
+            topic.is_internal or not re.fullmatch(topics.pattern, name)
+        ):
+            continue
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            missing.append(f"topic {name!r}")
+            continue
+        raise_for(topic.error_code, f"topic {name!r}: {row_of(topic.error_code).meaning}")
+        there |= {TopicPartition(name, one.partition_index) for one in topic.partitions}
+        if topic.topic_id is not None and topic.topic_id != ZERO_UUID:
+            ids[name] = uuid_text(topic.topic_id)
+    if isinstance(topics, Assign):
+        unknown = {at for at in topics.partitions - there if f"topic {at.topic!r}" not in missing}
+        missing += [f"partition {at}" for at in sorted(unknown)]
+        there &= topics.partitions
+    return FoundTopics(frozenset(there), ids, tuple(sorted(missing)))

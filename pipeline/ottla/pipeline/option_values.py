@@ -1,0 +1,128 @@
+"""Options as Spark hands them over: texts, whose names may be written in any case.
+
+Options are declared as settings are, once, in a dataclass; this reads them, and refuses what nobody
+would honour: unknown names, `kafka.*` keys that the connector sets itself, and those that ask for
+what our client does not have.  Pure.
+"""
+
+import json
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypeVar
+
+from ottla.model.errors import ConfigError
+from ottla.model.settings.declare import definitions, load
+from ottla.model.settings.endpoints import parse_bootstrap
+
+C = TypeVar("C", bound=Hashable)
+
+KAFKA = "kafka."
+BOOTSTRAP = "kafka.bootstrap.servers"
+IGNORED = frozenset({"kafka.group.id"})
+"""A group id would name nothing: who reads from Spark joins no group."""
+DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d|)")
+MS_PER_UNIT = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+MS_PER_DAY = 86_400_000
+
+
+class Given(NamedTuple):
+    """What the `kafka.*` options say, checked."""
+
+    bootstrap: str
+    client: tuple[tuple[str, str], ...]
+    """Without the prefix, sorted by key; every key is a setting of `client`'s class."""
+
+
+def parse_options(
+    declared: type[C],
+    client: type,
+    texts: Mapping[str, str],
+    *,
+    set_by_spark: Mapping[str, str],
+    also_known: Iterable[str] = (),
+) -> tuple[C, Given]:
+    """Read options into their class; return it with what goes to our client.
+
+    `client` is the settings class that `kafka.*` keys belong to; `set_by_spark` names the keys that
+    nobody may set, each with what to do instead; `also_known` options belong to others and pass.
+    ConfigError names the first option that is wrong, as its owner writes it.
+    """
+    kafka = {name.lower(): text for name, text in texts.items() if name.lower().startswith(KAFKA)}
+    names = {name.lower(): name for name in definitions(declared)}
+    others = {name.lower() for name in also_known}
+    own: dict[str, str] = {}
+    for name, text in texts.items():
+        if name.lower() in kafka or name.lower() in others:
+            continue
+        if name.lower() not in names:
+            raise ConfigError(name, unknown(name, [*names.values(), BOOTSTRAP]))
+        own[names[name.lower()]] = text
+    options, _none = load(declared, own)
+    return options, Given(_bootstrap(kafka), _client(client, kafka, set_by_spark))
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """Say that there is no such option, and which one may have been meant."""
+    by_lower = {one.lower(): one for one in known}
+    nearest = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
+    return "there is no such option" + (f"; is it {by_lower[nearest[0]]}?" if nearest else "")
+
+
+def _bootstrap(kafka: Mapping[str, str]) -> str:
+    text = kafka.get(BOOTSTRAP, "").strip()
+    if not text:
+        raise ConfigError(BOOTSTRAP, "is not set; it must name brokers as host:port,…")
+    try:
+        parse_bootstrap(text)
+    except ValueError:
+        raise ConfigError(BOOTSTRAP, f"is {text!r}; it must be {parse_bootstrap.__doc__}") from None
+    return text
+
+
+def _client(
+    client: type, kafka: Mapping[str, str], set_by_spark: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    known = definitions(client)
+    for name, text in sorted(kafka.items()):
+        key = name.removeprefix(KAFKA)
+        if key in set_by_spark:
+            raise ConfigError(name, f"may not be set: {set_by_spark[key]}")
+        if key == "security.protocol" and text.strip().upper() != "PLAINTEXT":
+            raise ConfigError(name, f"is {text!r}; this client speaks PLAINTEXT only")
+        if key.startswith(("sasl.", "ssl.")):
+            raise ConfigError(name, "can not be honoured: this client has no TLS and no SASL yet")
+        if name in IGNORED or name == BOOTSTRAP or key == "security.protocol":
+            continue
+        if key not in known:
+            raise ConfigError(name, unknown(name, (KAFKA + one for one in known)))
+        try:
+            known[key].value_of(text)
+        except ConfigError as error:
+            raise ConfigError(name, error.problem) from None
+        found[key] = text.strip()
+    try:
+        load(client, found)
+    except ConfigError as error:
+        raise ConfigError(KAFKA + error.setting, error.problem) from None
+    return tuple(found.items())
+
+
+def parse_duration_ms(text: str) -> int:
+    """a time such as 500ms, 30s, 15m or 2h."""
+    found = DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError(text)
+    count, unit = int(found[1]), found[2]
+    if unit == "us":
+        return count // 1_000
+    return count * MS_PER_UNIT[unit] if unit != "d" else count * MS_PER_DAY
+
+
+def parse_json_object(text: str) -> dict[str, Any]:
+    """a JSON object."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(text)
+    return found
