@@ -304,6 +304,27 @@ def test_a_failure_nobody_waits_for_is_told_once() -> None:
     assert gathered.take_unseen_failure() is None
 
 
+def test_where_a_failure_ends_all_nothing_that_waits_or_comes_back_leaves_any_more() -> None:
+    gathered = Accumulator(
+        ProducerConfig(linger_ms=0, delivery_timeout_ms=1_000, request_timeout_ms=500),
+        ends_at_failure=True,
+    )
+    gathered.become(IDENTITY)
+    first = put(gathered, now_ms=0)
+    (in_flight_elsewhere,) = gathered.drain([AT], 0)
+    expiring, younger = put(gathered, at=OTHER, now_ms=1), put(gathered, now_ms=900)
+
+    assert gathered.expire(1_001) == [expiring]
+
+    assert gathered.ended_by is expiring.failure
+    assert younger.is_settled
+    assert gathered.drain(BOTH, 1_100) == []
+    assert in_flight_elsewhere is first
+    gathered.on_lost(first, "cut", 1_100)
+    assert first.is_settled
+    assert gathered.buffered_bytes == 0
+
+
 def test_what_surely_did_not_leave_counts_as_never_tried() -> None:
     gathered = accumulator()
     first, second = in_flight(gathered, 2)

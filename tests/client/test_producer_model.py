@@ -56,9 +56,9 @@ class Log:
 class World:
     """One producer, its partitions, and connections that carry a batch each."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, ends_at_failure: bool = False) -> None:
         self.chance = random.Random(seed)
-        self.gathered = Accumulator(CONFIG)
+        self.gathered = Accumulator(CONFIG, ends_at_failure=ends_at_failure)
         self.logs = {at: Log() for at in PARTITIONS}
         self.flying: deque[Batch] = deque()
         self.places: dict[int, tuple[Batch, int]] = {}
@@ -133,3 +133,22 @@ def test_whatever_fails_each_record_is_there_once_in_order(seed: int) -> None:
                 assert number in there
             elif not failure.may_be_in_log:
                 assert number not in there
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_where_nothing_may_follow_a_failure_every_partition_has_a_prefix(seed: int) -> None:
+    world = World(seed, ends_at_failure=True)
+    sent: dict[TopicPartition, list[int]] = {at: [] for at in PARTITIONS}
+    for number in range(400):
+        if world.gathered.ended_by is not None:
+            break
+        at = world.chance.choice(PARTITIONS)
+        world.gathered.append(at, world.now_ms, None, b"%d" % number, (), world.now_ms)
+        sent[at].append(number)
+        world.step(is_calm=False)
+    for _ in range(1_000):
+        world.step(is_calm=True)
+
+    assert world.gathered.buffered_bytes == 0, "all is settled"
+    for at, log in world.logs.items():
+        assert log.values == sent[at][: len(log.values)]

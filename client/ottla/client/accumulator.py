@@ -3,7 +3,8 @@
 Pure: it is told the time, what a broker answered, and who leads; it says what may be sent, what has
 settled, and when to look again.  Memory is charged when a record is taken and given back when its
 batch settles.  A new producer epoch is asked for when a lane needs one and nothing numbered under
-the old epoch is open any more.  Invariants: BoundedMemory, and those of `producer_lane`.
+the old epoch is open any more.  Invariants: BoundedMemory, NothingAfterAFailure (only where
+`ends_at_failure`: what is in a partition then has no gaps), and those of `producer_lane`.
 """
 
 from collections import deque
@@ -40,8 +41,11 @@ class ProducerIdentity(NamedTuple):
 class Accumulator:
     """The lanes of one producer and the memory they share."""
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, *, ends_at_failure: bool = False) -> None:
         self.identity: ProducerIdentity | None = None
+        self.ended_by: NotDeliveredError | None = None
+        """The first failure, where nothing may leave after one."""
+        self._ends_at_failure = ends_at_failure
         self.buffered_bytes = 0
         self._failed: deque[Batch] = deque(maxlen=FAILED_BATCH_COUNT_MAX)
         self._config = config
@@ -95,6 +99,7 @@ class Accumulator:
         now_ms: int,
     ) -> tuple[Batch, bool]:
         """Take one record; return its batch (it is the last in it) and whether to look again."""
+        assert self.ended_by is None
         charge_bytes = record_bytes(key, value, headers)
         batch = self.join(partition, timestamp_ms, key, value, headers, charge_bytes)
         if batch is not None:
@@ -156,6 +161,8 @@ class Accumulator:
         config = self._config
         room_bytes = config.request_bytes_max
         taken: list[Batch] = []
+        if self.ended_by is not None:
+            return taken
         for partition in partitions:
             lane = self._busy.get(partition)
             if lane is None or not self._is_ready(lane, now_ms):
@@ -202,6 +209,7 @@ class Accumulator:
                 gone.append(batch)
             if not lane.waiting:
                 del self._busy[partition]
+        self._fail_what_follows()
         return gone
 
     def fail_waiting(self, code: ErrorCode, message: str) -> None:
@@ -243,6 +251,7 @@ class Accumulator:
             batch.base_offset = Offset(base_offset)
             batch.log_append_time_ms = log_append_time_ms
         self._follow(lane, batch, fate, now_ms)
+        self._fail_what_follows()
         return fate
 
     def on_lost(self, batch: Batch, why: str, now_ms: int) -> Fate:
@@ -250,6 +259,7 @@ class Accumulator:
         lane = self._lanes[batch.partition]
         fate = lane.on_lost(batch, why)
         self._follow(lane, batch, fate, now_ms)
+        self._fail_what_follows()
         return fate
 
     def on_unsent(self, batch: Batch) -> None:
@@ -257,6 +267,7 @@ class Accumulator:
         lane = self._lanes[batch.partition]
         lane.on_unsent(batch)
         self._busy[batch.partition] = lane
+        self._fail_what_follows()
 
     def _is_ready(self, lane: Lane, now_ms: int) -> bool:
         config = self._config
@@ -310,7 +321,14 @@ class Accumulator:
         self._is_short_of_memory = False
         if batch.failure is not None:
             self._failed.append(batch)
+            if self._ends_at_failure and self.ended_by is None:
+                self.ended_by = batch.failure
         self._tell(batch)
+
+    def _fail_what_follows(self) -> None:
+        """Settle what waits as failed, once nothing may leave any more."""
+        if self.ended_by is not None:
+            self.fail_waiting(self.ended_by.code, "a record before it was not delivered")
 
     def _tell(self, batch: Batch) -> None:
         """Wake who waits for a batch; its bytes are of no use any more."""

@@ -48,11 +48,13 @@ class Producer:
         config: ProducerConfig,
         nursery: trio.Nursery,
         below: Callable[[int], int] = random.randrange,
+        *,
+        ends_at_failure: bool = False,
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._nursery = nursery
-        self._gathered = Accumulator(config)
+        self._gathered = Accumulator(config, ends_at_failure=ends_at_failure)
         self._partitioner = Partitioner(config.partitioner)
         self._sticky = StickyPartitions(config.batch_bytes, below)
         self._links: dict[NodeId, ProducerLink] = {}
@@ -104,6 +106,8 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Take one record at once, or raise trio.WouldBlock where `send` would wait."""
+        if self._gathered.ended_by is not None:
+            raise self._gathered.ended_by
         size_bytes = record_bytes(key, value, headers)
         if size_bytes > self._config.request_bytes_max:
             raise RefusedError(
@@ -281,11 +285,16 @@ class Producer:
 
 @asynccontextmanager
 async def open_producer(
-    bootstrap: str | Iterable[tuple[str, int]], config: ProducerConfig | None = None
+    bootstrap: str | Iterable[tuple[str, int]],
+    config: ProducerConfig | None = None,
+    *,
+    ends_at_failure: bool = False,
 ) -> AsyncIterator[Producer]:
     """Open a producer; `bootstrap` is `host:port,…` of any brokers of the cluster.
 
-    It starts without asking anybody: the first record does.
+    It starts without asking anybody: the first record does.  With `ends_at_failure` nothing leaves
+    after the first record that is not delivered, so that no partition has a record behind a gap;
+    every later `send` raises that NotDeliveredError.
     """
     config = config or ProducerConfig()
     async with (
@@ -296,7 +305,7 @@ async def open_producer(
         ) as cluster,
         open_background() as nursery,
     ):
-        producer = Producer(cluster, config, nursery)
+        producer = Producer(cluster, config, nursery, ends_at_failure=ends_at_failure)
         nursery.start_soon(producer.run)
         yield producer
         await producer.flush()
