@@ -319,3 +319,29 @@ async def test_without_acks_nobody_waits_and_nobody_says_where(
     with trio.fail_after(10):
         while len((await read_all(ottla_cluster.bootstrap, "t"))[0]) < 2:
             await trio.sleep(0.05)
+
+
+async def test_where_nobody_answers_the_refusal_names_who_was_asked() -> None:
+    config = ProducerConfig(block_ms_max=300)
+    async with open_producer("127.0.0.1:1", config) as producer:
+        with pytest.raises(RefusedError, match=r"127\.0\.0\.1:1") as refused:
+            await producer.send("t", b"x")
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_producer_that_ends_at_a_failure_refuses_all_that_comes_later(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    config = ProducerConfig(batch_bytes=1)
+    with pytest.raises(NotDeliveredError, match="a record before it"):
+        async with open_producer(ottla_cluster.bootstrap, config, ends_at_failure=True) as producer:
+            await (await producer.send("t", b"is there"))
+            refused = await producer.send("t", b"from far ahead", timestamp_ms=1 << 50)
+            behind = await producer.send("t", b"in flight behind it")
+            with pytest.raises(NotDeliveredError, match="INVALID_TIMESTAMP"):
+                await refused
+            with pytest.raises(NotDeliveredError, match="INVALID_TIMESTAMP"):
+                await producer.send("t", b"too late")
+            await behind
+    found = (await read_all(ottla_cluster.bootstrap, "t"))[0]
+    assert [record.value for record in found] == [b"is there"]

@@ -207,15 +207,17 @@ class Producer:
 
     async def _learn(self, topic: str) -> None:
         deadline = trio.current_time() + self._config.block_ms_max / 1_000
+        backoff_s = self._config.retry_backoff_ms / 1_000
         while True:
             left_s = max(0.0, deadline - trio.current_time())
             try:
                 await self._cluster.partitions_of(topic, may_create=True, deadline_s=left_s)
                 return
             except ConnectionLostError as error:
-                if trio.current_time() >= deadline:
+                if trio.current_time() + backoff_s >= deadline:
+                    # One more attempt would have no time, and nothing to tell.
                     raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-                await trio.sleep(self._config.retry_backoff_ms / 1_000)
+                await trio.sleep(backoff_s)
 
     async def _refresh(self, topics: Iterable[str]) -> None:
         """Ask who leads what; at most once in `retry.backoff.ms`."""
