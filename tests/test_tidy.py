@@ -51,7 +51,8 @@ PURE_IN_CLIENT = {
 }  # fmt: skip
 PURE_IN_PIPELINE = {
     "arrow_decode", "arrow_schema", "fetched_batches", "offsets", "option_values", "progress",
-    "range_course", "ranges", "read_options", "record_fields", "source_options", "spark_errors",
+    "provenance", "range_course", "ranges", "read_options", "record_fields", "replays",
+    "sink_options", "source_options", "spark_errors",
 }  # fmt: skip
 EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 

@@ -28,6 +28,8 @@ watching.py         follows queries, and ends them between two batches
 transforms.py       DataFrame functions that all front ends share
 archive.py          topics into Parquet, each record once
 own_code.py         a user's own pipeline file
+provenance.py       the headers that say which write a record is of (pure)
+replays.py          leaves out what a repeated task wrote again (pure)
 """
 
 from importlib import import_module
