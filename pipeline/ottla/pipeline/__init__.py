@@ -28,6 +28,10 @@ watching.py         follows queries, and ends them between two batches
 transforms.py       DataFrame functions that all front ends share
 archive.py          topics into Parquet, each record once
 own_code.py         a user's own pipeline file
+sink_options.py     everything that may be asked of a write, and the columns of its rows (pure)
+batch_writer.py     writes a DataFrame to topics
+stream_writer.py    writes a streaming query to topics
+produce_rows.py     writes the rows of one task, in order
 provenance.py       the headers that say which write a record is of (pure)
 replays.py          leaves out what a repeated task wrote again (pure)
 """
