@@ -14,6 +14,7 @@ from ottla.cli.cluster_format import format_plan
 from ottla.cli.local_cluster import LocalCluster
 from ottla.client import Admin, ProducerConfig, TopicPartition, open_admin, open_producer
 from ottla.model.errors import ConfigError
+from ottla.pipeline import register
 from ottla.pipeline.java import find_java
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    register(session)
     yield session
     session.stop()
     gateway = session.sparkContext._gateway
@@ -145,6 +147,16 @@ class LiveCluster:
 
 def _fields(record: Record | bytes) -> dict[str, Any]:
     return (Record(record) if isinstance(record, bytes) else record)._asdict()
+
+
+@pytest.fixture(scope="session")
+def make_record() -> Callable[..., Record]:
+    """A function that makes a record to produce: (value, partition, key=, headers=, …)."""
+
+    def make(value: bytes | None, partition: int | None = None, **fields: Any) -> Record:
+        return Record(value, partition=partition, **fields)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,12 @@ option_values.py    options as Spark hands them over (pure)
 source_options.py   everything that may be said to a read (pure)
 read_options.py     what every task of a query must know (pure)
 ranges.py           offsets of partitions, cut and packed into tasks (pure)
+source.py           topics as a data source of Spark
+batch_reader.py     the reader of a batch query
+stream_reader.py    the reader of a stream
+offsets.py          where a query stands, what lies between, what was lost (pure)
+asking.py           what the driver asks the cluster, in blocking calls
+places.py           where a query begins, and where a batch ends
 loop_thread.py      the client's loop in a thread, for callers that block
 range_reader.py     what a Spark task does: its ranges as Arrow batches
 range_fetcher.py    fetches them, one request ahead
@@ -42,12 +48,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ottla.pipeline.java import find_java
     from ottla.pipeline.one_sentence import TopicError, sentence_of
+    from ottla.pipeline.source import OttlaDataSource, register
 
-__all__ = ["TopicError", "find_java", "sentence_of"]
+__all__ = ["OttlaDataSource", "TopicError", "find_java", "register", "sentence_of"]
 
 _HOME = {
+    "OttlaDataSource": "ottla.pipeline.source",
     "TopicError": "ottla.pipeline.one_sentence",
     "find_java": "ottla.pipeline.java",
+    "register": "ottla.pipeline.source",
     "sentence_of": "ottla.pipeline.one_sentence",
 }
 

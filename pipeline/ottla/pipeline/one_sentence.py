@@ -21,6 +21,9 @@ class TopicError(Exception):
     """One sentence about topics, for the person who runs the query."""
 
 
+TopicError.__module__ = "ottla.pipeline"
+"""Where users find it: Spark writes the module before the name."""
+
 NAME = f"{TopicError.__module__}.{TopicError.__qualname__}"
 _SENTENCE = re.compile(rf"{re.escape(NAME)}: (.*)")
 

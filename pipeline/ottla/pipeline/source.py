@@ -1,0 +1,66 @@
+"""`format("ottla")`: topics as a data source of Spark, named like the options of its connector."""
+
+# ruff: noqa: N802 - Spark names these methods
+
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from ottla.pipeline.arrow_schema import spark_ddl
+from ottla.pipeline.one_sentence import one_sentence
+from ottla.pipeline.source_options import parse_columns, parse_source_options
+
+NAME = "ottla"
+
+
+class OttlaDataSource(DataSource):
+    """Topics of an Ottla or Kafka cluster."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what goes into `format(…)`."""
+        return NAME
+
+    def schema(self) -> str:
+        """Return the columns that options ask for, as DDL."""
+        with one_sentence("read options"):
+            return spark_ddl(parse_columns(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch query."""
+        from ottla.pipeline.batch_reader import TopicReader
+
+        with one_sentence("read options"):
+            return TopicReader(parse_source_options(self.options, is_stream=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a stream."""
+        from ottla.pipeline.stream_reader import TopicStreamReader
+
+        return TopicStreamReader(self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a batch query."""
+        from ottla.pipeline.batch_writer import make_batch_writer
+
+        with one_sentence("write to topics"):
+            return make_batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return the writer of a stream."""
+        from ottla.pipeline.stream_writer import make_stream_writer
+
+        with one_sentence("write to topics"):
+            return make_stream_writer(self.options, schema, overwrite)
+
+
+def register(spark: Any) -> None:
+    """Make `format("ottla")` known to a session; again does no harm."""
+    spark.dataSource.register(OttlaDataSource)

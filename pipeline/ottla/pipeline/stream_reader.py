@@ -1,0 +1,184 @@
+"""Reads topics as they grow: a stream's driver side, asked by Spark batch by batch, and its tasks.
+
+Spark keeps one process a query for the driver's side, so the connection stays open there.  What a
+batch reads depends on its two offsets and the options only: one that is repeated, after a crash
+too, reads the same records in the same tasks.
+"""
+
+# ruff: noqa: N802 - Spark names these methods
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
+from ottla.pipeline.batch_reader import READ, cut, read_task
+from ottla.pipeline.offsets import (
+    EARLIEST,
+    Batch,
+    Patience,
+    Position,
+    between,
+    is_behind,
+    new_partitions,
+    rate_limited,
+    record_count,
+)
+from ottla.pipeline.one_sentence import one_sentence
+from ottla.pipeline.source_options import SourceOptions, parse_source_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ottla.pipeline.asking import Asking
+
+GO_ON = "set failOnDataLoss to false to go on with what is there"
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream; before the first question it holds options only, for it travels to executors.
+
+    Options that are refused are refused with the first question: of an error before that Spark
+    would tell nothing.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._parsed: SourceOptions | ConfigError
+        try:
+            self._parsed = parse_source_options(texts, is_stream=True)
+        except ConfigError as error:
+            self._parsed = error.with_traceback(None)
+        self._asked: Asking | None = None
+        self._initial: Position | None = None
+        self._target: Position | None = None
+        """Where a query that is to end with what there is now ends."""
+        self._latest_seen: Position | None = None
+        self._patience: Patience | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new query begins: the same however often it is asked."""
+        with one_sentence(READ):
+            if self._initial is None:
+                from ottla.pipeline.places import present, starting_position
+
+                topics = present(self._asking, self._options)
+                self._initial = starting_position(self._asking, self._options, topics)
+        return self._initial.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return how much a batch takes unless the trigger says otherwise."""
+        with one_sentence(READ):
+            options = self._options
+        if options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(options.offsets_per_trigger_max)
+        if options.offsets_per_trigger_min is not None:
+            return ReadMinRows(options.offsets_per_trigger_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix where the query ends: at what there is now."""
+        with one_sentence(READ):
+            self._target = self._latest(None)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next batch ends: at `start`, where there is nothing or not enough."""
+        with one_sentence(READ):
+            before = Position.from_json(start)
+            latest = self._target or self._latest(before)
+            self._latest_seen = latest
+            self._judge(between(before, latest))
+            end = self._admitted(before, latest, limit)
+            if end.offsets == before.offsets and end.topic_ids == before.topic_ids:
+                return start
+            if self._initial is not None and before == self._initial:
+                end = Position(end.offsets, end.topic_ids, before.offsets)
+        return end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the ends of the logs as they were last seen, for the query's progress."""
+        return None if self._latest_seen is None else self._latest_seen.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Cut one batch into tasks."""
+        with one_sentence(READ):
+            batch = between(Position.from_json(start), Position.from_json(end))
+            self._judge(batch)
+        return [*cut(list(batch.ranges), self._options)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Read one task's records."""
+        return read_task(partition, self._options.read)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell the shadow group, where options name one; the stream goes on if that fails."""
+        if self._options.shadow_group is not None:
+            try:
+                position = Position.from_json(end)
+                self._asking.commit(self._options.shadow_group, position, "")
+            except OttlaError as error:
+                print(f"group {self._options.shadow_group} is not told: {error}")
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._asked is not None:
+            self._asked.close()
+            self._asked = None
+
+    @property
+    def _options(self) -> SourceOptions:
+        if isinstance(self._parsed, ConfigError):
+            raise self._parsed
+        return self._parsed
+
+    @property
+    def _asking(self) -> "Asking":
+        if self._asked is None:
+            # Executors that only read need not load what asks.
+            from ottla.pipeline.asking import Asking
+
+            self._asked = Asking(self._options.read)
+        return self._asked
+
+    def _latest(self, before: Position | None) -> Position:
+        """Return where logs end now; a leader that is new may not know all of it at first."""
+        for attempt in range(self._options.read.fetch_retries + 1):
+            if attempt:
+                time.sleep(self._options.read.fetch_retry_interval_ms / 1_000)
+            topics = self._asking.find_topics(self._options.topics)
+            latest = self._asking.ends(topics)
+            if before is None or not is_behind(before, latest):
+                break
+        return latest
+
+    def _admitted(self, before: Position, latest: Position, limit: ReadLimit) -> Position:
+        """Return how far the next batch goes, given what the trigger and the options allow."""
+        if isinstance(limit, ReadAllAvailable):
+            return latest
+        new = new_partitions(before, latest)
+        earliest = self._asking.offsets(dict.fromkeys(new, EARLIEST))
+        least = self._options.offsets_per_trigger_min
+        if least is not None and self._target is None:
+            if self._patience is None:
+                self._patience = Patience(least, self._options.trigger_delay_ms_max)
+            count = record_count(before, latest, earliest)
+            if not self._patience.lets_through(count, time.monotonic_ns() // 1_000_000):
+                return before
+        if isinstance(limit, ReadMaxRows):
+            return rate_limited(limit.max_rows, before, latest, earliest)
+        return latest
+
+    def _judge(self, batch: Batch) -> None:
+        if batch.losses and self._options.read.fail_on_data_loss:
+            raise RefusedError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{'; '.join(batch.losses)}: records may be lost; {GO_ON}",
+            )
