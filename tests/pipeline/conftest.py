@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ANSWER_TIMEOUT_S = 60.0
+ASK_AGAIN_S = 0.1
 TASKS = 2
 
 T = TypeVar("T")
@@ -128,6 +130,18 @@ class LiveCluster:
 
         return self.ask(ask)
 
+    def group(self, group: str) -> dict[TopicPartition, int]:
+        """Return what a group has committed."""
+        found = self.ask(lambda admin: admin.group_offsets(group))
+        return {at: one.offset for at, one in found.items()}
+
+    def wait_for(self, ask: Callable[[], bool], what: str) -> None:
+        """Ask again and again until it is so."""
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while not ask():
+            assert time.monotonic() < deadline, f"{what}: not in {ANSWER_TIMEOUT_S:g} s"
+            time.sleep(ASK_AGAIN_S)
+
     def ask(self, ask: Callable[[Admin], Awaitable[T]]) -> T:
         """Ask the cluster something by our own admin client."""
 
@@ -146,7 +160,7 @@ class LiveCluster:
 
 
 def _fields(record: Record | bytes) -> dict[str, Any]:
-    return (Record(record) if isinstance(record, bytes) else record)._asdict()
+    return (Record(record) if isinstance(record, bytes) else Record(*record))._asdict()
 
 
 @pytest.fixture(scope="session")
@@ -164,6 +178,8 @@ def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveClust
     """A running cluster of one controller and one broker; tests name their own topics."""
     directory: Path = tmp_path_factory.mktemp("cluster")
     plan = make_plan(directory, host="127.0.0.1", port=0, controllers=1, brokers=1)
+    # Clients push their metrics only where a subscription asks for them.
+    plan.settings = {"telemetry.topic": "true"}
     plan.write_properties()
     format_plan(plan)
     processes = LocalCluster(plan)

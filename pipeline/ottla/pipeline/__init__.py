@@ -10,6 +10,7 @@ ranges.py           offsets of partitions, cut and packed into tasks (pure)
 source.py           topics as a data source of Spark
 batch_reader.py     the reader of a batch query
 stream_reader.py    the reader of a stream
+shadow.py           has the progress of streams seen by their groups
 offsets.py          where a query stands, what lies between, what was lost (pure)
 asking.py           what the driver asks the cluster, in blocking calls
 places.py           where a query begins, and where a batch ends

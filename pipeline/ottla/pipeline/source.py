@@ -2,8 +2,7 @@
 
 # ruff: noqa: N802 - Spark names these methods
 
-from typing import Any
-
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -61,6 +60,9 @@ class OttlaDataSource(DataSource):
             return make_stream_writer(self.options, schema, overwrite)
 
 
-def register(spark: Any) -> None:
-    """Make `format("ottla")` known to a session; again does no harm."""
+def register(spark: SparkSession) -> None:
+    """Make `format("ottla")` known to a session, and its streams seen; again does no harm."""
+    from ottla.pipeline.shadow import listen
+
     spark.dataSource.register(OttlaDataSource)
+    listen(spark, NAME)

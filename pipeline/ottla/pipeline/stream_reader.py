@@ -59,6 +59,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._parsed = error.with_traceback(None)
         self._asked: Asking | None = None
         self._initial: Position | None = None
+        self._is_new: bool | None = None
+        """Whether the query begins here, or goes on from a checkpoint; None before that is seen."""
         self._target: Position | None = None
         """Where a query that is to end with what there is now ends."""
         self._latest_seen: Position | None = None
@@ -97,10 +99,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._latest_seen = latest
             self._judge(between(before, latest))
             end = self._admitted(before, latest, limit)
+            if self._is_new is None:
+                self._is_new = before == self._initial
+            if self._is_new and before == self._initial:
+                # Nothing else keeps it: `initialOffset` is asked anew when this batch is repeated.
+                return Position(end.offsets, end.topic_ids, begin=before.offsets).to_json()
             if end.offsets == before.offsets and end.topic_ids == before.topic_ids:
                 return start
-            if self._initial is not None and before == self._initial:
-                end = Position(end.offsets, end.topic_ids, before.offsets)
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
