@@ -35,7 +35,7 @@ def attempt(write: WriteId, names: list[str], topic: str = "t") -> list[Record]:
 
 def read(records: list[Record], sizes: list[int], replays: ReplayFilter | None = None) -> list[str]:
     """Read the records in fetches of so many; return the names of those that are kept."""
-    replays = replays or ReplayFilter("t", 0)
+    replays = replays or ReplayFilter()
     kept: list[str] = []
     at = 0
     while at < len(records):
@@ -106,7 +106,7 @@ def test_a_late_attempt_at_an_earlier_batch_is_left_out() -> None:
 
 def test_a_range_learns_from_what_lies_before_it() -> None:
     records = attempt(WriteId("q", 5, 0), list("abcde"))
-    replays = ReplayFilter("t", 0)
+    replays = ReplayFilter()
     replays.keep(column(records[2:4]))
 
     assert read(records, [1, 2], replays) == ["e"]
@@ -117,7 +117,7 @@ def test_a_repetition_with_other_rows_is_an_error_that_names_it(sizes: list[int]
     write = WriteId("q", 5, 2)
     records = attempt(write, ["a", "b", "c"]) + attempt(write, ["b", "a", "c"])
 
-    with pytest.raises(CorruptDataError, match=r"t-0: batch 5 of query q .* by task 2"):
+    with pytest.raises(CorruptDataError, match=r"batch 5 of query q .* by task 2"):
         read(records, sizes)
 
 
@@ -132,7 +132,7 @@ def test_where_only_later_rows_differ_it_shows_when_the_last_one_comes_again() -
 def test_where_data_may_be_lost_a_repetition_with_other_rows_is_kept_as_new() -> None:
     write = WriteId("q", 5, 2)
     records = attempt(write, ["a", "b", "c"]) + attempt(write, ["b", "a", "c"])
-    replays = ReplayFilter("t", 0, fail_on_data_loss=False)
+    replays = ReplayFilter(fail_on_data_loss=False)
 
     assert read(records, [], replays) == ["a", "b", "c", "b", "a", "c"]
 
@@ -158,7 +158,7 @@ def test_headers_that_only_look_like_ours_are_nothing_to_judge_by(
 def test_a_column_that_is_a_slice_or_empty_is_read_as_such() -> None:
     ours = attempt(WriteId("q", 1, 0), list("abcd"))
     whole = column([("n", None), *ours, ("n", []), *ours])
-    replays = ReplayFilter("t", 0)
+    replays = ReplayFilter()
 
     assert replays.keep(whole[:0]) is None
     assert replays.keep(whole[1:3]) is None

@@ -62,10 +62,7 @@ class ReplayFilter:
     It begins knowing nothing: give it what lies before the range that is wanted as well.
     """
 
-    def __init__(
-        self, topic: str = "", partition: int = 0, *, fail_on_data_loss: bool = True
-    ) -> None:
-        self._where = f"{topic}-{partition}"
+    def __init__(self, *, fail_on_data_loss: bool = True) -> None:
         self._fails = fail_on_data_loss
         self._seen: dict[Task, Seen] = {}
         self.dropped_count = 0
@@ -128,7 +125,7 @@ class ReplayFilter:
         if self._fails:
             query, partition = name
             raise CorruptDataError(
-                f"{self._where}: batch {place >> NUMBER_BITS} of query "
+                f"batch {place >> NUMBER_BITS} of query "
                 f"{query.decode(errors='replace')} was written twice with different rows by task "
                 f"{partition}, so dropReplays can not tell which are repeated: write with "
                 f"sortRows=true, read without dropReplays or with failOnDataLoss=false"

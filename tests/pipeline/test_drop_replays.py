@@ -1,0 +1,93 @@
+"""Ranges are read without what was written again, wherever they begin."""
+
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ottla.model.errors import CorruptDataError
+from ottla.pipeline.produce_rows import produce_rows
+from ottla.pipeline.provenance import WriteId
+from ottla.pipeline.range_reader import read_ranges
+from ottla.pipeline.ranges import OffsetRange
+from ottla.pipeline.read_options import ReadOptions
+from ottla.pipeline.sink_options import read_target
+
+from .conftest import LiveCluster
+
+COUNT = 1_000
+ATTEMPTS = (300, 700, COUNT, 10)
+"""How far the attempts at one task came; the first three hold each record for the first time."""
+
+
+@pytest.fixture(name="topic", scope="module")
+def written_again_and_again(live_cluster: LiveCluster) -> str:
+    topic = live_cluster.new_topic(1)
+    for count in ATTEMPTS:
+        write(live_cluster, topic, [b"%d" % number for number in range(count)])
+    return topic
+
+
+def write(cluster: LiveCluster, topic: str, values: list[bytes]) -> None:
+    to = read_target(
+        {"kafka.bootstrap.servers": cluster.bootstrap, "topic": topic, "kafka.batch.size": "2000"},
+        [("value", "binary")],
+        is_streaming=True,
+    )
+    rows = pa.record_batch([pa.array(values, type=pa.binary())], names=["value"])
+    produce_rows(iter([rows]), to, WriteId("q", 0, 0))
+
+
+def read(cluster: LiveCluster, topic: str, start: int, end: int, **options: Any) -> pa.Table:
+    asked = ReadOptions(bootstrap=cluster.bootstrap, drop_replays=True, **options)
+    return pa.Table.from_batches(read_ranges([OffsetRange(topic, 0, start, end)], asked))
+
+
+def test_of_the_whole_topic_each_record_is_read_once_in_order(
+    live_cluster: LiveCluster, topic: str
+) -> None:
+    found = read(live_cluster, topic, 0, sum(ATTEMPTS))
+
+    assert found["value"].to_pylist() == [b"%d" % number for number in range(COUNT)]
+    assert "headers" not in found.column_names
+    assert found["offset"].to_pylist() == [
+        *range(300), *range(600, 1_000), *range(1_700, 2_000)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cuts", [[1], [300], [450, 900], list(range(100, 2_000, 100))])
+def test_ranges_that_are_cut_anywhere_hold_together_what_the_whole_holds(
+    live_cluster: LiveCluster, topic: str, cuts: list[int]
+) -> None:
+    edges = [0, *cuts, sum(ATTEMPTS)]
+    parts = [OffsetRange(topic, 0, start, end) for start, end in pairwise(edges)]
+    asked = ReadOptions(
+        bootstrap=live_cluster.bootstrap,
+        drop_replays=True,
+        columns=("value",),
+        replay_lookback_count=2_000,
+    )
+    found = pa.Table.from_batches(read_ranges(parts, asked))
+
+    assert found.column_names == ["value"]
+    assert found["value"].to_pylist() == [b"%d" % number for number in range(COUNT)]
+
+
+def test_headers_are_shipped_where_they_are_asked_for(
+    live_cluster: LiveCluster, topic: str
+) -> None:
+    found = read(live_cluster, topic, 0, 10, include_headers=True)
+
+    assert found["headers"][3].as_py()[-2] == {"key": "spark.seq", "value": b"3"}
+
+
+def test_an_attempt_with_other_rows_is_an_error_that_names_the_partition(
+    live_cluster: LiveCluster,
+) -> None:
+    topic = live_cluster.new_topic(1)
+    write(live_cluster, topic, [b"a", b"b"])
+    write(live_cluster, topic, [b"b", b"a"])
+
+    with pytest.raises(CorruptDataError, match=f"{topic}-0: batch 0 of query q was written twice"):
+        read(live_cluster, topic, 0, 4)
