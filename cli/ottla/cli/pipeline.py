@@ -21,6 +21,7 @@ class Verb(NamedTuple):
 
 VERBS = {
     "archive": Verb("ottla.cli.pipeline_archive", "topics into Parquet by topic, date and hour"),
+    "compact": Verb("ottla.cli.pipeline_compact", "an archive's many small files into few"),
     "run": Verb("ottla.cli.pipeline_run", "a pipeline of your own, from a Python file"),
 }
 

@@ -2,7 +2,7 @@
 
 Invariants: one process at a time changes it; the log changes by the rename of one file, so at
 every moment, also after a crash, it names either all of a change or none; a data file is removed
-only when no file of the log names it and nobody has touched it for as long as asked.
+only when the log does not name it and nobody has touched it for as long as asked.
 """
 
 import fcntl
@@ -108,14 +108,13 @@ class ArchiveDirectory:
                     yield Path(folder) / name
 
     def remove_unnamed(self, keep_s: float) -> tuple[int, int]:
-        """Remove data files that no file of the log names; return how many, and their bytes.
+        """Remove data files that the log does not name; return how many, and their bytes.
 
         What was changed within the last `keep_s` seconds stays, for those who read it still.
         """
         if not self.has_log:
             return 0, 0
-        # Also what older files of the log name: whoever read them a moment ago may go on.
-        named = {entry.path for name in self.log_names() for entry in self.read(name)}
+        named = {entry.path for entry in self.live()}
         counts = []
         for path in self.data_files():
             found = path.stat()

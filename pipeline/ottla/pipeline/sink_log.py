@@ -17,6 +17,8 @@ FOLDER = "_spark_metadata"
 VERSION = "v1"
 COMPACT = ".compact"
 ADD = "add"
+KEPT = "/=:@!$&'()*+,;~"
+"""What Hadoop leaves as it is when it writes a path as a URI."""
 BLOCK_BYTES = 32 << 20
 """What a local file system is said to have for a block; readers cut their tasks by it."""
 
@@ -45,7 +47,7 @@ class Entry(NamedTuple):
     def line(self, modified_ms: int = 0) -> str:
         """Return it as a line of the log."""
         fields = dict(self.fields) or {
-            "path": "file://" + quote(self.path),
+            "path": "file://" + quote(self.path, safe=KEPT),
             "size": self.byte_count,
             "isDir": False,
             "modificationTime": modified_ms,
