@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ottla.pipeline.doctor import Trial, reason_in
 
@@ -80,7 +81,7 @@ def query(master: str) -> int:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.functions import col
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.pandas import functions as arrow_functions
 
     def passed_on(numbers: pa.Array) -> pa.Array:
         import ottla.pipeline  # noqa: F401  # what is tried is the import
@@ -95,7 +96,8 @@ def query(master: str) -> int:
         .getOrCreate()
     )
     try:
-        through_arrow = arrow_udf(passed_on, "long", ArrowUDFType.SCALAR)
+        arrow_udf: Any = arrow_functions.arrow_udf  # its types do not know of type hints
+        through_arrow = arrow_udf(passed_on, "long")
         return spark.range(ROWS).filter(through_arrow(col("id")) >= 0).count()
     finally:
         spark.stop()
