@@ -4,6 +4,7 @@ import gzip
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from kafka import codec as kafka_codec
 
 from ottla.model.errors import CorruptDataError
-from ottla.model.limits import MIB
+from ottla.model.limits import KIB, MIB
 from ottla.wire.compression import Codec, UnpacksToTooMuchError, codec_of, compress, decompress
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -166,6 +167,24 @@ def test_data_cut_anywhere_is_corrupt(codec: Codec) -> None:
             continue  # xerial's header alone is a stream of no blocks
         with pytest.raises(CorruptDataError):
             decompress(codec, packed[:kept], MIB)
+
+
+def test_what_zstd_unpacks_does_not_depend_on_what_went_before() -> None:
+    """Unpackers are used again: not after damage, a bomb or a cut."""
+    sound = ZSTD_WITHOUT_SIZE.compress(b"text " * 100)
+    bomb = zstandard.compress(bytes(MIB))
+    for _ in range(3):
+        assert decompress(Codec.ZSTD, sound, KIB) == b"text " * 100
+        for bad in (sound[:20] + bytes(5) + sound[25:], b"no zstd at all", bomb):
+            with pytest.raises(CorruptDataError):
+                decompress(Codec.ZSTD, bad, KIB)
+
+
+def test_two_threads_unpack_at_once() -> None:
+    packed = [zstandard.compress(bytes([number]) * 100_000) for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda data: decompress(Codec.ZSTD, data, MIB), packed * 20))
+    assert found == [bytes([number]) * 100_000 for number in range(8)] * 20
 
 
 def test_cut_zstd_gives_a_prefix_or_our_error() -> None:

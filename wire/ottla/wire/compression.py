@@ -34,6 +34,9 @@ ZSTD_WINDOW_BYTES_MAX = 1 << 27
 """Largest zstd window accepted: the memory a frame's header alone can claim."""
 ZSTD_WINDOW_BYTES_MIN = 1 << 23
 """A window this large is accepted whatever the limit: the format asks it of every reader."""
+ZSTD_UNPACKERS_KEPT_MAX = 2
+"""Unpackers kept for the next one: to make one costs three times what a kilobyte costs to unpack.
+Each may hold on to memory of the smallest window; those of larger ones are not kept."""
 GZIP_WBITS = 16 + zlib.MAX_WBITS
 
 _BLOCK_LENGTH = Struct(">i")
@@ -210,7 +213,7 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
 
     unpacked = bytearray()
     window_bytes_max = min(ZSTD_WINDOW_BYTES_MAX, max(ZSTD_WINDOW_BYTES_MIN, limit_bytes))
-    unpacker = zstandard.ZstdDecompressor(max_window_size=window_bytes_max)
+    unpacker = _take_zstd_unpacker(window_bytes_max)
     try:
         if zstandard.get_frame_parameters(data).window_size > window_bytes_max:
             raise _too_large(Codec.ZSTD, limit_bytes)
@@ -221,4 +224,22 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
                     raise _too_large(Codec.ZSTD, limit_bytes)
     except (zstandard.ZstdError, MemoryError) as error:
         raise _damaged(Codec.ZSTD, error) from None
+    if window_bytes_max == ZSTD_WINDOW_BYTES_MIN and len(_kept) < ZSTD_UNPACKERS_KEPT_MAX:
+        _kept.append(unpacker)
     return bytes(unpacked)
+
+
+_kept: list[Any] = []
+"""Unpackers nobody uses, for the smallest window.  Each is one thread's at a time: whoever takes
+one takes it off, and what met damage is not put back."""
+
+
+def _take_zstd_unpacker(window_bytes_max: int) -> Any:
+    import zstandard
+
+    if window_bytes_max == ZSTD_WINDOW_BYTES_MIN:
+        try:
+            return _kept.pop()
+        except IndexError:
+            pass
+    return zstandard.ZstdDecompressor(max_window_size=window_bytes_max)
