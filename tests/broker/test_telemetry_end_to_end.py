@@ -120,6 +120,7 @@ async def test_an_unmodified_producer_asks_and_then_pushes_its_metrics() -> None
         assert instance.push_bytes > 0
         assert instance.error_count == 0
         assert broker.telemetry.instances.counts.throttled == 0
+        await eventually(lambda: not broker.telemetry.ingest.counts()["pending"])
         rows = {row.family: row for row in broker.telemetry.series.rows()}
         assert len(rows) >= 5
         created = rows["org_apache_kafka_producer_connection_creation_total"]
@@ -320,7 +321,9 @@ async def test_each_bad_push_gets_its_own_error_and_the_connection_lives() -> No
                 early = await push(connection, **{**good, **changes})
                 assert early.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
                 assert early.throttle_time_ms == 1_000
-        (row,) = broker_of(cluster).telemetry.series.rows()
+        telemetry = broker_of(cluster).telemetry
+        await eventually(lambda: not telemetry.ingest.counts()["pending"])
+        (row,) = telemetry.series.rows()
         # Each codec once, and the last push.
         assert (row.family, row.value) == (
             "org_apache_kafka_producer_record_send_total",

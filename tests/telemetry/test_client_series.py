@@ -6,9 +6,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.telemetry.client_labels import LABEL_NAMES
-from ottla.telemetry.client_series import ClientSeries, label_text, legal_name
+from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels
+from ottla.telemetry.client_series import (
+    PUSHES_WITHOUT_SUM_MAX,
+    ClientSeries,
+    label_text,
+    legal_name,
+)
 from ottla.telemetry.otlp import HistogramValue, Point, PointKind
+from ottla.telemetry.outline import taken_apart
 
 Build = Callable[..., Any]
 SENT = "org.apache.kafka.producer.record.send.total"
@@ -26,6 +32,10 @@ def point(
     pairs = tuple((having or {}).items())
     is_delta = is_delta and kind is not PointKind.GAUGE
     return Point(name, "", kind, is_delta, is_monotonic, pairs, 0, 1, value)
+
+
+def apply(series: ClientSeries, labels: ClientLabels, points: Iterable[Point]) -> None:
+    series.apply(labels, *taken_apart(points))
 
 
 def text_of(series: ClientSeries) -> str:
@@ -61,7 +71,7 @@ def test_deltas_add_up_and_what_is_cumulative_or_a_gauge_replaces(labels_of: Bui
             point("in.flight", added, is_monotonic=False),
             point("level", level, PointKind.GAUGE),
         ]
-        series.apply(labels_of(), points)
+        apply(series, labels_of(), points)
     assert values_of(series) == {
         ("org_apache_kafka_producer_record_send", "app-1"): 7,
         ("total_from_start", "app-1"): 4,
@@ -73,7 +83,7 @@ def test_deltas_add_up_and_what_is_cumulative_or_a_gauge_replaces(labels_of: Bui
 def test_the_parser_of_prometheus_reads_names_kinds_and_all_labels(labels_of: Build) -> None:
     series = ClientSeries()
     labels = labels_of(client_id='a "quoted"\\ \n id')
-    series.apply(labels, [point(SENT, 3, having={"topic": "t-1", "node.id": "2"})])
+    apply(series, labels, [point(SENT, 3, having={"topic": "t-1", "node.id": "2"})])
     (family,) = text_string_to_metric_families(text_of(series))
     (sample,) = family.samples
     assert family.type == "counter"
@@ -86,7 +96,7 @@ def test_histograms_add_up_and_their_buckets_are_cumulative(labels_of: Build) ->
     series = ClientSeries()
     for _ in range(2):
         value = HistogramValue(4, 6.5, (1.0, 2.5), (1, 1, 2))
-        series.apply(labels_of(), [point("latency", value, PointKind.HISTOGRAM)])
+        apply(series, labels_of(), [point("latency", value, PointKind.HISTOGRAM)])
     (family,) = text_string_to_metric_families(text_of(series))
     assert family.type == "histogram"
     assert [(sample.name, sample.labels.get("le"), sample.value) for sample in family.samples] == [
@@ -102,7 +112,7 @@ def test_a_histogram_with_other_bounds_begins_anew(labels_of: Build) -> None:
     series = ClientSeries()
     for bounds in ((1.0,), (2.0,)):
         value = HistogramValue(3, 6.0, bounds, (1, 2))
-        series.apply(labels_of(), [point("latency", value, PointKind.HISTOGRAM)])
+        apply(series, labels_of(), [point("latency", value, PointKind.HISTOGRAM)])
     rows = list(series.rows())
     assert [row.value for row in rows] == [1, 3, 6.0, 3]
 
@@ -110,7 +120,7 @@ def test_a_histogram_with_other_bounds_begins_anew(labels_of: Build) -> None:
 def test_clients_share_families_and_a_client_that_goes_takes_its_own(labels_of: Build) -> None:
     series = ClientSeries()
     for number in (1, 2):
-        series.apply(labels_of(number), [point(SENT, number), point(f"only.of.{number}", 1)])
+        apply(series, labels_of(number), [point(SENT, number), point(f"only.of.{number}", 1)])
     assert series.counts() == {"clients": 2, "series": 4, "refused": 0}
 
     series.forget(labels_of(1).client_instance_id)
@@ -121,15 +131,15 @@ def test_clients_share_families_and_a_client_that_goes_takes_its_own(labels_of: 
         ("org_apache_kafka_producer_record_send", "app-2"): 2,
         ("only_of_2", "app-2"): 1,
     }
-    series.apply(labels_of(1), [point(SENT, 5)])
+    apply(series, labels_of(1), [point(SENT, 5)])
     assert values_of(series)[("org_apache_kafka_producer_record_send", "app-1")] == 5
 
 
 def test_a_client_keeps_the_series_of_its_share_and_the_rest_is_counted(labels_of: Build) -> None:
     series = ClientSeries(per_client_max=2)
     for _ in range(2):
-        series.apply(labels_of(1), [point(name, 1) for name in ("a", "b", "c")])
-    series.apply(labels_of(2), [point("c", 1)])
+        apply(series, labels_of(1), [point(name, 1) for name in ("a", "b", "c")])
+    apply(series, labels_of(2), [point("c", 1)])
     assert values_of(series) == {("a", "app-1"): 2, ("b", "app-1"): 2, ("c", "app-2"): 1}
     assert series.counts() == {"clients": 2, "series": 3, "refused": 2}
 
@@ -137,17 +147,17 @@ def test_a_client_keeps_the_series_of_its_share_and_the_rest_is_counted(labels_o
 def test_all_clients_together_are_bounded_and_room_is_given_back(labels_of: Build) -> None:
     series = ClientSeries(series_max=2)
     for number in (1, 2, 3):
-        series.apply(labels_of(number), [point("a", number)])
+        apply(series, labels_of(number), [point("a", number)])
     assert values_of(series) == {("a", "app-1"): 1, ("a", "app-2"): 2}
     series.forget(labels_of(1).client_instance_id)
-    series.apply(labels_of(3), [point("a", 3)])
+    apply(series, labels_of(3), [point("a", 3)])
     assert values_of(series) == {("a", "app-3"): 3, ("a", "app-2"): 2}
 
 
 def test_refused_names_leave_nothing_behind(labels_of: Build) -> None:
     series = ClientSeries(per_client_max=0)
     for number in range(100):
-        series.apply(labels_of(), [point(f"m{number}", 1, having={"attribute": str(number)})])
+        apply(series, labels_of(), [point(f"m{number}", 1, having={"attribute": str(number)})])
     assert list(series.rows()) == []
     assert not series._families
     assert not series._keys
@@ -158,8 +168,8 @@ def test_a_gauge_that_a_push_leaves_out_is_gone(labels_of: Build) -> None:
     series = ClientSeries()
     for member in ("", "m-1", "m-2"):  # a member of a group has another id after each rejoin
         assigned = point("assigned", 3, PointKind.GAUGE, having={"member_id": member})
-        series.apply(labels_of(1), [assigned, point("rejoins", 1)])
-        series.apply(labels_of(2), [assigned])
+        apply(series, labels_of(1), [assigned, point("rejoins", 1)])
+        apply(series, labels_of(2), [assigned])
     rows = [row.labels for row in series.rows() if row.family == "assigned"]
     assert [text.endswith('member_id="m-2"') for text in rows] == [True, True]
     assert values_of(series)[("rejoins", "app-1")] == 3
@@ -168,13 +178,13 @@ def test_a_gauge_that_a_push_leaves_out_is_gone(labels_of: Build) -> None:
 
 def test_a_sum_goes_when_some_pushes_left_it_out(labels_of: Build) -> None:
     series = ClientSeries()
-    series.apply(labels_of(), [point("sum", 5)])
+    apply(series, labels_of(), [point("sum", 5)])
     for _ in range(4):
-        series.apply(labels_of(), [point("other", 1)])
-    series.apply(labels_of(), [point("sum", 2)])
+        apply(series, labels_of(), [point("other", 1)])
+    apply(series, labels_of(), [point("sum", 2)])
     assert values_of(series)[("sum", "app-1")] == 7, "it stood still meanwhile"
     for _ in range(5):
-        series.apply(labels_of(), [point("other", 1)])
+        apply(series, labels_of(), [point("other", 1)])
     assert set(values_of(series)) == {("other", "app-1")}
     assert series.counts()["series"] == 1
 
@@ -182,22 +192,72 @@ def test_a_sum_goes_when_some_pushes_left_it_out(labels_of: Build) -> None:
 def test_what_is_left_out_makes_room(labels_of: Build) -> None:
     series = ClientSeries(per_client_max=1)
     for name in ("a", "b", "b"):
-        series.apply(labels_of(), [point(name, 1, PointKind.GAUGE)])
+        apply(series, labels_of(), [point(name, 1, PointKind.GAUGE)])
     assert set(values_of(series)) == {("b", "app-1")}
     assert series.counts()["refused"] == 1
 
 
+def test_pushes_that_are_like_the_last_one_come_to_the_same_as_others(labels_of: Build) -> None:
+    """The short way is held against the long one, by clients that never have the same twice."""
+    alike, unlike = ClientSeries(), ClientSeries()
+    value = HistogramValue(1, 2.0, (1.0,), (0, 1))
+    for number in range(1, 6):
+        points = [
+            point(SENT, number),
+            point("level", number / 2, PointKind.GAUGE),
+            point("total.from.start", number, is_delta=False),
+            point("latency", value, PointKind.HISTOGRAM),
+        ]
+        apply(alike, labels_of(), points)
+        apply(unlike, labels_of(), points[number % 4 :] + points[: number % 4])
+    assert values_of(alike) == values_of(unlike)
+    assert values_of(alike)["org_apache_kafka_producer_record_send", "app-1"] == 15
+    assert values_of(alike)["latency_count", "app-1"] == 5
+
+
+def test_a_sum_left_out_after_pushes_that_were_alike_is_kept_for_as_long(labels_of: Build) -> None:
+    series = ClientSeries()
+    for _ in range(10):
+        apply(series, labels_of(), [point("grows", 2), point("stands", 1)])
+    for _ in range(PUSHES_WITHOUT_SUM_MAX):
+        apply(series, labels_of(), [point("grows", 2)])
+    assert {row.family: row.value for row in series.rows()} == {"grows": 28, "stands": 10}
+    apply(series, labels_of(), [point("grows", 2)])
+    assert {row.family: row.value for row in series.rows()} == {"grows": 30}
+
+
+def test_a_series_that_comes_twice_in_a_push_is_one(labels_of: Build) -> None:
+    series = ClientSeries()
+    for _ in range(2):
+        twice = [point(SENT, 1), point("level", 1, PointKind.GAUGE), point(SENT, 2)]
+        apply(series, labels_of(), [*twice, point("level", 2, PointKind.GAUGE)])
+    assert [row.value for row in series.rows()] == [6, 2]
+    assert series.counts()["series"] == 2
+
+
+def test_what_found_no_room_is_taken_when_there_is_some(labels_of: Build) -> None:
+    series = ClientSeries(series_max=2)
+    apply(series, labels_of(1), [point("a", 1)])
+    for _ in range(2):
+        apply(series, labels_of(2), [point("a", 1), point("b", 1)])
+    assert series.counts()["refused"] == 2
+    series.forget(labels_of(1).client_instance_id)
+    apply(series, labels_of(2), [point("a", 1), point("b", 1)])
+    assert {row.family: row.value for row in series.rows()} == {"a": 3, "b": 1}
+
+
 def test_one_name_has_one_kind(labels_of: Build) -> None:
     series = ClientSeries()
-    series.apply(labels_of(1), [point("a.b", 1)])
-    series.apply(labels_of(2), [point("a-b", 1.5, PointKind.GAUGE), point("a-b", 2)])
+    apply(series, labels_of(1), [point("a.b", 1)])
+    apply(series, labels_of(2), [point("a-b", 1.5, PointKind.GAUGE), point("a-b", 2)])
     assert {(row.kind, row.value) for row in series.rows()} == {("counter", 1), ("counter", 2)}
     assert series.counts()["refused"] == 1
 
 
 def test_attributes_in_another_order_are_the_same_series(labels_of: Build) -> None:
     series = ClientSeries()
-    series.apply(
+    apply(
+        series,
         labels_of(),
         [point("a", 1, having={"x": "1", "y": "2"}), point("a", 1, having={"y": "2", "x": "1"})],
     )
@@ -209,13 +269,14 @@ def test_ways_to_write_one_series_are_bounded(labels_of: Build) -> None:
     series = ClientSeries()
     for number in range(1_000):
         name = f"a{'.' if number % 2 else '-'}b"
-        series.apply(labels_of(), [point(name, 1, having={f"x{'.' * (number % 50)}y": "1"})])
+        apply(series, labels_of(), [point(name, 1, having={f"x{'.' * (number % 50)}y": "1"})])
     assert len(series._keys) <= 8 * len(list(series.rows()))
 
 
 def test_attributes_cannot_stand_for_our_labels_or_be_too_long(labels_of: Build) -> None:
     series = ClientSeries()
-    series.apply(
+    apply(
+        series,
         labels_of(),
         [
             point("a", 1, having={"client_id": "forged", "le": "1", "__name__": "forged"}),
@@ -229,7 +290,8 @@ def test_attributes_cannot_stand_for_our_labels_or_be_too_long(labels_of: Build)
 
 def test_what_no_label_shows_takes_no_memory_either(labels_of: Build) -> None:
     series = ClientSeries()
-    series.apply(
+    apply(
+        series,
         labels_of(),
         [
             point("a", 1, having={"client_id": "x" * 3_000}),  # is not on the row, but in the key
@@ -243,13 +305,13 @@ def test_what_no_label_shows_takes_no_memory_either(labels_of: Build) -> None:
 def test_rows_may_be_read_in_slices_while_clients_come_and_go(labels_of: Build) -> None:
     series = ClientSeries()
     for number in range(10):
-        series.apply(labels_of(number), [point("a", 1), point(f"b{number}", 1)])
+        apply(series, labels_of(number), [point("a", 1), point(f"b{number}", 1)])
     seen = []
     for number, row in enumerate(series.rows()):
         seen.append(row)
         if number < 10:
             series.forget(labels_of(number).client_instance_id)
-            series.apply(labels_of(number + 100), [point("a", 1), point(f"c{number}", 1)])
+            apply(series, labels_of(number + 100), [point("a", 1), point(f"c{number}", 1)])
     assert len([row for row in seen if row.family == "a"]) == 10
 
 

@@ -12,9 +12,19 @@ from ottla.model.limits import MIB
 from ottla.telemetry import ingest_driver
 from ottla.telemetry.client_series import ClientSeries
 from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.ingest_driver import Ingest, Pending, take_in
+from ottla.telemetry.ingest_driver import (
+    GATHER_MS,
+    GATHER_PUSHES,
+    Ingest,
+    Pending,
+    take_in,
+)
 from ottla.telemetry.otlp import decode, points_of
+from ottla.telemetry.otlp_bounds import RESOURCES_MAX
+from ottla.telemetry.outline import Outlines
 from ottla.wire.compression import Codec, compress
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 Build = Callable[..., Any]
 NAME = "org.apache.kafka.producer.record.send.total"
@@ -25,9 +35,17 @@ class Shelf:
 
     def __init__(self) -> None:
         self.pushes: list[LabelledPush] = []
+        self._offered = trio.Event()
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
         self.pushes.extend(pushes)
+        self._offered.set()
+
+    async def wait_for(self, count: int) -> None:
+        while len(self.pushes) < count:
+            self._offered = trio.Event()
+            await self._offered.wait()
+        await wait_all_tasks_blocked()
 
 
 class Answers:
@@ -57,9 +75,10 @@ async def test_a_push_reaches_every_sink_and_its_series(
         payload = compress(codec, pushed(counter(NAME, 10)))
         ingest.submit(labels_of(), codec, payload, 1_000 + codec, answers)
 
-    await answers.wait_for(5)
+    assert answers.codes == [None] * 5, "small as they are, they are answered at once"
+    for sink in sinks:
+        await sink.wait_for(5)
 
-    assert answers.codes == [None] * 5
     for sink in sinks:
         assert [push.received_ms for push in sink.pushes] == [1_000, 1_001, 1_002, 1_003, 1_004]
         assert {push.labels for push in sink.pushes} == {labels_of()}
@@ -74,27 +93,33 @@ async def test_a_push_reaches_every_sink_and_its_series(
 async def test_each_bad_push_has_its_own_error_and_the_others_pass(
     labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
 ) -> None:
-    shelf, answers = Shelf(), Answers()
+    shelf = Shelf()
     ingest = Ingest(sinks=[shelf])
     good = pushed(counter(NAME, 1))
     bomb = compress(Codec.ZSTD, bytes(17 * MIB))
-    for codec, payload in ((0, good), (4, bomb), (1, b"damage"), (0, b"\xff\xff"), (9, good)):
-        ingest.submit(labels_of(), codec, payload, 0, answers)
-    ingest.submit(labels_of(), 0, good, 0, answers)
+    cases = (
+        (0, good, None),
+        (4, bomb, ErrorCode.TELEMETRY_TOO_LARGE),
+        (1, b"damage", ErrorCode.INVALID_RECORD),
+        (1, b"damage" * 1_000, ErrorCode.INVALID_RECORD),
+        (0, b"\xff\xff", ErrorCode.INVALID_RECORD),
+        (0, b"\xff\xff" * 5_000, ErrorCode.INVALID_RECORD),
+        (9, good, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (0, good, None),
+    )
+    answers = [Answers() for _ in cases]
+    for number, (codec, payload, _) in enumerate(cases):
+        ingest.submit(labels_of(), codec, payload, number, answers[number])
     nursery.start_soon(ingest.run)
 
-    await answers.wait_for(6)
+    for answer in answers:
+        await answer.wait_for(1)
+    await shelf.wait_for(2)
 
-    assert answers.codes == [
-        None,
-        ErrorCode.TELEMETRY_TOO_LARGE,
-        ErrorCode.INVALID_RECORD,
-        ErrorCode.INVALID_RECORD,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        None,
-    ]
-    assert len(shelf.pushes) == 2
-    assert ingest.counts()["refused"] == 4
+    assert [answer.codes for answer in answers] == [[error] for _, _, error in cases]
+    assert [push.received_ms for push in shelf.pushes] == [0, 7]
+    assert ingest.counts()["refused"] == 6
+    assert ingest.counts()["pushes"] == 2
 
 
 async def test_an_empty_push_is_taken_and_goes_nowhere(
@@ -110,20 +135,77 @@ async def test_an_empty_push_is_taken_and_goes_nowhere(
 
 
 async def test_beyond_the_bound_a_push_is_throttled_at_once(
-    labels_of: Build, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+    labels_of: Build,
+    counter: Build,
+    pushed: Build,
+    monkeypatch: pytest.MonkeyPatch,
+    nursery: trio.Nursery,
 ) -> None:
+    payload = pushed(counter(NAME, 1))
     monkeypatch.setattr(ingest_driver, "PENDING_PUSHES_MAX", 3)
-    monkeypatch.setattr(ingest_driver, "PENDING_BYTES_MAX", 100)
-    answers = Answers()
-    ingest = Ingest()
-    ingest.submit(labels_of(), 0, bytes(101), 0, answers)
-    for _ in range(4):
-        ingest.submit(labels_of(), 0, b"", 0, answers)
-    assert answers.codes == [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 2
+    monkeypatch.setattr(ingest_driver, "PENDING_BYTES_MAX", 10 * len(payload))
+    answers, shelf = Answers(), Shelf()
+    ingest = Ingest(sinks=[shelf])
+    ingest.submit(labels_of(), 0, bytes(10 * len(payload) + 1), 0, answers)
+    for number in range(4):
+        ingest.submit(labels_of(), 0, payload, number, answers)
+    full = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert answers.codes == [full, None, None, None, full]
     assert ingest.counts()["overflowed"] == 2
     nursery.start_soon(ingest.run)
-    await answers.wait_for(2 + 3)
-    assert answers.codes[2:] == [None] * 3, "what waited was taken in"
+    await shelf.wait_for(3)
+    assert [push.received_ms for push in shelf.pushes] == [0, 1, 2], "what waited was taken in"
+
+
+async def test_what_small_pushes_unpack_to_counts_into_the_bound(
+    labels_of: Build, counter: Build, pushed: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = pushed(counter(NAME, 1, note="x" * 4_000))
+    monkeypatch.setattr(ingest_driver, "PENDING_BYTES_MAX", 2 * len(content))
+    ingest, answers = Ingest(), Answers()
+    for _ in range(3):
+        ingest.submit(labels_of(), 4, compress(Codec.ZSTD, content), 0, answers)
+    assert answers.codes == [None, None, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert ingest.counts()["pending_bytes"] == 2 * len(content)
+
+
+async def test_what_is_not_small_is_answered_when_the_worker_has_seen_it(
+    labels_of: Build, counter: Build, gauge: Build, pushed: Build, nursery: trio.Nursery
+) -> None:
+    answers, shelf = Answers(), Shelf()
+    ingest = Ingest(sinks=[shelf])
+    small = pushed(counter(NAME, 1))
+    long_when_unpacked = compress(Codec.ZSTD, pushed(counter(NAME, 1, note="x" * 9_000)))
+    long = pushed(*[gauge(f"name.{number:05}", 1) for number in range(400)])
+    split = pushed(counter(NAME, 1)) * (RESOURCES_MAX + 1)
+    for number, payload in enumerate((long_when_unpacked, long, split, small)):
+        codec = 4 if payload is long_when_unpacked else 0
+        ingest.submit(labels_of(), codec, payload, number, answers)
+    assert answers.codes == [None], "the small one, which came last"
+
+    nursery.start_soon(ingest.run)
+    await answers.wait_for(4)
+
+    assert answers.codes == [None] * 4
+    assert [push.received_ms for push in shelf.pushes] == [0, 1, 2, 3], "in order all the same"
+
+
+async def test_a_lone_push_waits_a_little_for_others_but_many_do_not(
+    labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
+) -> None:
+    shelf = Shelf()
+    ingest = Ingest(sinks=[shelf])
+    nursery.start_soon(ingest.run)
+    payload = pushed(counter(NAME, 1))
+    began = trio.current_time()
+    for count in (1, GATHER_PUSHES):
+        await wait_all_tasks_blocked()
+        for _ in range(count):
+            ingest.submit(labels_of(), 0, payload, 0, print)
+        await shelf.wait_for(count)
+        shelf.pushes.clear()
+        took_ms = 1e3 * (trio.current_time() - began)
+        assert GATHER_MS <= took_ms < 2 * GATHER_MS, "only the lone one waited"
 
 
 async def test_a_turn_that_unpacks_to_much_ends_early_and_loses_nothing(
@@ -131,7 +213,7 @@ async def test_a_turn_that_unpacks_to_much_ends_early_and_loses_nothing(
 ) -> None:
     large = compress(Codec.ZSTD, pushed(counter(NAME, 1, note="x" * 9 * MIB)))
     pending = [Pending(number, labels_of(), 4, large, 0, print) for number in range(5)]
-    assert len(take_in(pending, False)) == 2
+    assert len(take_in(pending, None)) == 2
     shelf, answers = Shelf(), Answers()
     ingest = Ingest(sinks=[shelf])
     nursery.start_soon(ingest.run)
@@ -147,8 +229,8 @@ def test_a_turn_that_has_many_points_ends_early(
 ) -> None:
     payload = pushed(*[gauge("a", 1) for _ in range(9_000)])
     pending = [Pending(number, labels_of(), 0, payload, 0, print) for number in range(5)]
-    assert len(take_in(pending, True)) == 3
-    assert len(take_in(pending, False)) == 5, "nothing is taken apart"
+    assert len(take_in(pending, Outlines())) == 3
+    assert len(take_in(pending, None)) == 5, "nothing is taken apart"
 
 
 async def test_what_a_client_pushed_before_it_went_makes_no_series(
@@ -161,12 +243,12 @@ async def test_what_a_client_pushed_before_it_went_makes_no_series(
     ingest.submit(labels_of(2), 0, payload, 0, answers)
     ingest.forget(labels_of(1).client_instance_id)
     nursery.start_soon(ingest.run)
-    await answers.wait_for(2)
+    await shelf.wait_for(2)
     assert len(shelf.pushes) == 2, "it is sent on all the same"
     assert series.counts()["clients"] == 1
 
     ingest.submit(labels_of(1), 0, payload, 0, answers)
-    await answers.wait_for(1)
+    await shelf.wait_for(3)
     assert series.counts()["clients"] == 2, "it came again"
     ingest.forget(labels_of(1).client_instance_id)
     assert series.counts()["clients"] == 1

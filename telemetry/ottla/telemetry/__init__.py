@@ -10,6 +10,7 @@ client_labels.py          who pushed, and the names it is labelled with
 unpack.py                 a push's payload, unpacked within a bound
 otlp_bounds.py            how much a message is beyond its bytes: parts, points, names
 otlp.py                   OTLP read, labelled, and taken apart into points
+outline.py                a push as its series and their values
 client_series.py          what clients pushed, as cumulative series for Prometheus
 client_record.py          a push as one record of the topic `__client_metrics`
 ingest_driver.py          pushes on their way in: one worker thread, then the sinks

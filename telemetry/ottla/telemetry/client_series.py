@@ -6,16 +6,20 @@ series is a name, a client and the point's attributes.  A client that pushes mor
 share, or the one that comes when all are taken, keeps those it has; the rest is counted.  A push is
 all that a client has: a gauge that it leaves out is gone (a member of a group has another id after
 each rejoin), a sum some pushes later, should a client leave out what did not grow.
+
+A client's values lie in one list, in the order of its push: a push that has the same series as the
+last one, which is nearly every push, is a new list.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 from uuid import UUID
 
 from ottla.telemetry.client_labels import LABEL_NAMES, ClientLabels
-from ottla.telemetry.otlp import Attributes, HistogramValue, Point, PointKind
+from ottla.telemetry.otlp import Attributes, HistogramValue
+from ottla.telemetry.outline import Outline, Series, Value
 
 SERIES_PER_CLIENT_MAX = 2_000
 """Series of one client.  A Java client with every metric on some hundred partitions has that many;
@@ -35,7 +39,6 @@ PUSHES_WITHOUT_SUM_MAX = 4
 """Pushes of a client that may leave a sum out before it is gone.  Lower makes sums begin anew
 that a client leaves out while they stand still, higher keeps what is no more for longer."""
 
-Value = int | float | HistogramValue
 _Alias = tuple[str, Attributes]
 """A series as its clients name it."""
 
@@ -54,27 +57,35 @@ class SeriesRow(NamedTuple):
 
 
 class _Client:
-    """One client that has series: its labels as text, and where its values lie."""
+    """One client that has series: its labels as text, and its values."""
 
-    __slots__ = ("keys", "pushes", "text")
+    __slots__ = ("added", "keys", "outline", "pushes", "text", "values")
 
     def __init__(self, labels: ClientLabels) -> None:
         self.text = label_text(labels.pairs())
         self.pushes = 0
         self.keys: dict[_Key, int] = {}
-        """With the number of the push that had it last."""
+        """With the number of the push that had it last; not brought up to date while pushes have
+        the same outline."""
+        self.values: list[Value] = []
+        self.outline: Outline | None = None
+        """Of the last push, if it is all that the client has: a value for each of its series, in
+        its order.  None where some were refused or came twice, or older sums are still there."""
+        self.added: tuple[int, ...] = ()
+        """The places in it of what is added to the value before."""
 
 
 class _Key:
-    """One set of attributes of a family, with the value of every client that has it."""
+    """One set of attributes of a family, and who has a value of it."""
 
-    __slots__ = ("aliases", "family", "text", "values")
+    __slots__ = ("aliases", "family", "places", "text")
 
     def __init__(self, family: "_Family", text: str) -> None:
         self.family = family
         self.text = text
         self.aliases: list[_Alias] = []
-        self.values: dict[_Client, Value] = {}
+        self.places: dict[_Client, int] = {}
+        """Where among its client's values each lies."""
 
 
 class _Family:
@@ -103,26 +114,53 @@ class ClientSeries:
         self._count = 0
         self._refused = 0
 
-    def apply(self, labels: ClientLabels, points: Iterable[Point]) -> None:
-        """Take in what a client pushed."""
+    def apply(self, labels: ClientLabels, outline: Outline, values: list[Value]) -> None:
+        """Take in what a client pushed; `values` are the caller's no more."""
         client = self._clients.get(labels.client_instance_id)
         if client is None:
             client = self._clients[labels.client_instance_id] = _Client(labels)
         client.pushes += 1
-        for point in points:
-            key = self._keys.get((point.name, point.attributes))
-            if key is None or key.family.kind != _kind_of(point):
-                key = self._new_key(point)
-            before = key.values.get(client) if key is not None else None
+        if client.outline is not outline and client.outline != outline:
+            self._take_anew(client, outline, values)
+            return
+        before = client.values
+        for place in client.added:
+            values[place] = _sum_of(before[place], values[place])
+        client.values = values
+
+    def _take_anew(self, client: _Client, outline: Outline, values: Sequence[Value]) -> None:
+        """Take in a push that is not as the last one was."""
+        if client.outline is not None:
+            client.keys = dict.fromkeys(client.keys, client.pushes - 1)
+        taken: list[Value] = []
+        places: dict[_Key, int] = {}
+        for series, value in zip(outline, values, strict=True):
+            key = self._keys.get((series.name, series.attributes))
+            if key is None or key.family.kind != series.kind:
+                key = self._new_key(series)
+            if key is not None and key in places:  # it came twice
+                place = places[key]
+                taken[place] = _sum_of(taken[place], value) if series.is_delta else value
+                continue
+            before = key.places.get(client) if key is not None else None
             if key is None or (before is None and not self._has_room(client, key)):
                 self._refused += 1
                 continue
             client.keys[key] = client.pushes
-            if before is None or not point.is_delta:
-                key.values[client] = point.value
-            else:
-                key.values[client] = _sum_of(before, point.value)
-        self._drop_what_was_left_out(client)
+            places[key] = len(taken)
+            if before is not None and series.is_delta:
+                value = _sum_of(client.values[before], value)
+            taken.append(value)
+        is_all = len(taken) == len(outline)
+        for key in self._left_out_but_kept(client):
+            is_all = False
+            places[key] = len(taken)
+            taken.append(client.values[key.places[client]])
+        for key, place in places.items():
+            key.places[client] = place
+        client.values = taken
+        client.outline = outline if is_all else None
+        client.added = tuple(place for place, series in enumerate(outline) if series.is_delta)
 
     def forget(self, instance_id: UUID) -> None:
         """Drop what a client pushed."""
@@ -136,7 +174,11 @@ class ClientSeries:
         """Yield every value, family by family; what changes meanwhile may be seen or not."""
         for family in list(self._families.values()):
             for key in list(family.keys.values()):
-                for client, value in list(key.values.items()):
+                for client in list(key.places):
+                    place = key.places.get(client)
+                    if place is None:  # it went meanwhile
+                        continue
+                    value = client.values[place]
                     labels = f"{client.text},{key.text}" if key.text else client.text
                     if isinstance(value, HistogramValue):
                         yield from _histogram_rows(family.name, labels, value)
@@ -150,36 +192,41 @@ class ClientSeries:
     def _has_room(self, client: _Client, key: _Key) -> bool:
         """Make room for one more series of a client; False when there is none."""
         if len(client.keys) >= self._per_client_max or self._count >= self._series_max:
-            if not key.values:
+            if not key.places:
                 self._drop(key)
             return False
         self._count += 1
         return True
 
-    def _drop_what_was_left_out(self, client: _Client) -> None:
+    def _left_out_but_kept(self, client: _Client) -> list[_Key]:
+        """Return the sums that this push leaves out; drop what it leaves out for good."""
         left_out = [(key, last) for key, last in client.keys.items() if last < client.pushes]
+        kept = []
         for key, last in left_out:
             is_gauge = key.family.kind == "gauge"
             if is_gauge or client.pushes - last > PUSHES_WITHOUT_SUM_MAX:
                 del client.keys[key]
                 self._drop_value(client, key)
+            else:
+                kept.append(key)
+        return kept
 
     def _drop_value(self, client: _Client, key: _Key) -> None:
         self._count -= 1
-        del key.values[client]
-        if not key.values:
+        del key.places[client]
+        if not key.places:
             self._drop(key)
 
-    def _new_key(self, point: Point) -> _Key | None:
+    def _new_key(self, series: Series) -> _Key | None:
         """Return the key of attributes not seen before; None when they cannot have one."""
         if (
-            len(point.name) > NAME_LENGTH_MAX
-            or sum(len(name) + len(value) for name, value in point.attributes)
+            len(series.name) > NAME_LENGTH_MAX
+            or sum(len(name) + len(value) for name, value in series.attributes)
             > ATTRIBUTES_LENGTH_MAX
         ):
             return None
-        name, kind = legal_name(point.name), _kind_of(point)
-        text = label_text(_legal_attributes(point.attributes))
+        name, kind = legal_name(series.name), series.kind
+        text = label_text(_legal_attributes(series.attributes))
         family = self._families.get(name)
         if len(text) > ATTRIBUTES_LENGTH_MAX or (family is not None and family.kind != kind):
             return None
@@ -190,7 +237,7 @@ class ClientSeries:
             key = family.keys[text] = _Key(family, text)
         if len(key.aliases) >= ALIASES_MAX:
             return None
-        alias = (point.name, point.attributes)
+        alias = (series.name, series.attributes)
         self._keys[alias] = key
         key.aliases.append(alias)
         return key
@@ -236,12 +283,6 @@ def _escaped(value: str) -> str:
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return value
-
-
-def _kind_of(point: Point) -> str:
-    if point.kind is PointKind.HISTOGRAM:
-        return "histogram"
-    return "counter" if point.kind is PointKind.SUM and point.is_monotonic else "gauge"
 
 
 def _sum_of(before: Value, added: Value) -> Value:

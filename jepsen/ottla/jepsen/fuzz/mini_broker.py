@@ -50,6 +50,7 @@ from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.ingest_driver import Pending as PendingPush
 from ottla.telemetry.ingest_driver import take_in
 from ottla.telemetry.instances import ClientInstance, ClientInstances
+from ottla.telemetry.outline import Outlines
 from ottla.wire.apis import API, request_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.create_topics_request import (
@@ -339,7 +340,7 @@ def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Do
         traits.source_address,
         LOCAL,
     )
-    (taken,) = take_in([PendingPush(1, labels, codec, payload, WALL_MS, done)], True)
+    (taken,) = take_in([PendingPush(1, labels, codec, payload, WALL_MS, done)], Outlines())
     done(taken.error)
 
 

@@ -19,6 +19,7 @@ from ottla.telemetry.client_record import decode_record, encode_records
 from ottla.telemetry.client_series import ClientSeries
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.otlp import Point, decode, label, points_of
+from ottla.telemetry.outline import taken_apart
 from ottla.telemetry.unpack import unpack
 from ottla.wire.compression import Codec, compress
 
@@ -42,7 +43,7 @@ def _check(data: bytes) -> None:
     assert _bag(told) == _bag(points), "the record says what was pushed"
     series = ClientSeries(per_client_max=PER_CLIENT_MAX)
     for _ in range(2):
-        series.apply(LABELS, points)
+        series.apply(LABELS, *taken_apart(points))
     lines = [(row.family, row.suffix, row.labels) for row in series.rows()]
     assert len(set(lines)) == len(lines), "no series twice"
     assert series.counts()["series"] <= PER_CLIENT_MAX
