@@ -1,11 +1,15 @@
 """The load of clients that report: what it sends is what it says, and every answer is counted."""
 
+import os
 from functools import partial
 
 import pytest
 import trio
 
+from ottla.bench import telemetry_beside
+from ottla.bench.steady_produce import Waited
 from ottla.bench.telemetry import run_telemetry
+from ottla.bench.telemetry_beside import Phase, cost_of_push_s, run_beside
 from ottla.bench.telemetry_payload import payload_of
 from ottla.client import open_admin
 from ottla.client.testing import ClusterUnderTest
@@ -71,3 +75,51 @@ async def test_a_load_that_nobody_asks_for_is_refused(ottla_cluster: ClusterUnde
                 progress=lambda _: None,
             )
         )
+
+
+async def test_a_producer_is_measured_with_pushes_and_without(
+    ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry_beside, "PHASE_S", 0.5)
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        await admin.set_metrics_subscription("bench", metrics=["*"], interval_ms=INTERVAL_MS)
+
+        figures = await trio.to_thread.run_sync(
+            partial(
+                run_beside,
+                parse_bootstrap(ottla_cluster.bootstrap)[0],
+                clients=CLIENTS,
+                seconds=2.0,
+                rate=50,
+                topic="beside",
+                pids=[os.getpid()],
+                progress=lambda _: None,
+            )
+        )
+
+        assert "beside" not in await admin.list_topics()
+
+    assert figures["phases"] == 4
+    # At their full rate from the first phase on, in two of four; timers may be late.
+    assert 0.5 * CLIENTS <= figures["pushes"] * INTERVAL_MS / 1e3 <= CLIENTS
+    assert (figures["lost"], figures["codes"]) == (0, {"NONE": figures["pushes"]})
+    assert figures["produce_p99_ms_with"] >= figures["produce_p50_ms_with"] > 0
+    assert figures["produce_p99_ms_without"] >= figures["produce_p50_ms_without"] > 0
+    assert "push_loop_us_each" in figures
+
+
+def test_a_push_costs_what_a_phase_with_pushes_takes_more_than_one_without() -> None:
+    phases = [
+        Phase(False, began_at=0, ended_at=4, pushes=0, loop_s=0.4),
+        Phase(True, began_at=4, ended_at=8, pushes=1_000, loop_s=0.5),
+        Phase(True, began_at=8, ended_at=16, pushes=2_000, loop_s=1.0),
+        Phase(False, began_at=16, ended_at=20, pushes=0, loop_s=0.4),
+    ]
+    assert cost_of_push_s(phases) == pytest.approx(100e-6)
+    assert cost_of_push_s(phases[:1]) == 0
+
+
+def test_requests_count_into_the_phase_they_were_sent_in_once_it_has_settled() -> None:
+    phase = Phase(True, began_at=10, ended_at=14, pushes=1, loop_s=0)
+    waited = [Waited(at, at / 1e3) for at in (9.9, 10.1, 13.9, 12, 14.1)]
+    assert phase.waits_ms(waited) == pytest.approx([12, 13.9])

@@ -14,5 +14,9 @@ requests.py    small requests over raw sockets: what one request costs a broker
 clients.py     our client beside others on the same work, in turns
 client_work.py that work, one client a process
 scrape.py      what Prometheus costs a broker
+telemetry.py   clients that report: are pushes lost, what does one cost
+telemetry_beside.py  what they cost all others: a steady producer, with and without them
+telemetry_crowd.py   those clients, and telemetry_payload.py what they push
+steady_produce.py    that producer, a process of its own
 groups.py      what groups cost their coordinator: commits, and a rebalance of many members
 """

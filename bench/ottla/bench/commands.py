@@ -22,6 +22,7 @@ from ottla.bench.result import Result
 from ottla.bench.scrape import run_scrapes
 from ottla.bench.steady import Steady, Writer
 from ottla.bench.telemetry import run_telemetry
+from ottla.bench.telemetry_beside import run_beside
 from ottla.bench.timeline import as_svg, as_text, longest_gap
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import parse_bootstrap
@@ -90,6 +91,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-flight", type=int, default=1, help="for requests and commits: a connection's"
     )
+    _configure_lasting(parser)
+    parser.add_argument(
+        "--pid", type=int, action="append", default=[], help="a local broker process to measure"
+    )
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+
+
+def _configure_lasting(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of what lasts for a time, or goes on in rounds."""
     parser.add_argument("--rate", type=int, default=20_000, help="for steady: records a second")
     parser.add_argument(
         "--seconds", type=float, help="for steady: default until Ctrl-C; for telemetry: 60"
@@ -108,11 +118,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="for steady: a librdkafka setting",
     )
-    parser.add_argument("--svg", type=Path, help="for steady: draw what clients saw")
     parser.add_argument(
-        "--pid", type=int, action="append", default=[], help="a local broker process to measure"
+        "--produce-rate",
+        type=int,
+        metavar="RATE",
+        help="for telemetry: a producer sends as many a second beside it, in phases with and "
+        "without pushes",
     )
-    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument("--svg", type=Path, help="for steady: draw what clients saw")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -237,6 +250,8 @@ def _measure_scrapes(arguments: argparse.Namespace) -> int:
 def _measure_telemetry(arguments: argparse.Namespace) -> int:
     """Let many clients report; exit code 2 when a push got no answer, or was not taken in."""
     seconds = arguments.seconds or TELEMETRY_S
+    if arguments.produce_rate:
+        return _measure_telemetry_beside(arguments, seconds)
     with _progress(arguments.what, int(seconds)) as progress:
         result = run_telemetry(
             _address(arguments.bootstrap_server),
@@ -246,8 +261,27 @@ def _measure_telemetry(arguments: argparse.Namespace) -> int:
             progress=progress,
         )
     show(result, is_json=arguments.format == "json")
-    codes = result.notes["codes"]
-    is_clean = not (result.notes["lost"] or codes.keys() - {"NONE"})
+    return _health_of_pushes(result.notes)
+
+
+def _measure_telemetry_beside(arguments: argparse.Namespace, seconds: float) -> int:
+    """Let many clients report by turns, and see how long a producer waits meanwhile."""
+    with _progress(arguments.what, int(seconds)) as progress:
+        figures = run_beside(
+            _address(arguments.bootstrap_server),
+            clients=arguments.connections,
+            seconds=seconds,
+            rate=arguments.produce_rate,
+            topic=f"{arguments.topic}-beside",
+            pids=arguments.pid,
+            progress=progress,
+        )
+    _show_figures(figures, is_json=arguments.format == "json")
+    return _health_of_pushes(figures)
+
+
+def _health_of_pushes(figures: dict[str, Any]) -> int:
+    is_clean = not (figures["lost"] or figures["codes"].keys() - {"NONE"})
     return HEALTHY if is_clean else UNHEALTHY
 
 

@@ -9,6 +9,7 @@ from ottla.model.errors import ConfigError
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 class Usage(NamedTuple):
@@ -39,8 +40,6 @@ def usage_of(pids: Sequence[int]) -> Usage:
 
 def main_thread_seconds(pids: Sequence[int]) -> float:
     """Return the CPU seconds of the processes' main threads, where a node's loop runs."""
-    ticks = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / TICKS_PER_SECOND
+    # By the scheduler's own count: ticks are too coarse for some seconds of a calm loop.
+    paths = (Path(f"/proc/{pid}/task/{pid}/schedstat") for pid in pids)
+    return sum(int(path.read_text().split()[0]) for path in paths) / NANOSECONDS_PER_SECOND

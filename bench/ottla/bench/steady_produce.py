@@ -1,0 +1,84 @@
+"""One small produce after the other at a steady rate, until nobody wants it any more.
+
+Run as a process of its own (`python -m ottla.bench.steady_produce HOST PORT TOPIC RATE`), so that
+nothing else it measures beside can hold it: when its standard input ends it prints when each was
+sent, by the machine's monotonic clock, and how long its answer took, both in seconds.
+"""
+
+import select
+import socket
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from ottla.bench.requests import PRODUCE_VERSION, SILENCE_S, small_request
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import ZERO_UUID
+from ottla.wire import codec, headers
+from ottla.wire.messages.produce_request import ProduceRequest
+from ottla.wire.messages.produce_response import ProduceResponse
+
+STOP_TIMEOUT_S = 30
+
+
+class Waited(NamedTuple):
+    """One small request: when it was sent, and how long its answer took, in seconds."""
+
+    sent_at: float
+    seconds: float
+
+
+class SteadyProduce:
+    """That process, as a context; `ended` after it what it saw."""
+
+    def __init__(self, address: tuple[str, int], topic: str, rate: int) -> None:
+        self.waited: list[Waited] = []
+        host, port = address
+        module = [sys.executable, "-m", "ottla.bench.steady_produce"]
+        self._command = [*module, host, str(port), topic, str(rate)]
+
+    def __enter__(self) -> "SteadyProduce":
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        told = self._process.communicate(timeout=STOP_TIMEOUT_S)[0]
+        if self._process.returncode:
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer beside it failed")
+        pairs = (line.split() for line in told.splitlines())
+        self.waited = [Waited(float(sent_at), float(seconds)) for sent_at, seconds in pairs]
+
+
+def main(host: str, port: str, topic: str, rate: str) -> None:
+    """Send until standard input ends, then print."""
+    waited = []
+    frame = small_request("produce", topic, ZERO_UUID).frame
+    with socket.create_connection((host, int(port)), timeout=SILENCE_S) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = client.makefile("rb")
+        due = time.perf_counter()
+        while True:
+            due = max(due + 1 / float(rate), time.perf_counter())
+            if select.select([sys.stdin], [], [], max(0.0, due - time.perf_counter()))[0]:
+                break
+            sent_at = time.perf_counter()
+            client.sendall(frame)
+            answer = stream.read(int.from_bytes(stream.read(4), "big"))
+            waited.append((sent_at, time.perf_counter() - sent_at))
+            _check(answer)
+    print("\n".join(f"{sent_at:.6f} {seconds:.6f}" for sent_at, seconds in waited))
+
+
+def _check(answer: bytes) -> None:
+    _, at = headers.decode_response_header(ProduceRequest.API_KEY, PRODUCE_VERSION, answer)
+    found = codec.decode(ProduceResponse, PRODUCE_VERSION, memoryview(answer)[at:])
+    error = found.responses[0].partition_responses[0].error_code
+    if error:
+        raise OttlaError(f"a produce is answered with {ErrorCode(error).name}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
