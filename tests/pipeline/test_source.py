@@ -2,11 +2,13 @@
 
 import json
 import re
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.pipeline import sentence_of
+from ottla.pipeline import OttlaDataSource, register, sentence_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,10 +159,23 @@ def test_records_that_go_while_they_are_read_are_one_sentence_from_the_task(
     assert sorted(row.offset for row in lenient.collect()) == list(range(4, 10))
 
 
-def test_a_session_may_be_registered_twice(
+def test_spark_finds_the_format_by_itself_also_in_sql(
     spark: "SparkSession", live_cluster: LiveCluster, one_record: str
 ) -> None:
-    from ottla.pipeline import register
+    spark.sql(
+        "CREATE TEMPORARY VIEW seen USING ottla OPTIONS "
+        f"(`kafka.bootstrap.servers` '{live_cluster.bootstrap}', subscribe '{one_record}')"
+    )
+    (row,) = spark.sql("SELECT CAST(value AS string) AS text FROM seen").collect()
+    assert row.text == "only"
+    spark.catalog.dropTempView("seen")
 
+
+def test_a_package_of_the_name_that_spark_looks_for_has_the_source() -> None:
+    names = [one.name for one in iter_modules() if one.name.startswith("pyspark_")]
+    assert [import_module(name).DefaultSource for name in names] == [OttlaDataSource]
+
+
+def test_a_session_may_be_registered_twice(spark: "SparkSession") -> None:
     register(spark)
-    assert load(spark, live_cluster, subscribe=one_record).count() == 1
+    register(spark)

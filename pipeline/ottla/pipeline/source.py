@@ -2,6 +2,8 @@
 
 # ruff: noqa: N802 - Spark names these methods
 
+from typing import Any
+
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -61,8 +63,21 @@ class OttlaDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known to a session, and its streams seen; again does no harm."""
+    """Make `format("ottla")` known to a session, and its streams seen; again does no harm.
+
+    Spark finds the format by itself where the package is installed (see `pyspark_ottla`), but looks
+    for a source only; that streams are seen needs this.
+    """
     from ottla.pipeline.shadow import listen
 
-    spark.dataSource.register(OttlaDataSource)
+    if not _is_known(spark):
+        spark.dataSource.register(OttlaDataSource)
     listen(spark, NAME)
+
+
+def _is_known(spark: SparkSession) -> bool:
+    """Say whether a session has the format: Spark warns of one that is registered again."""
+    session: Any = getattr(spark, "_jsparkSession", None)  # none under Spark Connect
+    if session is None:
+        return False
+    return bool(session.sessionState().dataSourceManager().dataSourceExists(NAME))
