@@ -19,4 +19,8 @@ telemetry_beside.py  what they cost all others: a steady producer, with and with
 telemetry_crowd.py   those clients, and telemetry_payload.py what they push
 steady_produce.py    that producer, a process of its own
 groups.py      what groups cost their coordinator: commits, and a rebalance of many members
+spark_commands.py  what is measured in Spark, by name
+spark_reads.py     how fast Spark reads topics: ours and others in turns
+spark_confluent.py confluent-kafka's consumer as a data source, to compare
+spark_session.py   a Spark that knows all of them
 """

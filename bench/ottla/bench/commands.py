@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ottla.bench import spark_commands
 from ottla.bench.audit import audit, read_back
 from ottla.bench.clients import CLIENTS, KINDS, RECORD_BYTES, run_clients
 from ottla.bench.clusters import MEASUREMENTS
@@ -58,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "steady",
             "telemetry",
             *MEASUREMENTS,
+            *spark_commands.MEASUREMENTS,
         ),
     )
     parser.add_argument("--bootstrap-server", "--bootstrap", default="localhost:9092")
@@ -108,7 +110,7 @@ def _configure_lasting(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=int,
         default=5,
-        help=f"for clients, rebalance, scrape, {', '.join(MEASUREMENTS)}: how often",
+        help=f"for clients, rebalance, scrape, spark, {', '.join(MEASUREMENTS)}: how often",
     )
     parser.add_argument("--ledger", type=Path, help="for steady: keep every answer in this file")
     parser.add_argument(
@@ -126,12 +128,15 @@ def _configure_lasting(parser: argparse.ArgumentParser) -> None:
         "without pushes",
     )
     parser.add_argument("--svg", type=Path, help="for steady: draw what clients saw")
+    spark_commands.configure(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print the figures."""
     if arguments.what in MEASUREMENTS:
         return _measure_clusters(arguments)
+    if arguments.what in spark_commands.MEASUREMENTS:
+        return spark_commands.run(arguments)
     if arguments.connections is None:
         arguments.connections = CONNECTIONS.get(arguments.what, CONNECTIONS_ELSE)
     if arguments.what == "clients":

@@ -43,3 +43,24 @@ def main_thread_seconds(pids: Sequence[int]) -> float:
     # By the scheduler's own count: ticks are too coarse for some seconds of a calm loop.
     paths = (Path(f"/proc/{pid}/task/{pid}/schedstat") for pid in pids)
     return sum(int(path.read_text().split()[0]) for path in paths) / NANOSECONDS_PER_SECOND
+
+
+def tree_seconds(root: int) -> float:
+    """Return the CPU seconds of a process and its descendants, those that have ended included."""
+    ticks = 0
+    parents: dict[int, int] = {}
+    spent: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended; its parent has its time
+        pid = int(path.parent.name)
+        parents[pid] = int(fields[1])
+        spent[pid] = sum(map(int, fields[11:15]))
+    for pid in spent:
+        ancestor = pid
+        while ancestor != root and ancestor in parents:
+            ancestor = parents[ancestor]
+        ticks += spent[pid] if ancestor == root else 0
+    return ticks / TICKS_PER_SECOND

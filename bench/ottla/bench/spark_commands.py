@@ -1,0 +1,27 @@
+"""The measurements of `ottla bench spark…`, each imported when it is run: Spark is heavy."""
+
+import argparse
+from importlib import import_module
+
+MEASUREMENTS = {
+    "spark": "ottla.bench.spark_reads:run_reads",
+    "spark-partitions": "ottla.bench.spark_reads:run_partitions",
+}
+"""By the name on the command line: a function of the arguments that returns the exit code."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments that only these have."""
+    from pathlib import Path
+
+    parser.add_argument(
+        "--jars", type=Path, help="for spark: a directory with Spark's own connector, to compare"
+    )
+    parser.add_argument("--master", default="local[2]", help="for spark (default: %(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the measurement that was asked for."""
+    module, _, function = MEASUREMENTS[arguments.what].partition(":")
+    code: int = getattr(import_module(module), function)(arguments)
+    return code

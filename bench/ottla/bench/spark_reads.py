@@ -1,0 +1,204 @@
+"""How fast Spark reads topics: ours, confluent-kafka's consumer and Spark's own connector in turns.
+
+The readers take turns within each round, over the same topic of the same broker with the same
+query, so that a noisy machine is unfair to all.  CPU seconds are those of the JVM and its Python
+workers together: they tell more than the clock does where others use the machine as well.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+
+from ottla.bench.load import Load, make_topic, produce
+from ottla.bench.processes import tree_seconds
+from ottla.bench.spark_session import jvm_pid, open_spark
+from ottla.client import TopicPartition, open_admin
+from ottla.client.positions import LATEST
+from ottla.model.errors import ErrorCode, RefusedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OURS = "ottla"
+SIZES = (100, 1_000)
+"""Bytes of a record's value; it has no key."""
+MB = 1_000_000
+BATCH_BYTES = 131_072
+BYTES_READ = 200 * MB
+"""What one query reads where no count is given."""
+PARTITION_COUNTS = (1, 4, 16, 64)
+
+
+class Query(NamedTuple):
+    """One query that is measured."""
+
+    reader: str
+    sink: str
+    topic: str
+    records: int
+    record_bytes: int
+
+
+class Run(NamedTuple):
+    """What it took."""
+
+    seconds: float
+    cpu_s: float
+
+
+def run_reads(arguments: argparse.Namespace) -> int:
+    """Compare readers on count, noop and Parquet, with small and large records."""
+    readers = [OURS, "confluent", *(["kafka"] if arguments.jars else [])]
+    topics: dict[int, tuple[str, int]] = {}
+    for size in SIZES:
+        topic = f"{arguments.topic}-{size}"
+        count = arguments.count or BYTES_READ // size
+        topics[size] = (topic, _filled(arguments, topic, count, size, arguments.partitions))
+    queries = [
+        Query(reader, sink, *topics[size], size)
+        for size in SIZES
+        for sink in SINKS
+        for reader in readers
+    ]
+    _show(_measure(arguments, queries), arguments)
+    return 0
+
+
+def run_partitions(arguments: argparse.Namespace) -> int:
+    """Read as many records from 1, 4, 16 and 64 partitions."""
+    readers = [OURS, *(["kafka"] if arguments.jars else [])]
+    queries: list[Query] = []
+    for partitions in PARTITION_COUNTS:
+        topic = f"{arguments.topic}-{SIZES[0]}-{partitions}"
+        wanted = arguments.count or BYTES_READ // SIZES[0]
+        count = _filled(arguments, topic, wanted, SIZES[0], partitions)
+        queries += [Query(reader, "noop", topic, count, SIZES[0]) for reader in readers]
+    _show(_measure(arguments, queries), arguments)
+    return 0
+
+
+def _filled(
+    arguments: argparse.Namespace, topic: str, count: int, size: int, partitions: int
+) -> int:
+    """Fill a new topic; one that holds records is read as it is.  Return how many it has."""
+    load = Load(
+        bootstrap=arguments.bootstrap_server,
+        topic=topic,
+        count=count,
+        record_bytes=size,
+        batch_bytes=BATCH_BYTES,
+        codec=arguments.codec,
+        partitions=partitions,
+        replication_factor=arguments.replication_factor,
+    )
+    make_topic(load)
+    if not _record_count(load):
+        produce(load, lambda done: None)
+    return _record_count(load)
+
+
+def _record_count(load: Load) -> int:
+    async def ask() -> int:
+        async with open_admin(load.bootstrap) as admin:
+            found = (await admin.describe_topic(load.topic)).partitions
+            partitions = [TopicPartition(load.topic, one.partition) for one in found]
+            ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+            return sum(one.offset for one in ends.values())
+
+    return trio.run(ask)
+
+
+def _measure(arguments: argparse.Namespace, queries: list[Query]) -> dict[Query, list[Run]]:
+    runs: dict[Query, list[Run]] = {query: [] for query in queries}
+    with open_spark("ottla bench", master=arguments.master, jars=arguments.jars) as spark:
+        for round_ in range(arguments.rounds + 1):
+            for query in queries:
+                run = _run(spark, arguments.bootstrap_server, query)
+                if round_:  # the first warms up
+                    runs[query].append(run)
+    return runs
+
+
+def _run(spark: "SparkSession", bootstrap: str, query: Query) -> Run:
+    frame = (
+        spark.read.format(query.reader)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", query.topic)
+        .load()
+    )
+    pid = jvm_pid(spark)
+    with tempfile.TemporaryDirectory() as directory:
+        before, started = tree_seconds(pid), time.perf_counter()
+        found = SINKS[query.sink](frame, Path(directory))
+        run = Run(time.perf_counter() - started, tree_seconds(pid) - before)
+    if found is not None and found != query.records:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"{query.reader} read {found} records of {query.topic}, which has {query.records}",
+        )
+    return run
+
+
+def _to_count(frame: "DataFrame", directory: Path) -> int:
+    return frame.count()
+
+
+def _to_noop(frame: "DataFrame", directory: Path) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _to_parquet(frame: "DataFrame", directory: Path) -> None:
+    frame.write.parquet(str(directory / "out"))
+    shutil.rmtree(directory / "out")
+
+
+SINKS: dict[str, Callable[["DataFrame", Path], int | None]] = {
+    "count": _to_count,
+    "noop": _to_noop,
+    "parquet": _to_parquet,
+}
+
+
+def _show(runs: dict[Query, list[Run]], arguments: argparse.Namespace) -> None:
+    rows = [_row(query, found, runs) for query, found in runs.items()]
+    if arguments.format == "json":
+        print(json.dumps(rows))
+        return
+    widths = {name: max(len(name), *(len(_text(row[name])) for row in rows)) for name in rows[0]}
+    print("  ".join(f"{name:>{width}}" for name, width in widths.items()))
+    for row in rows:
+        print("  ".join(f"{_text(row[name]):>{width}}" for name, width in widths.items()))
+
+
+def _row(query: Query, found: list[Run], runs: dict[Query, list[Run]]) -> dict[str, Any]:
+    seconds = median(run.seconds for run in found)
+    cpu_s = median(run.cpu_s for run in found)
+    ours = runs[query._replace(reader=OURS)]
+    return {
+        "topic": query.topic,
+        "record_bytes": query.record_bytes,
+        "sink": query.sink,
+        "reader": query.reader,
+        "rows_per_second": round(query.records / seconds),
+        "mb_per_second": round(query.records * query.record_bytes / seconds / MB, 1),
+        "seconds": round(seconds, 2),
+        "cpu_s": round(cpu_s, 2),
+        "ours_is_faster": round(
+            median(other.seconds / own.seconds for own, other in zip(ours, found, strict=True)), 2
+        ),
+        "ours_takes_less_cpu": round(
+            median(other.cpu_s / own.cpu_s for own, other in zip(ours, found, strict=True)), 2
+        ),
+    }
+
+
+def _text(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
