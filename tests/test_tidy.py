@@ -50,7 +50,7 @@ PURE_IN_CLIENT = {
     "partitioner", "positions", "producer_lane", "sticky_user_data", "subscription",
 }  # fmt: skip
 PURE_IN_PIPELINE = {
-    "arrow_decode", "arrow_schema", "fetched_batches", "offsets", "option_values", "progress",
+    "arrow_decode", "arrow_schema", "fetched_batches", "offsets", "compaction_plan", "option_values", "progress",
     "provenance", "range_course", "ranges", "read_options", "record_fields", "replays",
     "sink_options", "source_options", "spark_errors",
 }  # fmt: skip

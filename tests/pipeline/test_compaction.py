@@ -146,7 +146,7 @@ def test_what_the_log_does_not_name_is_removed_when_it_is_old(archive: Archive) 
     assert archive.seen() == [0, 1, 2]
 
 
-class Crash(Exception):
+class CrashError(Exception):
     """The machine ends here."""
 
 
@@ -159,7 +159,7 @@ def crash_before(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 
         def step(*arguments: Any, **words: Any) -> Any:
             if left[0] == 0:
-                raise Crash
+                raise CrashError
             left[0] -= 1
             return real(*arguments, **words)
 
@@ -178,7 +178,7 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(
     before = archive.seen()
     with monkeypatch.context() as patched:
         crash_before(patched, steps)
-        with pytest.raises(Crash):
+        with pytest.raises(CrashError):
             compact(archive.path, keep_s=0)
     assert archive.seen() == before
     compact(archive.path, keep_s=0)

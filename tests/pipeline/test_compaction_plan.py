@@ -61,10 +61,7 @@ def test_what_a_merge_made_stands_where_its_first_file_stood_and_the_rest_is_as_
     assert [one for one in found if one in made] == sorted(
         made,
         key=lambda one: min(
-            entries.index(first)
-            for merge, some in merged
-            if one in some
-            for first in merge.entries
+            entries.index(first) for merge, some in merged if one in some for first in merge.entries
         ),
     )
     assert sum(one.byte_count for one in found) == sum(one.byte_count for one in entries)

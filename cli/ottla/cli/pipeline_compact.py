@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=TARGET_MIB,
         metavar="N",
-        help=f"how large merged files become (default: {TARGET_MIB}); half of it is no longer small",
+        help=f"how large merged files become (default: {TARGET_MIB}); half of it is not small",
     )
     parser.add_argument(
         "--keep",

@@ -5,11 +5,13 @@ checkpoint before it is read, and its files count only once the sink's log (`_sp
 names them.  So Spark, which reads that log, sees each record once, whatever died when.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.model.errors import ConfigError
+from ottla.pipeline.archive_directory import ArchiveDirectory, changing, local_path
 from ottla.pipeline.transforms import PLACED, Transform, read_schema, with_hour, with_json_value
 
 if TYPE_CHECKING:
@@ -55,6 +57,27 @@ class ArchiveOptions:
         return self.checkpoint or f"{self.output.rstrip('/')}/{CHECKPOINT}"
 
 
+@contextmanager
+def own_place(output: str) -> Iterator[None]:
+    """Be the one that writes an archive, as far as it lies on this machine.
+
+    ConfigError when another process does, or where a stream's log would hide what is there.
+    """
+    path = local_path(output)
+    if path is None:
+        yield
+        return
+    with changing(path):
+        directory = ArchiveDirectory(path)
+        if not directory.has_log and next(directory.data_files(), None) is not None:
+            raise ConfigError(
+                output,
+                "has Parquet files of no stream, which Spark's readers would no longer see once "
+                "a stream writes here; archive into another directory",
+            )
+        yield
+
+
 def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQuery":
     """Start the query that archives; it goes on where its checkpoint says."""
     for key, value in PARQUET.items():
@@ -87,7 +110,7 @@ def trigger_words(trigger_s: float | None) -> dict[str, Any]:
 
 
 def arranged(records: "DataFrame", options: ArchiveOptions) -> "DataFrame":
-    """Return records in the columns of the archive; ConfigError where a transform loses its place.
+    """Return records in the columns of the archive; ConfigError where that can not be.
 
     Bytes as they are: the columns of `format("ottla")`.  JSON: `value` is a struct, `bad_value` the
     bytes that did not fit.  A transform gets either, and returns what it likes besides topic, date
@@ -95,9 +118,48 @@ def arranged(records: "DataFrame", options: ArchiveOptions) -> "DataFrame":
     """
     schema = None if options.schema is None else read_schema(options.schema)
     found = shaped(records, schema)
-    if options.transform is None:
-        return found
-    changed = options.transform(found)
+    if options.transform is not None:
+        found = _transformed(found, options.transform)
+    check_columns(options.output, found.schema)
+    return found
+
+
+def check_columns(output: str, schema: "StructType") -> None:
+    """Raise ConfigError where a column would get another type than it has in the archive."""
+    path = local_path(output)
+    before = None if path is None else ArchiveDirectory(path).spark_schema()
+    if before is None:
+        return
+    from pyspark.sql.types import StructType
+
+    clashes = clashing(StructType.fromJson(before), schema)
+    if clashes:
+        raise ConfigError(
+            output, f"has {'; '.join(clashes)}; archive into another directory, or as before"
+        )
+
+
+def clashing(before: "StructType", after: "StructType", within: str = "") -> list[str]:
+    """Return which columns of both have different types; columns may come and go."""
+    from pyspark.sql.types import StructType
+
+    found = []
+    types = {column.name: column.dataType for column in after.fields}
+    for column in before.fields:
+        name, was = column.name, column.dataType
+        type_ = types.get(name)
+        if isinstance(type_, StructType) and isinstance(was, StructType):
+            found += clashing(was, type_, f"{within}{name}.")
+        elif type_ is not None and type_ != was:
+            found.append(
+                f"the column {within}{name} as {was.simpleString()}, "
+                f"which would become {type_.simpleString()}"
+            )
+    return found
+
+
+def _transformed(records: "DataFrame", transform: Transform) -> "DataFrame":
+    changed = transform(records)
     missing = [name for name in PLACED if name not in getattr(changed, "columns", ())]
     if missing:
         raise ConfigError(

@@ -6,12 +6,14 @@ only when the log does not name it and nobody has touched it for as long as aske
 """
 
 import fcntl
+import json
 import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ottla.model.errors import ConfigError
@@ -26,6 +28,8 @@ from ottla.pipeline.sink_log import (
 )
 
 LOCK = "_ottla.lock"
+SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+"""The key in a Parquet file under which Spark keeps its own types."""
 NO_DATA = ("_", ".")
 """What names begin with that are no data, to Spark and to most others."""
 MILLISECONDS = 1_000
@@ -106,6 +110,20 @@ class ArchiveDirectory:
             for name in names:
                 if name.endswith(".parquet") and not name.startswith(NO_DATA):
                     yield Path(folder) / name
+
+    def spark_schema(self) -> Any:
+        """Return the columns of a data file that counts, as Spark's JSON; None where none tells."""
+        from pyarrow import parquet
+
+        if self.has_log:
+            paths = iter([Path(entry.path) for entry in reversed(self.live())])
+        else:
+            paths = self.data_files()
+        path = next(paths, None)
+        if path is None or not path.is_file():
+            return None
+        text = (parquet.read_metadata(path).metadata or {}).get(SPARK_SCHEMA)
+        return None if text is None else json.loads(text)
 
     def remove_unnamed(self, keep_s: float) -> tuple[int, int]:
         """Remove data files that the log does not name; return how many, and their bytes.

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ottla.pipeline
 from ottla.model.errors import ConfigError
 from ottla.pipeline.java import find_java
 from ottla.pipeline.package_zip import make_package_zip
@@ -151,9 +150,9 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
         why = told(error) if gateway is not None else first_complaint(log) or told(error)
         _end_jvm(gateway)
         raise ConfigError("--master", f"{options.master}: {why} (Spark's log: {log})") from None
-    register = getattr(ottla.pipeline, "register", None)
-    if register is not None:
-        register(session)
+    from ottla.pipeline import register
+
+    register(session)
     return session, gateway
 
 

@@ -8,6 +8,7 @@ a rename changes what the data is, all at once.  Source: Spark's FileStreamSinkL
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -72,7 +73,7 @@ def read_order(names: Iterable[str]) -> list[LogFile]:
     files = sorted({file for name in names if (file := log_file(name)) is not None})
     begin = max((file.batch for file in files if file.is_compact), default=-1)
     found = [file for file in files if file.batch > begin or file == LogFile(begin, True)]
-    for before, file in zip(found, found[1:], strict=False):
+    for before, file in pairwise(found):
         if file.batch != before.batch + 1:
             raise CorruptDataError(f"{FOLDER}: batch {before.batch + 1} is missing")
     return found

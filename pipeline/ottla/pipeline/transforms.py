@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module, util
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.model.errors import ConfigError
 
@@ -78,11 +78,12 @@ def read_schema(text: str) -> "StructType":
     try:
         content = path.read_text() if "\n" not in text and path.is_file() else text
         if content.lstrip().startswith("{"):
-            return StructType.fromJson(json.loads(content))
-        found = StructType.fromDDL(content)
-        if isinstance(found, StructType):
+            found: Any = StructType.fromJson(json.loads(content))
+        else:
+            found = StructType.fromDDL(content)
+        if isinstance(found, StructType) and found.fields:
             return found
-        why = "it is a type, and must have named fields"
+        why = "it names no fields"
     except (PySparkException, KeyError, TypeError, ValueError, OSError) as error:
         why = told(error) if isinstance(error, PySparkException) else repr(error)
     raise ConfigError(
