@@ -22,25 +22,27 @@ fetched_batches.py  the batches of an answer, as far as a range wants them (pure
 record_fields.py    where the fields of many records lie, by numpy (pure)
 arrow_decode.py     batches of records as Arrow batches (pure)
 arrow_schema.py     the columns of a topic (pure)
-offsets.py          where a query stands, what lies between, what was lost (pure)
-asking.py           what the driver asks the cluster, in blocking calls
-places.py           where a query begins, and where a batch ends
 one_sentence.py     what goes wrong in a worker, without its traceback
-
-session.py          starts Spark for a command, and ends it
-spark_errors.py     what Spark says, in one sentence
-package_zip.py      our modules for executors that lack them
-progress.py         what a query's batches come to (pure)
-watching.py         follows queries, and ends them between two batches
-transforms.py       DataFrame functions that all front ends share
-archive.py          topics into Parquet, each record once
-own_code.py         a user's own pipeline file
 sink_options.py     everything that may be asked of a write, and the columns of its rows (pure)
 batch_writer.py     writes a DataFrame to topics
 stream_writer.py    writes a streaming query to topics
 produce_rows.py     writes the rows of one task, in order
 provenance.py       the headers that say which write a record is of (pure)
 replays.py          leaves out what a repeated task wrote again (pure)
+
+session.py          starts Spark for a command, and ends it
+spark_errors.py     what Spark says, in one sentence (pure)
+package_zip.py      our modules for executors that lack them
+progress.py         what a query's batches come to (pure)
+watching.py         follows queries, and ends them between two batches
+transforms.py       DataFrame functions that all front ends share
+own_code.py         a user's own pipeline file
+archive.py          topics into Parquet, each record once
+archive_directory.py who may change an archive, its log, its files
+sink_log.py         the log of Spark's file sink (pure)
+compaction_plan.py  which small files become one (pure)
+compaction.py       makes them one
+backfill.py         adds what an archive lacks of a span of time
 """
 
 from importlib import import_module
