@@ -64,7 +64,7 @@ class RollupOptions:
 
 RESERVED = {
     "window_start", "window_end", "window_ms", "metric", "unit", "kind", "is_error", "is_late",
-    "clients", "points", "count", "total", "rate", "mean", "min", "max", "p50", "p99",
+    "clients", "points", "observations", "total", "rate", "mean", "min", "max", "p50", "p99",
     "date", "batch",
 }  # fmt: skip
 """Columns that rollups have whatever they are made by."""
@@ -107,9 +107,16 @@ def points_of(pushes: DataFrame, options: RollupOptions) -> DataFrame:
     return points
 
 
-def contributions(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
-    """Return what each point adds to its window: observations of gauges, growth of all else."""
+def contributions(
+    points: DataFrame, heads: DataFrame | None = None, *, has_cumulative: bool = True
+) -> DataFrame:
+    """Return what each point adds to its window: observations of gauges, growth of all else.
+
+    Clients that are asked for deltas have no cumulative points: who knows that spares a shuffle.
+    """
     added = points.filter("not is_cumulative").select(*CONTRIBUTION)
+    if not has_cumulative:
+        return added
     return added.unionByName(growth(points.filter("is_cumulative"), heads).select(*CONTRIBUTION))
 
 
@@ -162,16 +169,29 @@ def heads_after(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
     return told.groupBy(*SERIES).agg(last).select(*SERIES, "last.*").select(*HEAD)
 
 
-def with_window(contributions: DataFrame, options: RollupOptions) -> DataFrame:
-    """Add the beginning of each contribution's window, in milliseconds since the Unix epoch."""
+def with_window(
+    contributions: DataFrame, options: RollupOptions, over_ms: int | None = None
+) -> DataFrame:
+    """Add the beginning of each contribution's window (milliseconds since the Unix epoch).
+
+    And whether it `is_late`: its window was over at `over_ms`, and told.
+    """
     begins = F.expr(f"received_ms - pmod(received_ms, {options.window_ms})")
-    return contributions.withColumn("window_ms", begins)
+    placed = contributions.withColumn("window_ms", begins)
+    return placed.withColumn("is_late", is_over(options, over_ms))
+
+
+def is_over(options: RollupOptions, over_ms: int | None) -> Column:
+    """Return whether a window is over, by the moment up to which all are; None when none is."""
+    if over_ms is None:
+        return F.lit(False)
+    return F.col("window_ms") + options.window_ms <= over_ms
 
 
 def rolled_up(contributions: DataFrame, options: RollupOptions) -> DataFrame:
     """Return one row for each window, metric and whatever it is made by; see `docs/spark.md`.
 
-    `contributions` have `window_ms`.  Sums have a total and a rate, gauges mean, min, max and
+    `contributions` have their window.  Sums have a total and a rate, gauges mean, min, max and
     quantiles of what was observed, histograms all but min and max.
     """
     by = [column_of(name) for name in options.by]
@@ -183,7 +203,7 @@ def rolled_up(contributions: DataFrame, options: RollupOptions) -> DataFrame:
     is_gauge, is_histogram = F.col("kind") == GAUGE, F.col("kind") == HISTOGRAM
     seen = F.when(is_gauge, F.col("value"))
     added = F.when(F.col("kind") == SUM, F.col("value")).when(is_histogram, F.col("sum"))
-    grouped = keyed.groupBy("window_ms", *by, "metric", "unit", "kind").agg(
+    grouped = keyed.groupBy("window_ms", "is_late", *by, "metric", "unit", "kind").agg(
         F.size(F.collect_set("client_instance_id")).alias("clients"),
         F.count(F.lit(1)).alias("points"),
         F.sum("count").alias("count"),
@@ -211,7 +231,7 @@ def _rollup_columns(by: Sequence[str], window_ms: int) -> list[str]:
         f"lower(metric) rlike '{ERROR_NAMES}' as is_error",
         "clients",
         "points",
-        "count",
+        "count as observations",
         "total",
         f"if(kind = '{HISTOGRAM}', count, total) / {seconds} as rate",
         f"if(kind = '{HISTOGRAM}', total / nullif(count, 0), mean) as mean",
@@ -219,6 +239,7 @@ def _rollup_columns(by: Sequence[str], window_ms: int) -> list[str]:
         "max",
         "coalesce(of_gauges, of_histograms)[0] as p50",
         "coalesce(of_gauges, of_histograms)[1] as p99",
+        "is_late",
     ]
 
 
