@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -80,7 +81,7 @@ class ShadowListener(StreamingQueryListener):
                 if options is not None and source.endOffset not in (None, "null"):
                     end = Position.from_json(json.loads(source.endOffset))
                     _tell(query, source.description, options, end, progress.batchId)
-        except (OttlaError, Py4JError) as error:
+        except (OttlaError, Py4JError, PySparkException) as error:
             # The stream is not worse for it.
             logger.warning("the group of query %s is not told: %s", query.name, error)
 
