@@ -31,6 +31,8 @@ FIRST_ANSWER_TIMEOUT_S = 15.0
 """Longer, and a mistyped address costs patience; shorter, and a broker that starts is missed."""
 COMMIT_TIMEOUT_S = 5.0
 RETRY_WAIT_S = 0.1
+LOOK_AGAIN_S = 3.0
+"""Who does not tell offsets for so long may have lost the topic: it is looked for again."""
 
 
 class FoundTopics(NamedTuple):
@@ -65,36 +67,27 @@ class Asking:
 
     def find_topics(self, topics: Topics) -> FoundTopics:
         """Return which partitions there are now of what is to be read."""
-        names = None
-        if isinstance(topics, Subscribe):
-            names = set(topics.topics)
-        elif isinstance(topics, Assign):
-            names = {at.topic for at in topics.partitions}
-        answer = self._call(lambda: self._metadata(names))
-        return _found(topics, answer)
+        return self._call(lambda: self._find_topics(topics))
 
     def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the first offset at or after a time in ms; -2 asks for the first, -1 the end.
 
         -1 where a partition has no record so late.
         """
-        if not asked:
-            return {}
-        found = self._call(
-            lambda: find_offsets(
-                self._cluster,
-                asked,
-                isolation_level=self._isolation_level,
-                timeout_s=self._timeout_s,
-            )
-        )
-        return {at: int(one.offset) for at, one in found.items()}
+        return self._call(lambda: self._find_offsets(asked)) if asked else {}
 
-    def ends(self, topics: FoundTopics) -> Position:
-        """Return where partitions end: the high watermark, or the last stable offset."""
-        return Position(
-            self.offsets(dict.fromkeys(topics.partitions, LATEST)), dict(topics.topic_ids)
-        )
+    def ends(self, topics: Topics) -> Position:
+        """Return the ends of what there is: high watermarks, or last stable offsets.
+
+        A topic that goes meanwhile is not there.
+        """
+
+        async def attempt() -> Position:
+            found = await self._find_topics(topics)
+            ends = await self._find_offsets(dict.fromkeys(found.partitions, LATEST))
+            return Position(ends, dict(found.topic_ids))
+
+        return self._call(attempt)
 
     def commit(self, group: str, position: Position, note: str) -> None:
         """Commit a position to a group without members, so that its lag is seen."""
@@ -119,7 +112,12 @@ class Asking:
         longest_s = self._config.default_api_timeout_ms / 1_000
         return longest_s if self._has_answered else min(longest_s, FIRST_ANSWER_TIMEOUT_S)
 
-    async def _metadata(self, names: set[str] | None) -> MetadataResponse:
+    async def _find_topics(self, topics: Topics) -> FoundTopics:
+        names = None
+        if isinstance(topics, Subscribe):
+            names = set(topics.topics)
+        elif isinstance(topics, Assign):
+            names = {at.topic for at in topics.partitions}
         answer = await self._cluster.metadata(names)
         for topic in answer.topics:
             is_passing = (
@@ -128,7 +126,16 @@ class Asking:
             )
             if is_passing:
                 raise_for(topic.error_code, f"topic {topic.name!r} has no leader")
-        return answer
+        return _found(topics, answer)
+
+    async def _find_offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found = await find_offsets(
+            self._cluster,
+            asked,
+            isolation_level=self._isolation_level,
+            timeout_s=min(self._timeout_s, LOOK_AGAIN_S),
+        )
+        return {at: int(one.offset) for at, one in found.items()}
 
     def _call(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat what may be repeated without harm, while the trouble is one that passes."""

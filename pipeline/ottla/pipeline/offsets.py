@@ -55,9 +55,9 @@ class Position:
             found[f"{topic}{ID_MARK}{topic_id}"] = {}
         return found
 
-    def topics(self) -> set[str]:
-        """Return the topics that have a partition here."""
-        return {at.topic for at in self.offsets}
+    def is_at(self, other: "Position") -> bool:
+        """Say whether two positions are the same place, wherever the query began."""
+        return self.offsets == other.offsets and self.topic_ids == other.topic_ids
 
 
 def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:

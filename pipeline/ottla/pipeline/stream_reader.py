@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from ottla.pipeline.asking import Asking
 
 GO_ON = "set failOnDataLoss to false to go on with what is there"
+IDLE_PAUSE_S = 0.05
+"""Where there was nothing new: Spark asks every 10 ms, and each time brokers are asked twice."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -95,8 +97,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch ends: at `start`, where there is nothing or not enough."""
         with one_sentence(READ):
             before = Position.from_json(start)
-            latest = self._target or self._latest(before)
-            self._latest_seen = latest
+            latest = self._latest_seen = self._target or self._latest(before)
             self._judge(between(before, latest))
             end = self._admitted(before, latest, limit)
             if self._is_new is None:
@@ -104,7 +105,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._is_new and before == self._initial:
                 # Nothing else keeps it: `initialOffset` is asked anew when this batch is repeated.
                 return Position(end.offsets, end.topic_ids, begin=before.offsets).to_json()
-            if end.offsets == before.offsets and end.topic_ids == before.topic_ids:
+            if end.is_at(before):
                 return start
         return end.to_json()
 
@@ -155,11 +156,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self, before: Position | None) -> Position:
         """Return where logs end now; a leader that is new may not know all of it at first."""
+        if before is not None and self._latest_seen is not None and self._latest_seen.is_at(before):
+            time.sleep(IDLE_PAUSE_S)
         for attempt in range(self._options.read.fetch_retries + 1):
             if attempt:
                 time.sleep(self._options.read.fetch_retry_interval_ms / 1_000)
-            topics = self._asking.find_topics(self._options.topics)
-            latest = self._asking.ends(topics)
+            latest = self._asking.ends(self._options.topics)
             if before is None or not is_behind(before, latest):
                 break
         return latest
