@@ -49,50 +49,21 @@ def test_a_topic_is_a_data_frame_like_that_of_sparks_own_connector(
     }
 
 
-def test_a_batch_reads_from_and_to_what_options_say(
+def test_a_batch_reads_from_and_to_what_options_say_and_ships_the_columns_that_are_asked_for(
     spark: "SparkSession", live_cluster: LiveCluster, make_record: Any
 ) -> None:
     topic = live_cluster.new_topic(2)
-    live_cluster.produce(
-        topic,
-        [
-            make_record(f"{partition}-{number}".encode(), partition, timestamp_ms=1_000 + number)
-            for partition in (0, 1)
-            for number in range(5)
-        ],
+    live_cluster.produce(topic, [make_record(b"%d" % number, number % 2) for number in range(10)])
+    frame = load(
+        spark,
+        live_cluster,
+        assign=json.dumps({topic: [1]}),
+        startingOffsets=json.dumps({topic: {"1": 1}}),
+        endingOffsets=json.dumps({topic: {"1": 4}}),
+        columns="partition,value",
     )
-
-    def read(**options: Any) -> list[str]:
-        texts = {
-            name: json.dumps({topic: value}) if isinstance(value, dict) else str(value)
-            for name, value in options.items()
-        }
-        return values(load(spark, live_cluster, **{"subscribe": topic, **texts}))
-
-    assert read(startingOffsets={"0": 3, "1": -2}, endingOffsets={"0": -1, "1": 1}) == [
-        "0-3", "0-4", "1-0",
-    ]  # fmt: skip
-    assert read(startingOffsetsByTimestamp={"0": 1_004, "1": 1_003}) == ["0-4", "1-3", "1-4"]
-    assert read(startingTimestamp=1_003, endingTimestamp=1_004) == ["0-3", "1-3"]
-    assert read(
-        startingTimestamp=9_999, startingOffsetsByTimestampStrategy="latest"
-    ) == read(startingOffsets={"0": 5, "1": 5})  # fmt: skip
-    with pytest.raises(Exception, match="has no record as late as asked"):
-        read(startingTimestamp=9_999)
-    assigned = load(spark, live_cluster, assign=json.dumps({topic: [1]}), columns="value,partition")
-    assert assigned.columns == ["value", "partition"]
-    assert values(assigned) == [f"1-{number}" for number in range(5)]
-
-
-def test_a_batch_finds_topics_by_a_pattern(
-    spark: "SparkSession", live_cluster: LiveCluster
-) -> None:
-    for name in ("metrics-a", "metrics-b", "other-metrics-c"):
-        live_cluster.new_topic(name=name)
-        live_cluster.produce(name, [name.encode()])
-    found = load(spark, live_cluster, subscribePattern="metrics-.*")
-    assert values(found) == ["metrics-a", "metrics-b"]
-    assert load(spark, live_cluster, subscribePattern="no-.*").count() == 0
+    assert frame.columns == ["value", "partition"]
+    assert values(frame) == ["3", "5", "7"]
 
 
 SENTENCES = [

@@ -90,19 +90,29 @@ def test_a_first_batch_that_died_before_it_was_noted_is_repeated_as_it_was(
     assert again == {0: texts(5), 1: texts(5, 8)}
 
 
-def test_records_lost_to_retention_end_a_stream_or_are_left_out_as_it_is_told(
+def test_what_is_lost_ends_a_stream_in_one_sentence_or_is_left_out_as_it_is_told(
     live_cluster: LiveCluster, stream: Stream
 ) -> None:
     topic = live_cluster.new_topic()
     live_cluster.produce(topic, numbers(5))
     given = {"subscribe": topic, "startingOffsets": "earliest"}
     assert stream(**given) == {0: texts(5)}
+    # Retention was faster.
     live_cluster.produce(topic, numbers(5, 20))
     live_cluster.delete_records(topic, {0: 12})
     with pytest.raises(Exception, match="TopicError") as raised:
         stream(**given)
     assert f"{topic}-0" in (sentence_of(raised.value) or "")
     assert stream(failOnDataLoss="false", **given) == {1: texts(12, 20)}
+    # Another topic has the name, and as many records.
+    live_cluster.ask(lambda admin: admin.delete_topic(topic))
+    live_cluster.new_topic(name=topic)
+    live_cluster.produce(topic, numbers(20, 40))
+    with pytest.raises(Exception, match="TopicError") as raised:
+        stream(**given)
+    assert "Traceback" not in str(raised.value)
+    assert (sentence_of(raised.value) or "").startswith(f"topic '{topic}' was deleted and made")
+    assert stream(failOnDataLoss="false", **given) == {2: texts(20, 40)}
 
 
 def test_a_running_stream_finds_partitions_and_topics_that_come(
@@ -126,23 +136,6 @@ def test_a_running_stream_finds_partitions_and_topics_that_come(
         "new partition",
         "new topic",
     ]
-
-
-def test_a_topic_made_anew_ends_a_stream_in_one_sentence_even_if_it_has_as_many_records(
-    live_cluster: LiveCluster, stream: Stream
-) -> None:
-    topic = live_cluster.new_topic()
-    live_cluster.produce(topic, numbers(5))
-    given = {"subscribe": topic, "startingOffsets": "earliest"}
-    assert stream(**given) == {0: texts(5)}
-    live_cluster.ask(lambda admin: admin.delete_topic(topic))
-    live_cluster.new_topic(name=topic)
-    live_cluster.produce(topic, numbers(5, 10))
-    with pytest.raises(Exception, match="TopicError") as raised:
-        stream(**given)
-    assert "Traceback" not in str(raised.value)
-    assert (sentence_of(raised.value) or "").startswith(f"topic '{topic}' was deleted and made")
-    assert stream(failOnDataLoss="false", **given) == {1: texts(5, 10)}
 
 
 def test_an_option_that_a_stream_can_not_honour_is_one_sentence(

@@ -7,6 +7,7 @@ too, reads the same records in the same tasks.
 
 # ruff: noqa: N802 - Spark names these methods
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ottla.pipeline.asking import Asking
+
+logger = logging.getLogger("ottla.pipeline")
 
 GO_ON = "set failOnDataLoss to false to go on with what is there"
 IDLE_PAUSE_S = 0.05
@@ -131,7 +134,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 position = Position.from_json(end)
                 self._asking.commit(self._options.shadow_group, position, "")
             except OttlaError as error:
-                print(f"group {self._options.shadow_group} is not told: {error}")
+                logger.warning("group %s is not told: %s", self._options.shadow_group, error)
 
     def stop(self) -> None:
         """Close the connection."""
