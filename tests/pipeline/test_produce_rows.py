@@ -1,6 +1,8 @@
 """A task's rows reach their partitions in order, and a repetition of the task can be told."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -179,3 +181,14 @@ def test_sorted_rows_do_not_depend_on_how_they_came(
 
 def test_nothing_sorts_to_nothing() -> None:
     assert list(sorted_rows(iter([]), Columns(value=0))) == []
+
+
+def test_a_worker_that_imported_nothing_else_can_sort() -> None:
+    program = """
+import pyarrow as pa
+from ottla.pipeline.produce_rows import sorted_rows
+from ottla.pipeline.sink_options import Columns
+rows = pa.record_batch([pa.array([b"b", b"a"])], names=["value"])
+assert [one["value"].to_pylist() for one in sorted_rows(iter([rows]), Columns(value=0))]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

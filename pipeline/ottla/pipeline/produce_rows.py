@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import trio
 
 from ottla.client.partitioner import Partitioner
@@ -159,5 +160,5 @@ def sorted_rows(batches: Iterator[pa.RecordBatch], columns: Columns) -> Iterator
     table = pa.Table.from_batches(held)
     places = [place for name in SORT_ORDER if (place := getattr(columns, name)) is not None]
     by = pa.table([table.column(place) for place in places], names=[str(place) for place in places])
-    order = pa.compute.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
+    order = pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names])
     yield from table.take(order).to_batches()
