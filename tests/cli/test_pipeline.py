@@ -2,15 +2,18 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from ottla.cli.main import Parser, run
 from ottla.cli.pipeline import VERBS, configure
-from ottla.cli.pipeline_archive import archive_options, default_name
-from ottla.cli.pipeline_common import SparkFailedError, line_of, session_options
+from ottla.cli.pipeline_archive import archive_options, default_name, span_of
+from ottla.cli.pipeline_common import exit_code, line_of, session_options
 from ottla.cli.pipeline_run import parse_words
+from ottla.pipeline.backfill import Span
 from ottla.pipeline.progress import BatchProgress
+from ottla.pipeline.spark_errors import SparkFailedError
 
 
 def parsed(*words: str) -> object:
@@ -118,5 +121,42 @@ def test_a_batch_is_a_line() -> None:
 
 
 def test_a_cluster_that_does_not_answer_has_an_exit_code_of_its_own() -> None:
-    assert SparkFailedError("can not read topics: nobody listens").code == 3
-    assert SparkFailedError("topic 'x' is not there").code == 1
+    assert exit_code(SparkFailedError("can not read topics: nobody listens")) == 3
+    assert exit_code(SparkFailedError("topic 'x' is not there")) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--to", "1h"], "--to: needs --from"),
+        (["--from", "1h", "--to", "2h"], "--from: must be before --to"),
+        (["--from", "soon"], "must be a time"),
+        (["--from", "1h", "--late", "x"], "must be a duration"),
+    ],
+)
+def test_a_span_of_time_that_is_none_is_refused(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pipeline", "archive", "t", "-o", "x", *words]) == 1
+    assert why in capsys.readouterr().err
+
+
+def test_a_span_of_time_is_what_two_times_say() -> None:
+    arguments = parsed(
+        *("archive", "t", "-o", "x", "--from", "2026-07-31", "--to", "2026-08-01T00:00+02:00")
+    )
+    span = span_of(arguments)  # type: ignore[arg-type]
+    assert span == Span(start_ms=1785456000000, end_ms=1785535200000, late_ms=3_600_000)
+    assert span_of(parsed("archive", "t", "-o", "x")) is None  # type: ignore[arg-type]
+
+
+def test_a_directory_that_is_no_archive_is_not_compacted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pipeline", "compact", str(tmp_path / "none")]) == 1
+    assert run(["pipeline", "compact", str(tmp_path)]) == 1
+    assert run(["pipeline", "compact", str(tmp_path), "--target-mib", "0"]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert "is no directory on this machine" in told[0]
+    assert "no archive of a streaming query" in told[1]
+    assert "must be at least 1" in told[2]

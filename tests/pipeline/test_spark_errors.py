@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.pipeline.one_sentence import NAME
-from ottla.pipeline.spark_errors import first_words, told
+from ottla.pipeline.spark_errors import failure_of, first_words, told
 
 PYTHON_TRACE = """An exception was thrown from Python:
 Traceback (most recent call last):
@@ -46,9 +46,15 @@ def test_the_first_words_that_matter_are_found(text: str, words: str) -> None:
     assert first_words(text) == words
 
 
-def test_a_sentence_of_ours_is_preferred_wherever_it_stands() -> None:
+def test_a_sentence_of_ours_is_preferred_and_needs_no_log() -> None:
     error = RuntimeError(f"Job aborted\n  {NAME}: topic 'x' is not there\nTraceback")
-    assert told(error) == "topic 'x' is not there"
+    failure, tells_more = failure_of(error, "/tmp/spark.log")
+    assert (str(failure), tells_more) == ("topic 'x' is not there", False)
+
+
+def test_what_spark_says_comes_with_the_log_that_tells_more() -> None:
+    failure, tells_more = failure_of(RuntimeError("[OOM] no memory"), "/tmp/spark.log")
+    assert (str(failure), tells_more) == ("[OOM] no memory (Spark's log: /tmp/spark.log)", True)
 
 
 def test_an_error_that_says_nothing_is_called_by_its_name() -> None:

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import NamedTuple
 
 from ottla.cli.common import note
-from ottla.cli.pipeline_common import SparkFailedError
+from ottla.cli.pipeline_common import exit_code
+from ottla.pipeline.spark_errors import SparkFailedError
 
 
 class Verb(NamedTuple):
@@ -41,5 +42,5 @@ def run(arguments: argparse.Namespace) -> int:
         code: int = import_module(VERBS[arguments.verb].module).run(arguments)
     except SparkFailedError as error:
         note(f"ottla pipeline: {error}")
-        return error.code
+        return exit_code(error)
     return code

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.common import bootstrap_of, counted, note
 from ottla.cli.main import REFUSED, UNREACHABLE
 from ottla.cli.times import parse_duration
-from ottla.model.errors import ConfigError, OttlaError
+from ottla.model.errors import ConfigError
 from ottla.pipeline.progress import BatchProgress, Totals
 from ottla.pipeline.session import SessionOptions, open_session
+from ottla.pipeline.spark_errors import SparkFailedError
 from ottla.pipeline.watching import Ending, Watch, asked_by_signals, follow
 
 if TYPE_CHECKING:
@@ -27,15 +28,6 @@ SETTINGS_OF_ARGUMENTS = {
     "py_files": "spark.submit.pyFiles",
     "archives": "spark.archives",
 }
-
-
-class SparkFailedError(OttlaError):
-    """Spark gave up, for a reason that is told in one sentence."""
-
-    @property
-    def code(self) -> int:
-        """The command's exit code."""
-        return UNREACHABLE if str(self).startswith(NO_ANSWER) else REFUSED
 
 
 def add_spark_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,28 +95,14 @@ def key_and_value(option: str, text: str) -> tuple[str, str]:
 
 @contextmanager
 def open_spark(arguments: argparse.Namespace, name: str) -> Iterator["SparkSession"]:
-    """Start Spark for a command; what it fails with later comes out as one sentence."""
-    options = session_options(arguments, name)
-    with open_session(options) as session, one_sentence():
+    """Start Spark for a command; SparkFailedError for whatever goes wrong in it."""
+    with open_session(session_options(arguments, name)) as session:
         yield session
 
 
-@contextmanager
-def one_sentence() -> Iterator[None]:
-    """Turn what Spark raises into one sentence."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from ottla.pipeline.spark_errors import told
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        # Its text comes from the JVM, which is still there.
-        sentence = told(error)
-    else:
-        return
-    raise SparkFailedError(sentence)
+def exit_code(failure: SparkFailedError) -> int:
+    """Return the exit code of a command that Spark failed."""
+    return UNREACHABLE if str(failure).startswith(NO_ANSWER) else REFUSED
 
 
 class Shown:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.model.errors import ConfigError
 from ottla.pipeline.java import find_java
 from ottla.pipeline.package_zip import make_package_zip
-from ottla.pipeline.spark_errors import first_words, told
+from ottla.pipeline.spark_errors import failure_of, first_words, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,21 +60,35 @@ class SessionOptions:
 def open_session(options: SessionOptions) -> Iterator["SparkSession"]:
     """Start Spark, yield its session with `format("ottla")` registered, and end it.
 
-    ConfigError where there is no pyspark, no Java or no such master, in one sentence.
+    ConfigError where there is no pyspark, no Java or no such master, SparkFailedError for what
+    Spark raises meanwhile: one sentence each.
     """
     require_pyspark()
     os.environ["JAVA_HOME"] = find_java().home
     set_python(options, os.environ)
     log = options.log or new_log()
+    is_log_kept = options.log is not None
     with tempfile.TemporaryDirectory(prefix="ottla-spark-") as directory:
         session, gateway = _start(options, log, Path(directory))
         try:
             yield session
+        except spark_exceptions() as error:
+            # Its text comes from the JVM, which is still there.
+            failure, tells_more = failure_of(error, str(log))
+            is_log_kept |= tells_more
+            raise failure from None
         finally:
             _end(session, gateway)
-    # Not reached after an error: then Spark's words are worth having.
-    if options.log is None:
-        log.unlink(missing_ok=True)
+            if not is_log_kept:
+                log.unlink(missing_ok=True)
+
+
+def spark_exceptions() -> tuple[type[Exception], ...]:
+    """Return what pyspark raises, of itself and of the way to its JVM."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return PySparkException, Py4JError
 
 
 def require_pyspark() -> None:
@@ -129,9 +143,7 @@ def first_complaint(log: Path) -> str:
 
 
 def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkSession", Any]:
-    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
@@ -146,7 +158,7 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
             spoken = {"stdout": output, "stderr": output, "start_new_session": True}
             gateway = launch_gateway(conf, spoken)  # type: ignore[no-untyped-call]
         session = SparkSession(SparkContext(conf=conf, gateway=gateway))
-    except (PySparkException, Py4JError) as error:
+    except spark_exceptions() as error:
         why = told(error) if gateway is not None else first_complaint(log) or told(error)
         _end_jvm(gateway)
         raise ConfigError("--master", f"{options.master}: {why} (Spark's log: {log})") from None
@@ -158,9 +170,7 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
 
 def _end(session: "SparkSession", gateway: Any) -> None:
     """Stop Spark and wait for its JVM, whatever state they are in."""
-    from py4j.protocol import Py4JError
-
-    with suppress(Py4JError, OSError):
+    with suppress(*spark_exceptions(), OSError):
         session.stop()
     _end_jvm(gateway)
 
@@ -168,12 +178,11 @@ def _end(session: "SparkSession", gateway: Any) -> None:
 def _end_jvm(gateway: Any) -> None:
     import subprocess
 
-    from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     if gateway is None:
         return
-    with suppress(Py4JError, OSError):
+    with suppress(*spark_exceptions(), OSError):
         gateway.shutdown()
     # Another session in this process must not talk to a JVM that is gone.
     SparkContext._gateway = None

@@ -6,6 +6,8 @@ wrappings and stack traces of the JVM.
 
 import re
 
+from ottla.model.errors import OttlaError
+
 _WRAPPED = re.compile(
     r"^(?:Exception in thread \"\w+\" "
     r"|(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error): "
@@ -17,15 +19,26 @@ _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
 _LAST_OF_TRACEBACK = re.compile(r"^(?:[\w.]+(?:Error|Exception|Exit)\w*): (.*)$", re.MULTILINE)
 
 
-_STATE = re.compile(r" SQLSTATE: \w{5};?$")
+_STATE = re.compile(r" SQLSTATE: \w{5};?")
 
 
-def told(error: BaseException) -> str:
-    """Return what an error of pyspark or py4j says, in one sentence."""
+class SparkFailedError(OttlaError):
+    """Spark gave up, for a reason that is told in one sentence."""
+
+
+def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
+    """Return an error of pyspark or py4j as one sentence; and whether Spark's log tells more."""
     from ottla.pipeline.one_sentence import sentence_of  # brings the client, which help needs not
 
     ours = sentence_of(error)
-    return ours if ours is not None else first_words(_text_of(error)) or type(error).__name__
+    if ours is not None:
+        return SparkFailedError(ours), False
+    return SparkFailedError(f"{told(error)} (Spark's log: {log})"), True
+
+
+def told(error: BaseException) -> str:
+    """Return what Spark itself says in an error of pyspark or py4j, in one sentence."""
+    return first_words(_text_of(error)) or type(error).__name__
 
 
 def first_words(text: str) -> str:

@@ -1,0 +1,52 @@
+"""`ottla pipeline archive` as its user runs it: a process that starts Spark, and ends with it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client import TopicPartition
+from ottla.pipeline.archive_directory import ArchiveDirectory
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+END_S = 60
+SPARK = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+
+
+def test_ctrl_c_ends_an_archive_after_its_batch(live_cluster: Any, tmp_path: Path) -> None:
+    topic = live_cluster.new_topic(1)
+    live_cluster.produce(topic, [b"one", b"two", b"three"])
+    log = tmp_path / "spark.log"
+    command = [sys.executable, "-m", "ottla.cli", "pipeline", "archive", topic]
+    command += ["-o", str(tmp_path / "lake"), "--bootstrap", live_cluster.bootstrap]
+    command += ["--format", "json", "--trigger", "1s", "--spark-log", str(log), *SPARK]
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    try:
+        assert child.stdout is not None
+        first = json.loads(child.stdout.readline() or "{}")
+        # As a terminal does it: every process of the command gets it.
+        os.killpg(child.pid, signal.SIGINT)
+        _rest, told = child.communicate(timeout=END_S)
+    finally:
+        child.kill()
+        child.wait()
+    assert (child.returncode, told) == (0, "ending after this batch; once more to end at once\n")
+    assert (first["query"], first["batch"], first["row_count"], first["lag_count"]) == (
+        *("archive-lake", 0, 3, 0),
+    )
+    assert len(ArchiveDirectory(tmp_path / "lake").live()) == 1
+    assert "Exception" not in log.read_text()
+    assert live_cluster.group("spark-archive-lake") == {TopicPartition(topic, 0): 3}
