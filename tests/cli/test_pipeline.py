@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -160,3 +161,12 @@ def test_a_directory_that_is_no_archive_is_not_compacted(
     assert "is no directory on this machine" in told[0]
     assert "no archive of a streaming query" in told[1]
     assert "must be at least 1" in told[2]
+
+
+def test_the_zip_for_spark_submit_is_written_where_it_is_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ours.zip"
+    assert run(["pipeline", "zip", str(path)]) == 0
+    assert "--py-files" in capsys.readouterr().out
+    assert "pyspark_ottla/__init__.py" in ZipFile(path).namelist()

@@ -13,12 +13,14 @@ import ottla.pipeline.read_options
 from ottla.wire.codec import encode
 from ottla.wire.messages.fetch_request import FetchRequest
 assert encode(FetchRequest(), 4)
+import pyspark_ottla
+assert pyspark_ottla.DefaultSource.name() == "ottla"
 print(*ottla.__path__)
 """
 
 
 def test_a_process_that_has_nothing_of_ours_but_the_zip_works_from_it(tmp_path: Path) -> None:
-    path = make_package_zip(tmp_path)
+    path = make_package_zip(tmp_path / "of-ours.zip")
     # Without `site`, an installed Ottla is not found, and what it is built on is.
     where = os.pathsep.join([str(path), sysconfig.get_path("purelib")])
     done = subprocess.run(

@@ -5,17 +5,19 @@ and must be on the executors, by their image or by an environment that is sent a
 """
 
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGES = ("model", "wire", "proto", "telemetry", "client", "pipeline")
 """What `ottla.pipeline` may import, itself included."""
+FOUND_BY_SPARK = "pyspark_ottla"
+"""By its name Spark finds `format("ottla")` without a line of code."""
 NAME = "ottla-packages.zip"
 KEPT = {".py", ".schema"}
 
 
-def make_package_zip(directory: Path) -> Path:
-    """Write the zip into a directory and return its path."""
-    path = directory / NAME
+def make_package_zip(path: Path) -> Path:
+    """Write the zip and return its path."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
         # A package without __init__ is found in a zip only if its directory has an entry.
         zipped.writestr(zipfile.ZipInfo("ottla/"), b"")
@@ -35,4 +37,7 @@ def package_files() -> dict[str, Path]:
                 if source.is_file() and source.suffix in KEPT:
                     # What comes first on the path is what this process imports.
                     found.setdefault(str(Path("ottla") / source.relative_to(portion)), source)
+    entry = find_spec(FOUND_BY_SPARK)
+    if entry is not None and entry.origin is not None:
+        found[f"{FOUND_BY_SPARK}/__init__.py"] = Path(entry.origin)
     return found

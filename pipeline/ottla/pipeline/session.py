@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.model.errors import ConfigError
 from ottla.pipeline.java import find_java
-from ottla.pipeline.package_zip import make_package_zip
+from ottla.pipeline.package_zip import NAME, make_package_zip
 from ottla.pipeline.spark_errors import failure_of, first_words, told
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    package_zip = None if options.is_local else make_package_zip(directory)
+    package_zip = None if options.is_local else make_package_zip(directory / NAME)
     # It prints every error of a query, with the JVM's stack, beside raising it.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
     conf = SparkConf(loadDefaults=False)
