@@ -23,6 +23,7 @@ class Verb(NamedTuple):
 VERBS = {
     "archive": Verb("ottla.cli.pipeline_archive", "topics into Parquet by topic, date and hour"),
     "compact": Verb("ottla.cli.pipeline_compact", "an archive's many small files into few"),
+    "telemetry": Verb("ottla.cli.pipeline_telemetry", "what clients report, rolled up by windows"),
     "run": Verb("ottla.cli.pipeline_run", "a pipeline of your own, from a Python file"),
     "zip": Verb("ottla.cli.pipeline_zip", "our modules for spark-submit --py-files"),
 }

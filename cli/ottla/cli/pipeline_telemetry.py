@@ -1,0 +1,163 @@
+"""`ottla pipeline telemetry`: what clients report of themselves, rolled up by windows."""
+
+import argparse
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from ottla.cli.common import add_cluster_arguments, add_format_argument
+from ottla.cli.pipeline_common import (
+    add_spark_arguments,
+    add_stream_arguments,
+    bootstrap_text,
+    finish,
+    follow_queries,
+    key_and_value,
+    open_spark,
+    trigger_of,
+)
+from ottla.cli.times import parse_duration
+from ottla.model.errors import ConfigError
+from ottla.pipeline.archive_directory import changing, local_path
+
+if TYPE_CHECKING:
+    from ottla.pipeline.rollup.stream import TelemetryOptions
+
+TOPIC = "__client_metrics"
+TRIGGER = "1m"
+"""Windows are a minute long when nothing else is said: looking more often tells nothing sooner."""
+CHECKPOINT = "_checkpoint"
+SHUFFLES = "spark.sql.shuffle.partitions"
+SHUFFLES_LOCAL = 4
+"""Spark cuts what it sorts and groups into 200 parts, which suits a cluster, not one machine."""
+MILLISECONDS = 1_000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("-o", "--output", metavar="DIR", help="Parquet of the rollups, by date")
+    parser.add_argument(
+        "--output-topic", metavar="TOPIC", help="the same rows as JSON, beside --output or alone"
+    )
+    parser.add_argument(
+        "--topic", default=TOPIC, help=f"where clients' metrics are (default: {TOPIC})"
+    )
+    parser.add_argument(
+        "--window", default="1m", metavar="DURATION", help="how long a window is (default: 1m)"
+    )
+    parser.add_argument(
+        "--lateness",
+        default="30s",
+        metavar="DURATION",
+        help="how long a window waits for pushes after its end (default: 30s); later ones make "
+        "rows of their own, marked is_late",
+    )
+    parser.add_argument(
+        "--by",
+        default="client_id,broker_id",
+        metavar="NAME,…",
+        help="what rows are made by, beside the metric: client_instance_id, client_id, principal, "
+        "client_software_name, client_software_version, client_source_address, broker_id, or an "
+        "attribute such as node.id (default: client_id,broker_id)",
+    )
+    parser.add_argument(
+        "--metrics", default="", metavar="BEGINNING,…", help="only metrics of such names"
+    )
+    parser.add_argument("--name", help="the query's name (default: telemetry-<DIR's own name>)")
+    parser.add_argument(
+        "--starting",
+        default="earliest",
+        metavar="WHERE",
+        help="where a new rollup begins: earliest (default), latest, or offsets as Spark's JSON",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of format('ottla'), such as maxOffsetsPerTrigger=100000",
+    )
+    parser.add_argument("--checkpoint", metavar="DIR", help="default: DIR/_checkpoint of --output")
+    add_stream_arguments(parser, trigger=TRIGGER)
+    add_cluster_arguments(parser)
+    add_format_argument(parser)
+    add_spark_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Roll up until told to stop, or once."""
+    from ottla.pipeline.session import require_pyspark
+
+    require_pyspark()
+    from ottla.pipeline.rollup.stream import start
+
+    options = telemetry_options(arguments)
+    is_json = arguments.format == "json"
+    if arguments.master.startswith("local"):
+        arguments.conf.insert(0, f"{SHUFFLES}={SHUFFLES_LOCAL}")  # what the user says comes later
+    with alone_in(options.output), open_spark(arguments, options.name) as spark:
+        totals = follow_queries([start(spark, options)], is_json=is_json)
+    where = " and ".join(filter(None, [options.output, options.output_topic]))
+    return finish(totals, is_json=is_json, what=f" rolled up in {where}")
+
+
+def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
+    """Return what the command line asks for."""
+    from ottla.pipeline.rollup.frames import RollupOptions
+    from ottla.pipeline.rollup.stream import TelemetryOptions
+
+    output = arguments.output
+    if output is None and arguments.output_topic is None:
+        raise ConfigError("--output", "name a directory or an --output-topic, or both")
+    if output is None and arguments.checkpoint is None:
+        raise ConfigError("--checkpoint", "is needed where there is no --output to keep it in")
+    return TelemetryOptions(
+        bootstrap=bootstrap_text(arguments),
+        checkpoint=arguments.checkpoint or f"{output.rstrip('/')}/{CHECKPOINT}",
+        output=output,
+        output_topic=arguments.output_topic,
+        topic=arguments.topic,
+        name=arguments.name or query_name(output or arguments.output_topic),
+        rollup=RollupOptions(
+            window_ms=milliseconds("--window", arguments.window),
+            by=words(arguments.by),
+            metrics=words(arguments.metrics),
+        ),
+        lateness_ms=milliseconds("--lateness", arguments.lateness),
+        trigger_s=trigger_of(arguments),
+        source={
+            "startingOffsets": arguments.starting,
+            **dict(key_and_value("--option", text) for text in arguments.option),
+        },
+    )
+
+
+@contextmanager
+def alone_in(output: str | None) -> Iterator[None]:
+    """Be the only command that writes into a directory of this machine."""
+    path = None if output is None else local_path(output)
+    if path is None:
+        yield
+        return
+    if path.exists() and not path.is_dir():
+        raise ConfigError("--output", f"{path} is no directory")
+    with changing(path):
+        yield
+
+
+def query_name(output: str) -> str:
+    """Return a query's name after where it writes: one rollup there, one group a rollup."""
+    last = PurePosixPath(output.rstrip("/")).name or "root"
+    return "telemetry-" + re.sub(r"[^A-Za-z0-9._-]", "-", last)
+
+
+def milliseconds(option: str, text: str) -> int:
+    """Return a duration in milliseconds."""
+    return round(parse_duration(option, text) * MILLISECONDS)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return what stands between commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
