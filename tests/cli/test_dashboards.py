@@ -2,12 +2,15 @@
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ottla.bench.telemetry_payload import payload_of
 from ottla.client.testing import ClusterUnderTest
@@ -21,6 +24,7 @@ from ottla.telemetry.otlp import decode, points_of
 
 __all__ = ["ottla_cluster"]
 
+PROMTOOL = shutil.which("promtool")
 DASHBOARDS = Path(__file__).parents[2] / "deploy" / "grafana"
 NAME = re.compile(r"\b(?:kafka|ottla|process|org_apache_kafka)_[a-z0-9_]+")
 OF_JAVA_CLIENTS = {
@@ -93,3 +97,26 @@ def test_no_panel_hides_another(name: str) -> None:
         is_beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         is_below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
         assert is_beside or is_below
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="LOUD: Prometheus has NOT read the dashboards")
+@pytest.mark.parametrize("name", ["ottla-nodes", "ottla-clients"])
+def test_prometheus_understands_what_a_dashboard_asks(name: str, tmp_path: Path) -> None:
+    assert PROMTOOL is not None
+    rules = [
+        {"record": f"panel:{number}", "expr": re.sub(r"\$__\w*interval\w*|\$__range", "5m", text)}
+        for number, text in enumerate(expressions(name))
+    ]
+    path = tmp_path / "rules.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": name, "rules": rules}]}))
+
+    done = subprocess.run(
+        [PROMTOOL, "check", "rules", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
