@@ -63,6 +63,7 @@ INTERVAL_S = 1.0
 SLACK_S = 1.0
 PATIENCE_S = 30.0
 ROUNDS_MAX = 5
+QUEUE_PUSHES_MAX = 4
 MIB = 1 << 20
 GIB = 1 << 30
 GZIP, ZSTD = 1, 4
@@ -213,7 +214,7 @@ class InTopic:
 class Reporting:
     """A broker that clients report to, with every way out open."""
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: Any, **settings: str) -> None:
         (port,) = free_ports("127.0.0.1", 1)
         self.cluster = cluster
         self.bootstrap: str = cluster.bootstrap
@@ -224,6 +225,7 @@ class Reporting:
             metrics_prometheus_port=str(port),
             telemetry_topic="true",
             telemetry_otlp_endpoint=f"grpc://127.0.0.1:{self.collector.port}",
+            **settings,
         )
         self.scraped = Scraped(port)
         self.topic = InTopic(self.bootstrap)
@@ -233,8 +235,8 @@ class Reporting:
             "topic": self.topic,
         }
 
-    def ask_for(self, metrics: str) -> None:
-        words = ("set", "all", f"--metrics={metrics}", f"--interval={INTERVAL_S:g}s")
+    def ask_for(self, metrics: str, interval_s: float = INTERVAL_S) -> None:
+        words = ("set", "all", f"--metrics={metrics}", f"--interval={round(1e3 * interval_s)}ms")
         self.cluster.ottla("metrics", "subscriptions", *words)
 
     def clients(self) -> list[ClientInstanceDescription]:
@@ -251,6 +253,20 @@ class Reporting:
             assert time.monotonic() - began < seconds, f"{what}: not in {seconds:g} s"
             time.sleep(0.02)
         return time.monotonic() - began
+
+    def until_dropped(self, count: int) -> None:
+        """Wait until so many pushes are counted as dropped at the collector's door, no more."""
+        name = f"grpc://127.0.0.1:{self.collector.port}"
+
+        def dropped() -> float:
+            (value,) = (
+                sample.value
+                for sample in self.scraped.samples("ottla_telemetry_exporter_pushes_total")
+                if (sample.labels["exporter"], sample.labels["outcome"]) == (name, "dropped")
+            )
+            return float(value)
+
+        self.until(lambda: dropped() == count, "pushes dropped")
 
     def seconds_until(
         self, client: str, name: str, value: float, meanwhile: Callable[[], object]
@@ -275,6 +291,17 @@ class Reporting:
 @pytest.fixture
 def reporting(plan_cluster: Callable[..., Any]) -> Iterator[Reporting]:
     found = Reporting(plan_cluster(controllers=1, brokers=1))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def reporting_in_short_queues(plan_cluster: Callable[..., Any]) -> Iterator[Reporting]:
+    found = Reporting(
+        plan_cluster(controllers=1, brokers=1),
+        telemetry_queue_max_pushes=str(QUEUE_PUSHES_MAX),
+        metrics_otlp_interval_ms="3600000",  # nothing of the node's own in the queue
+    )
     yield found
     found.close()
 
@@ -379,6 +406,30 @@ async def test_every_way_has_the_same_sum_also_of_what_was_pushed_while_a_collec
             await trio.sleep(INTERVAL_S)
         await trio.to_thread.run_sync(
             reporting.seconds_until, "hand", SENT, sum(amounts), lambda: None
+        )
+
+
+async def test_a_collector_away_for_longer_than_its_queue_holds_costs_the_oldest_which_are_counted(
+    reporting_in_short_queues: Reporting,
+) -> None:
+    reporting, pushed = reporting_in_short_queues, QUEUE_PUSHES_MAX + 5
+    interval_s = INTERVAL_S / 4
+    await trio.to_thread.run_sync(reporting.ask_for, "*", interval_s)
+    await trio.to_thread.run_sync(reporting.collector.close)
+    ((host, port),) = parse_bootstrap(reporting.bootstrap)
+    async with open_connection(host, port, client_id="hand") as connection:
+        client = ByHand(connection)
+        await client.ask()
+        for index in range(pushed):
+            began = time.monotonic()
+            assert (await client.push(sent(10**index))).error_code == ErrorCode.NONE
+            assert time.monotonic() - began < INTERVAL_S, "the client is not held up"
+            await trio.sleep(interval_s)
+        newest = sum(10**index for index in range(pushed - QUEUE_PUSHES_MAX, pushed))
+        await trio.to_thread.run_sync(reporting.until_dropped, pushed - QUEUE_PUSHES_MAX)
+        reporting.collector.open()
+        await trio.to_thread.run_sync(
+            reporting.until, lambda: reporting.collector.told("hand", SENT) == newest, "recovery"
         )
 
 
