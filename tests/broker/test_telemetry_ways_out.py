@@ -91,6 +91,22 @@ async def test_a_push_reaches_a_collector_by_otlp_and_the_topic_at_once(
     assert CREATED in names
 
 
+async def test_a_controlled_stop_lets_what_clients_pushed_leave(collector: Collector) -> None:
+    settings = {"telemetry.otlp.endpoint": collector.endpoint, "telemetry.linger.ms": "1500"}
+    with trio.fail_after(TIMEOUT_S):
+        async with open_test_cluster(settings=settings) as cluster, reporting(cluster):
+            broker = cluster.brokers[1]  # type: ignore[index]
+            (exporter,) = broker.telemetry.exporters
+            while not broker.telemetry.instances.counts.exported:
+                await trio.sleep(0.02)
+            assert exporter.counts()["sent"] == 0
+            await broker.leave()
+            counts = exporter.counts()
+    assert counts["sent"] >= 1
+    assert counts["sending"] == 0
+    assert collector.metrics
+
+
 async def test_a_collector_that_is_gone_slows_no_client(collector: Collector) -> None:
     endpoint = collector.endpoint
     collector.server.server_close()

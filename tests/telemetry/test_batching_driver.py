@@ -110,6 +110,44 @@ async def test_a_receiver_down_for_a_minute_costs_what_the_queue_cannot_hold(
     ]
 
 
+async def test_a_flush_waits_for_what_is_there_and_not_for_what_comes(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    receiver = Receiver()
+    exporter = exporter_to(receiver, linger_ms=200)
+    await exporter.flush()
+    nursery.start_soon(exporter.run)
+
+    async def go_on() -> None:
+        for number in range(100):
+            exporter.offer([push(number)])
+            await trio.sleep(0.1)
+
+    nursery.start_soon(go_on)
+    await trio.sleep(1.05)
+    began = trio.current_time()
+    await exporter.flush()
+    assert trio.current_time() - began < 0.4
+    sent = [number for _, batch in receiver.got for number in batch]
+    assert sent[:11] == list(range(11))
+    assert exporter.counts()["sending"] == 0
+
+
+async def test_a_flush_does_not_wait_for_who_takes_nothing(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    receiver = Receiver()
+    receiver.outcome = DOWN
+    exporter = exporter_to(receiver)
+    nursery.start_soon(exporter.run)
+    exporter.offer([push(1)])
+    began = trio.current_time()
+    await exporter.flush()
+    assert trio.current_time() - began < 1, "the first failure is enough"
+    await exporter.flush()
+    assert exporter.counts()["queued"] == 1
+
+
 async def test_a_queue_is_bounded_in_bytes(nursery: trio.Nursery, mock_clock: MockClock) -> None:
     receiver = Receiver()
     exporter = exporter_to(receiver, queue_bytes_max=1_000)

@@ -208,6 +208,21 @@ async def test_a_lone_push_waits_a_little_for_others_but_many_do_not(
         assert GATHER_MS <= took_ms < 2 * GATHER_MS, "only the lone one waited"
 
 
+async def test_a_flush_waits_until_what_is_there_was_handed_on(
+    labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
+) -> None:
+    shelf = Shelf()
+    ingest = Ingest(sinks=[shelf])
+    await ingest.flush()
+    nursery.start_soon(ingest.run)
+    for number in range(40):
+        ingest.submit(labels_of(), 0, pushed(counter(NAME, 1)), number, lambda _: None)
+    began = trio.current_time()
+    await ingest.flush()
+    assert [push.received_ms for push in shelf.pushes] == list(range(40))
+    assert trio.current_time() - began < GATHER_MS / 1e3, "and nobody waits for company"
+
+
 async def test_a_turn_that_unpacks_to_much_ends_early_and_loses_nothing(
     labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
 ) -> None:

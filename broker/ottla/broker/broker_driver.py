@@ -269,7 +269,8 @@ class Broker:
         self.is_ready.set()
 
     async def leave(self) -> None:
-        """Let the controller move our leaderships away."""
+        """Let what clients reported leave, and the controller move our leaderships away."""
+        await self.telemetry.flush()
         await self.lifecycle.leave()
 
     def _registration(self) -> pb.RegisterRequest:

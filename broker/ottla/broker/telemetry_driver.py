@@ -29,6 +29,10 @@ from ottla.telemetry.instances import INSTANCES_MAX, ClientInstance, ClientInsta
 from ottla.telemetry.instruments import Family
 from ottla.wire.apis import DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS
 
+FLUSH_MS_MAX = 3_000
+"""How long a stop waits for ways out that take what waits for them.  Lower loses what a collector
+far away would have taken, higher makes a stop wait for one that hangs."""
+
 logger = logging.getLogger("ottla.broker.telemetry")
 
 
@@ -85,6 +89,21 @@ class ClientTelemetry:
             nursery.start_soon(self._topic.run)
             for exporter in self.exporters:
                 nursery.start_soon(exporter.run)
+
+    async def flush(self) -> None:
+        """Let what was pushed leave by every way out, for as long as that is worth a stop's time.
+
+        Nobody waits for a way out that fails already; what is lost is told.
+        """
+        with trio.move_on_after(FLUSH_MS_MAX / 1_000):
+            await self.ingest.flush()
+            async with trio.open_nursery() as nursery:
+                for exporter in self.exporters:
+                    nursery.start_soon(exporter.flush)
+        for exporter in self.exporters:
+            counts = exporter.counts()
+            if left := counts["queued"] + counts["sending"]:
+                logger.warning("%s did not take %d pushes before the stop", exporter.name, left)
 
     @property
     def name(self) -> str:

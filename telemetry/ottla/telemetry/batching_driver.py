@@ -40,6 +40,8 @@ class BatchingExporter:
         self._rng = rng
         self._back_off = BackOff()
         self._has_pushes = trio.Event()
+        self._has_outcome = trio.Event()
+        self._delivering_count = 0
         self._is_failing = False
         self._sent = self._refused = self._failures = self._rejected_points = 0
 
@@ -49,7 +51,8 @@ class BatchingExporter:
         self._has_pushes.set()
 
     def counts(self) -> Mapping[str, int]:
-        """Return pushes sent, dropped for want of room, refused by the receiver, and waiting.
+        """Return pushes sent, dropped for want of room, refused by the receiver, waiting, and those
+        it has not answered yet.
 
         `failures` are batches that did not go through, `rejected_points` what was left out of
         batches that did.
@@ -61,6 +64,7 @@ class BatchingExporter:
             "failures": self._failures,
             "rejected_points": self._rejected_points,
             "queued": len(self._queue),
+            "sending": self._delivering_count,
             "queued_bytes": self._queue.bytes,
         }
 
@@ -73,9 +77,24 @@ class BatchingExporter:
             if len(self._queue) < BATCH_PUSHES_MAX and self._queue.bytes < BATCH_BYTES_MAX:
                 await trio.sleep(self._linger_ms / 1_000)
             batch = self._queue.take(pushes_max=BATCH_PUSHES_MAX, bytes_max=BATCH_BYTES_MAX)
+            self._delivering_count = len(batch)
             outcome = await self._deliver(batch)
+            self._delivering_count = 0
             wait_ms = self._on_outcome(batch, outcome)
+            self._has_outcome.set()
             await trio.sleep(wait_ms / 1_000)
+
+    async def flush(self) -> None:
+        """Wait until what waits now has been sent, or the receiver fails."""
+        end = self._settled + len(self._queue) + self._delivering_count
+        while self._settled < end and not self._is_failing:
+            self._has_outcome = trio.Event()
+            await self._has_outcome.wait()
+
+    @property
+    def _settled(self) -> int:
+        """How many pushes came to their end here, in the order they came."""
+        return self._sent + self._refused + self._queue.dropped
 
     def _on_outcome(self, batch: Sequence[LabelledPush], outcome: Outcome) -> int:
         """Count what became of a batch; return how long to wait before the next."""

@@ -37,6 +37,10 @@ class Exporter(Sink, Protocol):
         """Send for as long as the broker runs; ends by being cancelled."""
         ...
 
+    async def flush(self) -> None:
+        """Wait until `run` has sent what waits now, or nobody takes it."""
+        ...
+
     def counts(self) -> Mapping[str, int]:
-        """Return what it has done, by name: at least `sent`, `dropped` and `queued` pushes."""
+        """Return what became of pushes: at least `sent`, `dropped`, `queued` and `sending`."""
         ...

@@ -88,7 +88,8 @@ class Ingest:
         self._pending_bytes = 0
         self._has_pending = trio.Event()
         self._is_due = trio.Event()
-        self._numbers = 0
+        self._numbers = self._handed_on = 0
+        self._has_handed_on = trio.Event()
         self._outlines = None if series is None else Outlines()
         """The worker's."""
         self._gone: dict[UUID, int] = {}
@@ -157,6 +158,8 @@ class Ingest:
             ):
                 self._is_due = trio.Event()
             await self._hand_on(turn, taken)
+            self._handed_on = turn[len(taken) - 1].number
+            self._has_handed_on.set()
 
     def _answer(self, done: Done, error: ErrorCode | None, payload: bytes) -> None:
         if error is None:
@@ -165,6 +168,14 @@ class Ingest:
         else:
             self._counts["refused"] += 1
         done(error)
+
+    async def flush(self) -> None:
+        """Wait until `run` has handed on what waits now."""
+        end = self._numbers
+        while self._handed_on < end:
+            self._is_due.set()
+            self._has_handed_on = trio.Event()
+            await self._has_handed_on.wait()
 
     async def _hand_on(self, turn: Sequence[Pending], taken: Sequence[Taken]) -> None:
         pushes = [each.push for each in taken if each.push is not None]

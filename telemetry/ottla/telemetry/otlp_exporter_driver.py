@@ -53,6 +53,7 @@ class OtlpExporter:
         self._batching = BatchingExporter(f"{endpoint}{suffix}", self._deliver, config, rng)
         self.name = self._batching.name
         self.offer = self._batching.offer
+        self.flush = self._batching.flush
 
     def counts(self) -> Mapping[str, int]:
         """Return what `BatchingExporter.counts` does."""

@@ -43,6 +43,7 @@ class PluginExporter:
         self._batching = BatchingExporter(name, self._deliver, config, rng)
         self.offer = self._batching.offer
         self.run = self._batching.run
+        self.flush = self._batching.flush
 
     def counts(self) -> Mapping[str, int]:
         """Return what `BatchingExporter.counts` does."""

@@ -41,6 +41,7 @@ class TopicExporter:
         self._limiter = trio.CapacityLimiter(1)
         self._batching = BatchingExporter(TOPIC, self._deliver, config, rng)
         self.run = self._batching.run
+        self.flush = self._batching.flush
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
         """Queue what clients pushed; what nodes say of themselves is not for this topic."""
