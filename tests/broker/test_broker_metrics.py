@@ -125,6 +125,7 @@ async def test_a_follower_that_is_gone_shows_in_the_sums_alerts_watch(
     led = [partition for partition in broker.table if partition.is_leader]
     for partition in led:
         partition.isr = frozenset((broker.config.node_id,))
+        partition.is_reassigning = True
 
     ill = await scrape(broker)
 
@@ -133,6 +134,8 @@ async def test_a_follower_that_is_gone_shows_in_the_sums_alerts_watch(
     assert list(well.rows(per_partition)) == [({}, 0)]
     assert well.value(in_all) == 0
     assert ill.sum(per_partition) == ill.value(in_all) == len(led) > 0
+    moving = "kafka_server_replicamanager_reassigningpartitions"
+    assert (well.value(moving), ill.value(moving)) == (0, len(led))
 
 
 async def test_names_are_given_once_and_every_family_is_explained(
@@ -146,6 +149,8 @@ async def test_names_are_given_once_and_every_family_is_explained(
         assert found.value("kafka_server_kafkaserver_brokerstate") == 3
         assert found.value("kafka_server_raft_metrics_current_leader") == 101
         assert found.value("kafka_server_raft_metrics_current_state_info", state="observer") == 1
+        assert found.value("kafka_server_raft_metrics_fetch_records_rate") > 0
+        assert found.value("kafka_server_raft_metrics_append_records_rate") == 0
 
 
 async def test_the_time_of_requests_is_split(cluster: ClusterUnderTest) -> None:

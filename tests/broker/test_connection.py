@@ -559,3 +559,72 @@ def test_an_answer_that_is_a_refusal_is_counted_by_its_code() -> None:
     errors = dict(world.dispatcher.times.errors.samples())
 
     assert errors == {("Heartbeat", "UNKNOWN_MEMBER_ID"): 1}
+
+
+class Watch:
+    """A stopwatch by hand, the dispatcher's."""
+
+    def __init__(self, world: World) -> None:
+        self._times = world.dispatcher.times
+        self._times.now_ns = lambda: self.now_ns
+        self.now_ns = 1_000
+        self.begin_turn()
+
+    def begin_turn(self, after_ns: int = 0) -> None:
+        self.now_ns += after_ns
+        self._times.turn_ns = self.now_ns
+
+    def answers_queued(self, api_key: int, version: int) -> tuple[int, int]:
+        found = self._times.of(api_key, version).answer_queued
+        return found.count, found.sum
+
+    def answers_sent(self, api_key: int, version: int) -> tuple[int, int]:
+        found = self._times.of(api_key, version).answer_sent
+        return found.count, found.sum
+
+
+def test_an_answer_that_waits_for_those_before_it_has_queued() -> None:
+    world = World()
+    watch = Watch(world)
+    world.holds = {1, 2}
+    world.feed(produce(1) + produce(2) + heartbeat(3))
+    watch.now_ns += 400
+    world.complete(2)
+    watch.now_ns += 600
+    world.complete(1)
+
+    assert world.take_answered_ids() == [1, 2, 3]
+    assert watch.answers_queued(HEARTBEAT, HEARTBEAT_VERSION) == (1, 1_000)
+    assert watch.answers_queued(PRODUCE, PRODUCE_VERSION) == (1, 600), "the first did not wait"
+
+
+def test_what_leaves_within_its_turn_is_not_told_as_sent_slowly() -> None:
+    world = World()
+    watch = Watch(world)
+    world.feed(heartbeat(1))
+    size = world.connection.output.byte_count
+    for part in (1, size - 1):
+        watch.now_ns += 50
+        world.connection.on_sent(part, 0)
+    assert watch.answers_sent(HEARTBEAT, HEARTBEAT_VERSION) == (0, 0)
+
+
+@pytest.mark.parametrize("taken_at_first", [0, 1])
+def test_an_answer_that_a_socket_takes_later_tells_how_long_that_took(taken_at_first: int) -> None:
+    world = World()
+    watch = Watch(world)
+    world.feed(heartbeat(1))
+    size = world.connection.output.byte_count
+    if taken_at_first:
+        world.connection.on_sent(taken_at_first, 0)
+    else:
+        world.connection.on_stalled()
+    watch.begin_turn(after_ns=5_000)
+    watch.now_ns += 300
+    world.connection.on_sent(size - taken_at_first, 0)
+    assert watch.answers_sent(HEARTBEAT, HEARTBEAT_VERSION) == (1, 5_300)
+
+    watch.begin_turn(after_ns=5_000)
+    world.feed(heartbeat(2))
+    world.take_output()
+    assert watch.answers_sent(HEARTBEAT, HEARTBEAT_VERSION) == (1, 5_300), "the next one was quick"

@@ -1,5 +1,6 @@
 """Who leads a partition, who is in sync, and what is committed."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,6 +61,18 @@ async def test_the_slowest_in_sync_replica_holds_the_high_watermark(world: World
     assert partition.high_watermark == 1
     assert fetched(world, partition, THREE, 2)
     assert partition.acknowledgement(end, ACKS_ALL) is ErrorCode.NONE
+
+
+async def test_a_partition_moves_while_replicas_come_or_go(world: World) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    state = world.state(replicas=(1, 2), isr=(1, 2))
+    found = []
+    moves: list[dict[str, Any]] = [{}, {"adding": (TWO,)}, {"removing": (TWO,)}, {}]
+    for epoch, changes in enumerate(moves, start=1):
+        moved = replace(state, partition_epoch=epoch, **changes)
+        partition.apply(moved, partition.config, 1_000)
+        found.append(partition.is_reassigning)
+    assert found == [False, True, True, False]
 
 
 async def test_below_min_insync_replicas_nothing_is_accepted_and_nothing_committed(

@@ -133,5 +133,7 @@ async def test_a_lone_controller_tells_that_it_is_active(tmp_path: Path) -> None
 
     assert found[f"{PREFIX}activecontrollercount"] == 1
     assert found["kafka_server_raft_metrics_current_leader"] == 101
+    assert found["kafka_server_raft_metrics_append_records_rate"] > 0
+    assert found["kafka_server_raft_metrics_commit_latency_max"] >= 0
     assert found["kafka_controller_controllereventmanager_eventqueuetimems_count"] > 0
     assert found["process_open_fds"] > 3

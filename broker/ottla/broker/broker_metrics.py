@@ -86,7 +86,7 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: _flushes(parts))
     registry.register(lambda: _network(parts.network()))
     registry.register(lambda: _groups(list(parts.shards())))
-    registry.register(lambda: quorum_families(parts.member))
+    registry.register(lambda: quorum_families(parts.member, parts.now_ms()))
     registry.register(lambda: metadata_families(parts.member))
     registry.register(lambda: _heartbeats(parts.heartbeats()))
     return registry

@@ -181,6 +181,7 @@ class Channel:
                 sent = self._send_bytes(pieces) if pieces else self._send_slice(left_of_turn)
             except BlockingIOError:
                 self._is_blocked = True
+                self.connection.on_stalled()
                 return
             left_of_turn -= sent
             self.connection.on_sent(sent, now_ms)

@@ -99,6 +99,7 @@ class Connection:
         "_muted_until_ms",
         "_reserved_bytes",
         "_responses",
+        "_stalled_ns",
         "_takes_no_more",
         "_traced",
         "has_lent_buffer",
@@ -142,6 +143,8 @@ class Connection:
         self._coroutine_count = 0
         # Traced requests that are answered, and whose answers have not all left.
         self._traced: list[ResponseSlot] = []
+        # The turn in which the socket left output behind; 0 while it takes all.
+        self._stalled_ns = 0
         self._muted_until_ms: int | None = None
         self._awaits_memory = False
         # The frame at the front of `_held`, with its length field; 0 while not known.
@@ -234,10 +237,26 @@ class Connection:
         bound = self._limits.write_backlog_bytes_max
         was_above = self.output.byte_count >= bound
         self.output.on_sent(size)
+        if self.output.byte_count:
+            self.on_stalled()
+        elif self._stalled_ns:
+            self._note_sent()
         if self._traced and not self.output.byte_count:
             self._finish_traces()
         if was_above and self.output.byte_count < bound and len(self._held):
             self._host.on_work(self)
+
+    def on_stalled(self) -> None:
+        """Note that the socket takes no more for now, or not all in this turn."""
+        if not self._stalled_ns:
+            self._stalled_ns = self._dispatcher.times.turn_ns
+
+    def _note_sent(self) -> None:
+        """Count how long the socket took, if that was longer than the turn."""
+        stalled_ns, self._stalled_ns = self._stalled_ns, 0
+        request_times = self._dispatcher.times
+        if stalled_ns != request_times.turn_ns and self._responses.last_times is not None:
+            self._responses.last_times.answer_sent.observe(request_times.now_ns() - stalled_ns)
 
     def on_coroutine_ended(self, slot: ResponseSlot, response: Message | None) -> None:
         """Answer with what a handler's coroutine came to; None leaves the slot to its keeper."""
@@ -270,7 +289,9 @@ class Connection:
         """Move the answers whose turn has come to the output, and let take-up resume."""
         if slot.times is not None:
             request_times = self._dispatcher.times
-            request_times.note(slot.times, slot.started_ns, slot.handled_ns)
+            now_ns = request_times.note(slot.times, slot.started_ns, slot.handled_ns)
+            if not self._responses.is_next(slot):
+                slot.answered_ns = now_ns
             if slot.error_code:
                 request_times.note_refusal(slot.header.api_key, slot.error_code)
         if self._awaited is slot:
@@ -279,10 +300,20 @@ class Connection:
             self._takes_no_more = True
         output = self.output
         output.byte_count += self._responses.take_ready(output.chunks)
+        if self._responses.late:
+            self._note_late()
         if slot.trace is not None:
             self._note_answered(slot, slot.trace)
         if not self._is_serving:
             self._host.on_work(self)
+
+    def _note_late(self) -> None:
+        """Count how long answers waited for those before them."""
+        now_ns = self._dispatcher.times.now_ns()
+        for slot in self._responses.late:
+            if slot.times is not None:
+                slot.times.answer_queued.observe(now_ns - slot.answered_ns)
+        self._responses.late.clear()
 
     def _note_answered(self, slot: ResponseSlot, trace: RequestTrace) -> None:
         traces = self._dispatcher.traces

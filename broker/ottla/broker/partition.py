@@ -90,6 +90,7 @@ class Partition:
         "is_eligible",
         "is_flush_awaited",
         "is_leader",
+        "is_reassigning",
         "is_recovering",
         "is_removed",
         "isr",
@@ -147,6 +148,8 @@ class Partition:
         self.leader_epoch_start_offset = Offset(0)
         self.partition_epoch = -1
         self.replicas: tuple[NodeId, ...] = ()
+        self.is_reassigning = False
+        """Whether its replicas move to other brokers."""
         self.isr: frozenset[NodeId] = frozenset()
         self.pending_change: IsrChange | None = None
         """What the controller has been asked for, until it is known what became of it."""
@@ -284,6 +287,7 @@ class Partition:
         self.leader_id = NodeId(state.leader)
         self.replicas = tuple(state.replicas)
         self.isr = frozenset(state.isr)
+        self.is_reassigning = bool(state.adding or state.removing)
         self.is_recovering = state.recovery_state is RecoveryState.RECOVERING
         self._apply_config(config)
         if self.leader_id != self.local_id or self.log is None:

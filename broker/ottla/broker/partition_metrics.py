@@ -101,13 +101,14 @@ def _of_leaders(
 
 def _troubles(partitions: list[Partition]) -> Iterator[Family | None]:
     """Look through all partitions once, then yield what was found."""
-    led_count = 0
+    led_count = reassigning_count = 0
     found: list[list[Partition]] = [[] for _ in TROUBLES]
     for at, partition in enumerate(partitions):
         if not at % PARTITIONS_PER_SLICE:
             yield None
         if partition.is_leader:
             led_count += 1
+            reassigning_count += partition.is_reassigning
             for kind, those in zip(TROUBLES, found, strict=True):
                 if kind[3](partition):
                     those.append(partition)
@@ -118,6 +119,7 @@ def _troubles(partitions: list[Partition]) -> Iterator[Family | None]:
             _ones(those),
         )
         yield _count(of_broker, f"Led partitions {text}.", len(those))
+    yield _count("ReassigningPartitions", "Led partitions whose replicas move.", reassigning_count)
     yield _count("LeaderCount", "Partitions led by this broker.", led_count)
     yield _count("PartitionCount", "Replicas on this broker.", len(partitions))
 

@@ -10,9 +10,15 @@ What Kafka splits a request's time into, and what it is here:
 * RequestQueueTimeMs: from the beginning of the turn that read it until it is taken up;
 * LocalTimeMs: decoding, and its handler, up to the answer or up to where it waits;
 * RemoteTimeMs: waiting: for replicas, for records, for another node, for a group;
-* TotalTimeMs: local and remote.
+* TotalTimeMs: local and remote;
+* ResponseQueueTimeMs: from an answer until those before it are there too, of those that wait so
+  (answers keep the order of requests, and several requests of a connection may be under way);
+* ResponseSendTimeMs: until the socket has taken an answer, of those that it does not take in the
+  turn in which it first could (the client reads slowly, or it is large).  Where several answers
+  leave together it is told of the last one.
 
-Time in the socket's buffers, before we read it and after we wrote it, is nobody's to see here.
+Time in the socket's buffers, before we read it and after it took what we wrote, is nobody's to see
+here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +48,7 @@ FETCH_CONSUMER = "FetchConsumer"
 class Times:
     """The times of one API, in one version."""
 
-    __slots__ = ("local", "prompt", "queued", "remote", "total")
+    __slots__ = ("answer_queued", "answer_sent", "local", "prompt", "queued", "remote", "total")
 
     def __init__(self) -> None:
         self.queued = Histogram(BOUNDS_NS)
@@ -52,6 +58,9 @@ class Times:
         self.remote = Histogram(BOUNDS_NS)
         self.total = Histogram(BOUNDS_NS)
         """These three are of what did wait."""
+        self.answer_queued = Histogram(BOUNDS_NS)
+        self.answer_sent = Histogram(BOUNDS_NS)
+        """These are of the few answers that could not leave at once."""
 
 
 class Timed(NamedTuple):
@@ -88,8 +97,11 @@ class RequestTimes:
             found = self._of_followers[version] = Times()
         return found
 
-    def note(self, times: Times, started_ns: int, handled_ns: int) -> None:
-        """Count an answer that is ready now; `handled_ns` is 0 where its handler gave it."""
+    def note(self, times: Times, started_ns: int, handled_ns: int) -> int:
+        """Count an answer that is ready now; `handled_ns` is 0 where its handler gave it.
+
+        Return the time.
+        """
         now_ns = self.now_ns()
         if handled_ns:
             times.local.observe(handled_ns - started_ns)
@@ -97,6 +109,7 @@ class RequestTimes:
             times.total.observe(now_ns - started_ns)
         else:
             times.prompt.observe(now_ns - started_ns)
+        return now_ns
 
     def note_refusal(self, api_key: int, code: int) -> None:
         """Count a refusal of a request, or of a partition of it."""
@@ -125,6 +138,12 @@ class RequestTimes:
             ("LocalTimeMs", "spent on a request itself", ("prompt", "local")),
             ("RemoteTimeMs", "a request waits, of those that do", ("remote",)),
             ("TotalTimeMs", "from taking a request up until its answer", ("prompt", "total")),
+            (
+                "ResponseQueueTimeMs",
+                "answers wait for others, of those that do",
+                ("answer_queued",),
+            ),
+            ("ResponseSendTimeMs", "a full socket takes for an answer", ("answer_sent",)),
         ):
             yield Family(
                 prometheus_name(f"{BEAN}{name}"),

@@ -44,6 +44,7 @@ class ResponseSlot:
 
     __slots__ = (
         "_owner",
+        "answered_ns",
         "chunks",
         "closes_connection",
         "error_code",
@@ -77,6 +78,8 @@ class ResponseSlot:
         self.started_ns = started_ns
         self.handled_ns = 0
         """When its handler left it waiting; 0 until then."""
+        self.answered_ns = 0
+        """When it was answered, if answers before it were not there yet."""
 
     @property
     def is_abandoned(self) -> bool:
@@ -145,11 +148,15 @@ class ResponseSlot:
 class ResponseQueue:
     """Slots in request order, and the chunks that may leave already."""
 
-    __slots__ = ("_slots", "is_closing")
+    __slots__ = ("_slots", "is_closing", "last_times", "late")
 
     def __init__(self) -> None:
         self._slots: deque[ResponseSlot] = deque()
         self.is_closing = False
+        self.last_times: Times | None = None
+        """Where the time of the answer that left last is counted."""
+        self.late: list[ResponseSlot] = []
+        """Those that left after they had waited for others; whoever counts them clears it."""
 
     def __len__(self) -> int:
         """Return how many requests still wait for their answer's turn."""
@@ -158,6 +165,10 @@ class ResponseQueue:
     def __contains__(self, slot: ResponseSlot) -> bool:
         """Say whether a request still waits for its answer's turn."""
         return slot in self._slots
+
+    def is_next(self, slot: ResponseSlot) -> bool:
+        """Say whether no answer before this one is missing."""
+        return self._slots[0] is slot
 
     def append(self, slot: ResponseSlot) -> None:
         """Give a new request its place."""
@@ -172,6 +183,9 @@ class ResponseQueue:
         byte_count = 0
         while slots and slots[0].is_done and not self.is_closing:
             slot = slots.popleft()
+            self.last_times = slot.times
+            if slot.answered_ns:
+                self.late.append(slot)
             for chunk in slot.chunks:
                 output.append(chunk)
                 byte_count += len(chunk)

@@ -54,7 +54,7 @@ class OwnTelemetry:
             wall_ms=self._clock.wall_ms,
             now_ms=self._clock.monotonic_ms,
         )
-        registry.register(lambda: quorum_families(member))
+        registry.register(lambda: quorum_families(member, self._clock.monotonic_ms()))
         self.pauses.register(registry)
         registry.register(process_families)
         return registry

@@ -24,9 +24,10 @@ from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.image_loader_driver import ImageLoader
 from ottla.node.metadata_log import MetadataLog, open_metadata_log
 from ottla.node.peer_troubles import PeerTroubles
+from ottla.node.quorum_meter import QuorumMeter
 from ottla.node.record_batches import batch_of
 from ottla.node.snapshot_driver import SnapshotWriter
-from ottla.raft.effects import Effects, Outgoing, ReadLog, ReadSnapshot, Reply
+from ottla.raft.effects import Append, Effects, Outgoing, ReadLog, ReadSnapshot, Reply
 from ottla.raft.events import (
     AppendRequested,
     Event,
@@ -105,6 +106,8 @@ class QuorumMember:
         self._active_epoch: Epoch | None = None
         self._listeners: list[LeadershipListener] = []
         self._is_stopped = False
+        self.meter = QuorumMeter(clock.monotonic_ms())
+        """How fast it works, lately."""
 
     # --- what it knows ---------------------------------------------------------------------
 
@@ -363,12 +366,16 @@ class QuorumMember:
         for outgoing in effects.messages:
             self._nursery.start_soon(self._ask, outgoing)
         if effects.high_watermark is not None:
+            self.meter.on_high_watermark(effects.high_watermark, self._now_ms())
             self._log.note_high_watermark(effects.high_watermark)
             self._loader.commit(effects.high_watermark)
         if effects.role_change is not None:
             change = effects.role_change
             _LOGGER.info("%s in epoch %s, leader %s", change.role, change.epoch, change.leader_id)
             self._leader_end_offset = None
+            self.meter.on_role(
+                change.role, knows_leader=change.leader_id is not None, now_ms=self._now_ms()
+            )
             self._settle_leadership()
         if effects.high_watermark is not None or effects.role_change is not None:
             self._on_progress()
@@ -380,7 +387,7 @@ class QuorumMember:
             async with self._flushing:
                 await self._log.truncate_to(effects.truncate_to)
         for append in effects.append:
-            self._log.append(append)
+            self._append(append)
         if effects.snapshot_chunk is not None:
             async with self._flushing:
                 await self._log.write_chunk(effects.snapshot_chunk)
@@ -388,6 +395,16 @@ class QuorumMember:
             await self._log.write_election(effects.persist_election)
         if effects.flush:
             self._flush_wanted.set()
+
+    def _append(self, append: Append) -> None:
+        end_offset = self._log.end_offset
+        self._log.append(append)
+        self.meter.on_append(
+            self._log.end_offset - end_offset,
+            self._log.end_offset,
+            self._now_ms(),
+            is_leader=self._core.is_leader,
+        )
 
     async def _deliver(self, reply: Reply) -> None:
         waiting = self._waiting.get(reply.token)

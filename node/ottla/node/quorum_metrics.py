@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 from ottla.model.ids import NO_NODE
 from ottla.node.quorum_driver import QuorumMember
+from ottla.node.quorum_meter import QuorumMeter
 from ottla.telemetry.instruments import Family, Kind
 from ottla.telemetry.kafka_names import prometheus_name
 
 
-def quorum_families(member: QuorumMember) -> Iterator[Family]:
-    """Yield who leads in which epoch, what part this node has, and how far its log is."""
+def quorum_families(member: QuorumMember, now_ms: int) -> Iterator[Family]:
+    """Yield who leads in which epoch, what part this node has, how far its log is, how fast."""
     leader_id = member.leader_id
     voted_id = member.voted_id
     yield _gauge("current-leader", "The quorum's leader; -1 when it is not known.", leader_id)
@@ -27,6 +28,37 @@ def quorum_families(member: QuorumMember) -> Iterator[Family]:
         ("state",),
         (((member.role_name,), 1),),
     )
+    yield from _work_families(member.meter, now_ms)
+
+
+def _work_families(meter: QuorumMeter, now_ms: int) -> Iterator[Family]:
+    """Yield how fast the quorum works, of the last minute at most."""
+    commits, elections = meter.commits_ms, meter.elections_ms
+    for attribute, text, value in (
+        (
+            "commit-latency-avg",
+            "Milliseconds from a leader's append to its commit, lately.",
+            commits.average(now_ms),
+        ),
+        ("commit-latency-max", "The longest of these.", commits.maximum(now_ms)),
+        (
+            "election-latency-avg",
+            "Milliseconds from standing for election until a leader was known, lately.",
+            elections.average(now_ms),
+        ),
+        ("election-latency-max", "The longest of these.", elections.maximum(now_ms)),
+        (
+            "append-records-rate",
+            "Records a second that this node appended as the leader, lately.",
+            meter.appended_records.per_second(now_ms),
+        ),
+        (
+            "fetch-records-rate",
+            "Records a second that this node fetched from the leader, lately.",
+            meter.fetched_records.per_second(now_ms),
+        ),
+    ):
+        yield _gauge(attribute, text, value)
 
 
 def metadata_families(member: QuorumMember) -> Iterator[Family]:
@@ -48,6 +80,6 @@ def metadata_families(member: QuorumMember) -> Iterator[Family]:
         yield Family(prometheus_name(bean + attribute), Kind.GAUGE, text, (), (((), value),))
 
 
-def _gauge(attribute: str, text: str, value: int | None) -> Family:
+def _gauge(attribute: str, text: str, value: float | None) -> Family:
     name = prometheus_name(f"kafka.server:type=raft-metrics,attribute={attribute}")
     return Family(name, Kind.GAUGE, text, (), (((), NO_NODE if value is None else value),))
