@@ -10,6 +10,7 @@ too, reads the same records in the same tasks.
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -21,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.pipeline.batch_reader import READ, cut, read_task
 from ottla.pipeline.offsets import (
     EARLIEST,
@@ -52,16 +53,11 @@ IDLE_PAUSE_S = 0.05
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream; before the first question it holds options only, for it travels to executors.
 
-    Options that are refused are refused with the first question: of an error before that Spark
-    would tell nothing.
+    Options are read with the first question: Spark says nothing of one that is refused before.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        self._parsed: SourceOptions | ConfigError
-        try:
-            self._parsed = parse_source_options(texts, is_stream=True)
-        except ConfigError as error:
-            self._parsed = error.with_traceback(None)
+        self._texts = dict(texts)
         self._asked: Asking | None = None
         self._initial: Position | None = None
         self._is_new: bool | None = None
@@ -142,11 +138,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asked.close()
             self._asked = None
 
-    @property
+    @cached_property
     def _options(self) -> SourceOptions:
-        if isinstance(self._parsed, ConfigError):
-            raise self._parsed
-        return self._parsed
+        return parse_source_options(self._texts, is_stream=True)
 
     @property
     def _asking(self) -> "Asking":
