@@ -73,7 +73,7 @@ def test_batches_that_follow_each_other_read_every_offset_once(ends: list[Positi
     for start, end in pairwise(positions):
         batch = between(start, end)
         assert batch.losses == ()
-        read += [(*one[:2], offset) for one in batch.ranges for offset in range(*one[2:])]
+        read += [(*one[:2], offset) for one in batch.ranges for offset in range(*one[2:4])]
     first, last = positions[0].offsets, positions[-1].offsets
     wanted = {(*at, offset) for at, end in last.items() for offset in range(first.get(at, 0), end)}
     assert len(read) == len(wanted)
@@ -100,20 +100,23 @@ def test_a_topic_made_anew_is_read_from_its_first_record_however_much_it_has() -
     start = Position({A0: 5, A1: 2}, {"a": "old"})
     for end_offset in (3, 5, 9):
         batch = between(start, Position({A0: end_offset}, {"a": "new"}))
-        assert batch.ranges == (OffsetRange("a", 0, 0, end_offset),)
+        assert batch.ranges == (OffsetRange("a", 0, 0, end_offset, "new"),)
         assert batch.losses == ("topic 'a' was deleted and made anew",)
         assert not is_behind(start, Position({A0: end_offset}, {"a": "new"}))
 
 
 def test_a_checkpoint_of_sparks_own_connector_knows_no_ids_and_is_gone_on_with() -> None:
     start = Position.from_json({"a": {"0": 5}})
-    assert between(start, Position({A0: 7}, {"a": "new"})) == ((OffsetRange("a", 0, 5, 7),), ())
+    assert between(start, Position({A0: 7}, {"a": "new"})) == (
+        (OffsetRange("a", 0, 5, 7, "new"),),
+        (),
+    )
 
 
 def test_a_repeated_first_batch_begins_where_it_did_whatever_latest_is_now() -> None:
     end = Position({A0: 7}, {"a": "id"}, begin={A0: 5})
     later = Position({A0: 99}, {"a": "id"})
-    assert between(later, end) == ((OffsetRange("a", 0, 5, 7),), ())
+    assert between(later, end) == ((OffsetRange("a", 0, 5, 7, "id"),), ())
 
 
 def test_there_is_nothing_between_a_position_and_itself() -> None:

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
-from ottla.pipeline.asking import Asking
+from ottla.model.ids import TopicPartition
+from ottla.pipeline.asking import Asking, FoundTopics
 from ottla.pipeline.places import batch_ranges
-from ottla.pipeline.source_options import SourceOptions, parse_source_options
+from ottla.pipeline.source_options import (
+    SourceOptions,
+    Subscribe,
+    Topics,
+    parse_source_options,
+)
 
 LiveCluster = Any  # the class of the fixture, in conftest.py
 
@@ -143,6 +149,26 @@ def test_who_does_not_answer_is_asked_again_for_as_long_as_the_client_is_told() 
         batch_ranges(asking, options)
     assert time.monotonic() - began_s >= 0.3
     asking.close()
+
+
+def test_a_topic_that_goes_while_its_end_is_asked_for_is_not_there(
+    live_cluster: LiveCluster, asking: Asking, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.pipeline.asking.LOOK_AGAIN_S", 0.2)
+    names = Subscribe(frozenset({topic, "goes"}))
+    live_cluster.new_topic(name="goes")
+    seen = asking.find_topics(names)
+    live_cluster.ask(lambda admin: admin.delete_topic("goes"))
+    answers = [seen]
+    find = asking._find_topics
+
+    async def as_before(topics: Topics) -> FoundTopics:
+        return answers.pop() if answers else await find(topics)
+
+    monkeypatch.setattr(asking, "_find_topics", as_before)
+    ends = asking.ends(names)
+    assert ends.offsets == {TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 10}
+    assert list(ends.topic_ids) == [topic]
 
 
 def test_an_invalid_name_is_the_users_fault(live_cluster: LiveCluster, asking: Asking) -> None:

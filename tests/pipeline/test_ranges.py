@@ -33,8 +33,10 @@ def test_every_record_is_read_once_by_tasks_of_the_asked_size(
         max_records=max_records,
         records_per_task=records_per_task,
     )
-    read = [(*one[:2], offset) for task in tasks for one in task for offset in range(*one[2:])]
-    wanted = [(*one[:2], offset) for one in ranges for offset in range(*one[2:])]
+    read = [
+        (*one[:2], offset) for task in tasks for one in task for offset in range(one.start, one.end)
+    ]
+    wanted = [(*one[:2], offset) for one in ranges for offset in range(one.start, one.end)]
     assert sorted(read) == sorted(wanted)
     assert len(tasks) >= min(min_partitions or 1, len(wanted))
     assert all(sum(one.record_count for one in task) > 0 for task in tasks)

@@ -219,6 +219,24 @@ def test_a_topic_made_anew_is_told_of_however_much_it_has(
     assert lenient.latestOffset(end, ALL) == end
 
 
+def test_a_batch_of_a_topic_that_was_made_anew_does_not_read_the_new_ones_records(
+    live_cluster: LiveCluster, open_reader: Open
+) -> None:
+    topic = live_cluster.new_topic()
+    produce(live_cluster, topic, 5)
+    strict = open_reader(topic, startingOffsets="earliest")
+    start = strict.initialOffset()
+    end = strict.latestOffset(start, ALL)
+    (task,) = strict.partitions(start, end)
+    assert sum(batch.num_rows for batch in strict.read(task)) == 5
+    recreate(live_cluster, topic, 9)
+    # As after a crash: the batch was noted, and is repeated.
+    with pytest.raises(TopicError, match=f"topic '{topic}' was deleted and made anew"):
+        list(strict.read(task))
+    lenient = open_reader(topic, failOnDataLoss="false")
+    assert list(lenient.read(task)) == []
+
+
 def test_a_topic_that_goes_is_told_of_or_left_behind(
     live_cluster: LiveCluster, open_reader: Open
 ) -> None:

@@ -123,7 +123,8 @@ def between(start: Position, end: Position) -> Batch:
         if end_offset < first:
             losses.append(f"{at} ends at {end_offset} but was read up to {first}")
         else:
-            ranges.append(OffsetRange(at.topic, at.partition, first, end_offset))
+            topic_id = end.topic_ids.get(at.topic, "")
+            ranges.append(OffsetRange(at.topic, at.partition, first, end_offset, topic_id))
     return Batch(tuple(ranges), tuple(losses))
 
 

@@ -69,7 +69,13 @@ def batch_ranges(asking: Asking, options: SourceOptions) -> list[OffsetRange]:
                 "endingOffsets", f"ends {at} at {end[at]}, before it begins at {start[at]}"
             )
     return [
-        OffsetRange(at.topic, at.partition, start[at], max(start[at], end[at]))
+        OffsetRange(
+            at.topic,
+            at.partition,
+            start[at],
+            max(start[at], end[at]),
+            topics.topic_ids.get(at.topic, ""),
+        )
         for at in sorted(topics.partitions)
     ]
 

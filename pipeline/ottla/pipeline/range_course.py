@@ -8,7 +8,6 @@ by what is said to be lost), BoundedAhead.
 """
 
 from collections.abc import Iterator, Sequence
-from uuid import UUID
 
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
@@ -36,8 +35,8 @@ class Course:
         """What was fetched and is not given out yet; it ends at `position`."""
         self.is_out_of_range = False
         """Whether the leader said that it has nothing at `position`."""
-        self.topic_id: UUID | None = None
-        """The id that the topic had at first: another topic of that name has other records."""
+        self.topic_id = wanted.topic_id
+        """The id that the topic had when the range was planned, or at first; empty before that."""
 
     @property
     def is_fetched(self) -> bool:

@@ -20,7 +20,7 @@ from ottla.client.offset_lookup import ISOLATION, find_offsets
 from ottla.client.pipeline import Pipeline, Submitted, open_pipeline
 from ottla.client.positions import EARLIEST, LATEST
 from ottla.model.errors import CorruptDataError, ErrorCode, ProtocolError, RefusedError, row_of
-from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
+from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition, uuid_text
 from ottla.pipeline.fetched_batches import FetchedBatches
 from ottla.pipeline.range_course import RANGES_PER_FETCH_MAX, Course, Courses, data_loss
 from ottla.pipeline.ranges import OffsetRange
@@ -257,10 +257,9 @@ class RangeFetcher:
                 if now - self._unknown_since[name] >= GONE_AFTER_S:
                     self._lose(course.lose_rest(f"there is no topic {name!r} any more"))
             elif name in self._cluster.topics:
-                topic_id = self._cluster.topics[name].topic_id
-                if course.topic_id is None:
-                    course.topic_id = topic_id
-                elif course.topic_id != topic_id:
+                topic_id = uuid_text(self._cluster.topics[name].topic_id)
+                course.topic_id = course.topic_id or topic_id
+                if course.topic_id != topic_id:
                     self._lose(course.lose_rest(f"topic {name!r} was deleted and made anew"))
         current = self._courses.current()
         if current is not None and current.at.topic in self._stale:

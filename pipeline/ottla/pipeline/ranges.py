@@ -23,6 +23,8 @@ class OffsetRange(NamedTuple):
     partition: int
     start: int
     end: int
+    topic_id: str = ""
+    """As Kafka writes it, where it is known: another topic of the name has other records."""
 
     @property
     def record_count(self) -> int:
