@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.pipeline.ranges import RECORDS_PER_TASK, OffsetRange, pack
+from ottla.pipeline.ranges import RECORDS_PER_TASK, OffsetRange, pack, task_count
 
 T = OffsetRange
 
@@ -20,19 +20,13 @@ def some_ranges(draw: st.DrawFn) -> list[OffsetRange]:
 BOUND = st.none() | st.integers(1, 300)
 
 
-@given(some_ranges(), BOUND, BOUND, st.integers(1, 200))
+@given(some_ranges(), BOUND, BOUND)
 def test_every_record_is_read_once_by_tasks_of_the_asked_size(
     ranges: list[OffsetRange],
     min_partitions: int | None,
     max_records: int | None,
-    records_per_task: int,
 ) -> None:
-    tasks = pack(
-        ranges,
-        min_partitions=min_partitions,
-        max_records=max_records,
-        records_per_task=records_per_task,
-    )
+    tasks = pack(ranges, min_partitions=min_partitions, max_records=max_records)
     read = [
         (*one[:2], offset) for task in tasks for one in task for offset in range(one.start, one.end)
     ]
@@ -56,6 +50,16 @@ def test_a_repeated_batch_gives_every_task_the_same_records(
 
 def test_a_topic_of_many_small_partitions_is_one_task() -> None:
     assert len(pack([T("t", n, 0, 100) for n in range(64)])) == 1
+
+
+def test_a_small_batch_keeps_some_cores_at_work_and_a_large_one_spares_tasks() -> None:
+    for count, tasks in ((160, 2), (1_000, 7), (2_000, 8), (10_000, 8), (20_000, 13)):
+        packed = pack([T("t", n, 0, count) for n in range(64)])
+        assert len(packed) == tasks
+        assert max(len(task) for task in packed) - min(len(task) for task in packed) <= 1
+    assert [task_count(count) for count in (0, 1, 10_000, 10_001, 80_001, 800_001)] == [
+        0, 1, 1, 2, 8, 9,
+    ]  # fmt: skip
 
 
 def test_partitions_that_are_worth_a_task_have_one_each() -> None:

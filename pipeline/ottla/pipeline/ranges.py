@@ -11,9 +11,13 @@ from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import NamedTuple
 
-RECORDS_PER_TASK = 20_000
-"""Ranges share a task until it has so many.  Larger, and few cores work on a small batch; smaller,
-and the fixed cost of a task exceeds what reading takes."""
+RECORDS_PER_TASK_MIN = 10_000
+"""Ranges share a task until it has so many.  Smaller, and a task's fixed cost exceeds its work."""
+TASK_COUNT = 8
+"""So many tasks keep the cores of a usual machine at work, whatever is done with the records."""
+RECORDS_PER_TASK = 100_000
+"""Where there are tasks enough, ranges share one until it has so many.  Larger, and the last tasks
+of a large batch leave cores idle; smaller, and many partitions cost a task each."""
 
 
 class OffsetRange(NamedTuple):
@@ -40,21 +44,28 @@ def pack(
     *,
     min_partitions: int | None = None,
     max_records: int | None = None,
-    records_per_task: int = RECORDS_PER_TASK,
 ) -> list[tuple[OffsetRange, ...]]:
     """Return what each task reads, in order of topic, partition and offset; empty ranges go.
 
     `min_partitions` (`minPartitions`) asks for at least so many tasks, as far as there are records;
     `max_records` (`maxRecordsPerPartition`) for tasks of at most so many records.
     """
-    assert records_per_task > 0
     wanted = sorted(one for one in ranges if one.record_count > 0)
     pieces = _cut(wanted, min_partitions or 1, max_records)
     total = sum(one.record_count for one in wanted)
-    count = min(len(pieces), max(min_partitions or 1, -(-total // records_per_task)))
+    count = min(len(pieces), max(min_partitions or 1, task_count(total)))
     tasks = _share_out(pieces, count, max_records)
     assert sum(one.record_count for task in tasks for one in task) == total
     return tasks
+
+
+def task_count(record_count: int) -> int:
+    """Return how many tasks so many records are worth.
+
+    It does not ask how many cores there are: a batch that is repeated may find others.
+    """
+    few = min(TASK_COUNT, -(-record_count // RECORDS_PER_TASK_MIN))
+    return max(few, -(-record_count // RECORDS_PER_TASK))
 
 
 def _cut(
