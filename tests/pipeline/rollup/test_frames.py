@@ -13,83 +13,50 @@ MINUTE = RollupOptions()
 SCHEMA = "value binary, partition int, offset long"
 
 
-class Table:
-    """Records through the whole rollup, as a batch over all there is."""
+class Told:
+    """What one query told of the pushes of every test: each test's clients have its own name."""
 
-    def __init__(self, spark: Any, options: RollupOptions = MINUTE) -> None:
-        self.spark = spark
-        self.options = options
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self._rows = sorted(rows, key=lambda row: (row.window_start, row.metric, row.broker_id))
 
-    def records(self, values: Iterable[bytes]) -> Any:
-        rows = [(bytearray(value), 0, offset) for offset, value in enumerate(values)]
-        return self.spark.createDataFrame(rows, SCHEMA)
-
-    def points(self, values: Iterable[bytes]) -> Any:
-        decoded = frames.decoded(self.records(values))
-        return frames.points_of(frames.first_copies(decoded), self.options)
-
-    def rows(self, values: Iterable[bytes], heads: Any = None) -> list[Any]:
-        added = frames.contributions(self.points(values), heads)
-        table = frames.rolled_up(frames.with_window(added, self.options), self.options)
-        return sorted(
-            table.collect(), key=lambda row: (row.window_start, row.metric, row.client_id)
-        )
+    def of(self, client_id: str) -> list[Any]:
+        return [row for row in self._rows if row.client_id == client_id]
 
 
-@pytest.fixture(scope="module")
-def table(spark: Any) -> Table:
-    return Table(spark)
+def points_of(spark: Any, values: Iterable[bytes], options: RollupOptions = MINUTE) -> Any:
+    rows = [(bytearray(value), 0, offset) for offset, value in enumerate(values)]
+    decoded = frames.decoded(spark.createDataFrame(rows, SCHEMA))
+    return frames.points_of(frames.first_copies(decoded), options)
 
 
-def test_windows_hold_what_was_added_in_them_and_each_copy_of_a_push_once(
-    table: Table, hand: Any
-) -> None:
+def copied(hand: Any) -> list[bytes]:
     def push(number: int, value: int, received_s: float, broker_id: int = 1) -> bytes:
-        labels = hand.who(1, "orders", broker_id)
+        labels = hand.who(1, "copied", broker_id)
         at = hand.times(10 * number, 10 * number + 10)
         return bytes(hand.record(labels, received_s, hand.total("sent.total", value, at)))
 
-    rows = table.rows(
-        [
-            push(0, 1_000, 11),
-            push(1, 20, 21),
-            push(1, 20, 22),  # the broker wrote it again
-            push(1, 20, 23, broker_id=2),  # the client sent it again, to another broker
-            push(5, 300, 61),
-        ]
-    )
-    told = [(row.window_start.timestamp(), row.total, row.points, row.rate) for row in rows]
-    begin = hand.epoch_ms / 1_000
-    assert told == [(begin, 1_020.0, 2, 17.0), (begin + 60, 300.0, 1, 5.0)]
-    first = rows[0].asDict()
-    assert (first["client_id"], first["broker_id"], first["clients"]) == ("orders", 1, 1)
-    assert (first["kind"], first["is_error"], first["mean"]) == ("sum", False, None)
-    assert (first["window_end"] - first["window_start"]).total_seconds() == 60
+    return [
+        push(0, 1_000, 11),
+        push(1, 20, 21),
+        push(1, 20, 22),  # the broker wrote it again
+        push(1, 20, 23, broker_id=2),  # the client sent it again, to another broker
+        push(5, 300, 61),
+    ]
 
 
-def test_clients_of_one_name_are_counted_and_added_and_of_other_brokers_told_apart(
-    table: Table, hand: Any
-) -> None:
-    values = [
-        hand.record(hand.who(number, "app", broker_id), 5, hand.total("failed.total", 2**50, {}))
+def several(hand: Any) -> list[bytes]:
+    return [
+        hand.record(hand.who(number, "several", broker_id), 5, hand.total("failed", 2**50, {}))
         for number, broker_id in ((1, 1), (2, 1), (3, 2))
     ]
-    rows = table.rows(values)
-    assert sorted((row.broker_id, row.clients, row.total) for row in rows) == [
-        (1, 2, 2.0**51),
-        (2, 1, 2.0**50),
-    ]
-    assert all(row.is_error for row in rows)
 
 
-def test_cumulative_points_are_what_they_grew_and_begin_anew_when_they_fall_or_say_so(
-    table: Table, hand: Any
-) -> None:
+def whole(hand: Any) -> list[bytes]:
     def push(value: int, start_s: float, end_s: float) -> bytes:
         told = hand.total("seen", value, hand.times(start_s, end_s), cumulative=True)
-        return bytes(hand.record(hand.who(1), end_s, told))
+        return bytes(hand.record(hand.who(1, "whole"), end_s, told))
 
-    values = [
+    return [
         push(100, 0, 10),  # in full: it says what was seen since the client began
         push(150, 0, 20),
         push(150, 0, 30),
@@ -97,63 +64,96 @@ def test_cumulative_points_are_what_they_grew_and_begin_anew_when_they_fall_or_s
         push(9, 45, 50),  # it says that it began after the last one ended
         push(140, 0, 15),  # came late: what it says is in a later one already
     ]
-    (row,) = table.rows(values)
-    assert row.total == 100 + 50 + 0 + 7 + 9 + 0 + (140 - 100) - (140 - 100)
-    assert row.kind == "sum"
 
 
-def test_what_a_series_had_before_is_not_counted_again(table: Table, hand: Any) -> None:
-    def push(value: int, end_s: float, instance: int = 1) -> bytes:
-        told = hand.total("seen", value, hand.times(0, end_s), cumulative=True)
-        return bytes(hand.record(hand.who(instance), end_s, told))
-
-    first = [push(100, 10), push(120, 20), push(5, 20, instance=2)]
-    heads = frames.heads_after(table.points(first))
-    assert sorted(row.value for row in heads.collect()) == [5.0, 120.0]
-    again = [push(120, 20), push(110, 15), push(125, 30), push(1, 20, instance=3)]
-    (row,) = table.rows(again, heads)
-    assert row.total == 5 + 1
-    kept = frames.heads_after(table.points(again), heads)
-    assert sorted(row.value for row in kept.collect()) == [1.0, 5.0, 125.0]
-
-
-def test_gauges_tell_how_their_values_lie(table: Table, hand: Any) -> None:
-    values = [
-        hand.record(hand.who(1), at_s, hand.gauge("latency.avg", float(at_s), hand.times(-1, at_s)))
+def seen(hand: Any) -> list[bytes]:
+    return [
+        hand.record(
+            hand.who(1, "seen"), at_s, hand.gauge("wait", float(at_s), hand.times(-1, at_s))
+        )
         for at_s in range(1, 51)
     ]
-    (row,) = table.rows(values)
+
+
+def spread(hand: Any) -> list[bytes]:
+    def push(counts: tuple[int, ...], value_sum: float, end_s: float, instance: int) -> bytes:
+        shape = {"value_sum": value_sum, "cumulative": instance == 2}
+        told = hand.histogram("took", counts, (10.0, 20.0), hand.times(0, end_s), **shape)
+        return bytes(hand.record(hand.who(instance, "spread"), end_s, told))
+
+    return [
+        push((50, 0, 0), 200.0, 10, instance=1),
+        push((0, 40, 0), 600.0, 10, instance=2),
+        push((0, 50, 0), 750.0, 20, instance=2),
+    ]
+
+
+@pytest.fixture(scope="module")
+def told(spark: Any, hand: Any) -> Told:
+    values = [value for made in (copied, several, whole, seen, spread) for value in made(hand)]
+    added = frames.contributions(points_of(spark, values))
+    return Told(frames.rolled_up(frames.with_window(added, MINUTE), MINUTE).collect())
+
+
+def test_windows_hold_what_was_added_in_them_and_each_copy_of_a_push_once(
+    told: Told, hand: Any
+) -> None:
+    rows = told.of("copied")
+    windows = [(row.window_start.timestamp(), row.total, row.points, row.rate) for row in rows]
+    begin = hand.epoch_ms / 1_000
+    assert windows == [(begin, 1_020.0, 2, 17.0), (begin + 60, 300.0, 1, 5.0)]
+    first = rows[0].asDict()
+    assert (first["broker_id"], first["clients"], first["is_late"]) == (1, 1, False)
+    assert (first["kind"], first["is_error"], first["mean"]) == ("sum", False, None)
+    assert (first["window_end"] - first["window_start"]).total_seconds() == 60
+
+
+def test_clients_of_one_name_are_counted_and_added_and_of_other_brokers_told_apart(
+    told: Told,
+) -> None:
+    rows = told.of("several")
+    assert [(row.broker_id, row.clients, row.total) for row in rows] == [
+        (1, 2, 2.0**51),
+        (2, 1, 2.0**50),
+    ]
+    assert all(row.is_error for row in rows)
+
+
+def test_cumulative_points_are_what_they_grew_and_begin_anew_when_they_fall_or_say_so(
+    told: Told,
+) -> None:
+    (row,) = told.of("whole")
+    assert (row.kind, row.total) == ("sum", 100 + 50 + 0 + 7 + 9)
+
+
+def test_gauges_tell_how_their_values_lie(told: Told) -> None:
+    (row,) = told.of("seen")
     assert (row.kind, row.points, row.total, row.rate) == ("gauge", 50, None, None)
     assert (row.mean, row.min, row.max, row.p50) == (25.5, 1.0, 50.0, 25.5)
     assert row.p99 == pytest.approx(49.51)
 
 
-def test_histograms_are_one_whatever_bounds_they_have_and_cumulative_ones_by_their_growth(
-    table: Table, hand: Any
-) -> None:
-    def push(
-        counts: tuple[int, ...], value_sum: float, end_s: float, *, cumulative: bool, instance: int
-    ) -> bytes:
-        told = hand.histogram(
-            "took",
-            counts,
-            (10.0, 20.0),
-            hand.times(0, end_s),
-            value_sum=value_sum,
-            cumulative=cumulative,
-        )
-        return bytes(hand.record(hand.who(instance), end_s, told))
-
-    (row,) = table.rows(
-        [
-            push((50, 0, 0), 200.0, 10, cumulative=False, instance=1),
-            push((0, 40, 0), 600.0, 10, cumulative=True, instance=2),
-            push((0, 50, 0), 750.0, 20, cumulative=True, instance=2),
-        ]
-    )
-    assert (row.kind, row.count, row.total, row.clients) == ("histogram", 100, 950.0, 2)
+def test_histograms_are_told_as_one_and_cumulative_ones_by_their_growth(told: Told) -> None:
+    (row,) = told.of("spread")
+    assert (row.kind, row.observations, row.total, row.clients) == ("histogram", 100, 950.0, 2)
     assert (row.mean, row.p50, row.p99) == (9.5, 10.0, pytest.approx(19.8))
     assert row.rate == pytest.approx(100 / 60)
+
+
+def test_what_a_series_had_before_is_not_counted_again(spark: Any, hand: Any) -> None:
+    def push(value: int, end_s: float, instance: int = 1) -> bytes:
+        told = hand.total("seen", value, hand.times(0, end_s), cumulative=True)
+        return bytes(hand.record(hand.who(instance), end_s, told))
+
+    first = [push(100, 10), push(120, 20), push(5, 20, instance=2)]
+    heads = frames.heads_after(points_of(spark, first)).persist()
+    assert sorted(row.value for row in heads.collect()) == [5.0, 120.0]
+    again = points_of(
+        spark, [push(120, 20), push(110, 15), push(125, 30), push(1, 20, instance=3)]
+    ).persist()
+    assert sorted(row.value for row in frames.growth(again, heads).collect()) == [1.0, 5.0]
+    kept = frames.heads_after(again, heads)
+    assert sorted(row.value for row in kept.collect()) == [1.0, 5.0, 125.0]
 
 
 def test_rollups_are_made_by_what_was_asked_for(spark: Any, hand: Any) -> None:
@@ -166,9 +166,9 @@ def test_rollups_are_made_by_what_was_asked_for(spark: Any, hand: Any) -> None:
         )
         for client_id, node, value in (("a", "1", 1.0), ("b", "1", 3.0), ("b", "2", 9.0))
     ]
-    by_node = Table(spark, RollupOptions(by=("node.id",), metrics=("lat", "nothing")))
-    added = frames.contributions(by_node.points(values))
-    rows = frames.rolled_up(frames.with_window(added, by_node.options), by_node.options).collect()
+    by_node = RollupOptions(by=("node.id",), metrics=("lat", "nothing"))
+    added = frames.contributions(points_of(spark, values, by_node), has_cumulative=False)
+    rows = frames.rolled_up(frames.with_window(added, by_node), by_node).collect()
     assert sorted((row.node_id, row.metric, row.max) for row in rows) == [
         ("1", "latency", 3.0),
         ("2", "latency", 9.0),

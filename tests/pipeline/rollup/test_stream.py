@@ -11,7 +11,7 @@ from ottla.pipeline.rollup.ledger import SEEN, Ledger, Memory, schema_of
 from ottla.pipeline.rollup.stream import TelemetryOptions, start, write_parquet
 
 SENT = "sent.total"
-ANSWER_TIMEOUT_S = 120
+ANSWER_TIMEOUT_S = 240
 
 
 class Stream:

@@ -97,9 +97,9 @@ class Ledger:
             if part is not None:
                 named = part.select(*columns).withColumn("part", F.lit(name))
                 whole = whole.unionByName(named, allowMissingColumns=True)
-        # One task writes no more slowly than many: what they would write is little, and cached.
+        # What is written is little, and most of it cached; files are what costs.
         few = whole.coalesce(self._spark.sparkContext.defaultParallelism)
-        few.write.mode("overwrite").partitionBy("part").parquet(self._slot(batch_id))
+        few.write.mode("overwrite").parquet(self._slot(batch_id))
 
     def _slot(self, batch_id: int) -> str:
         return f"{self._directory}/slot-{batch_id % SLOTS}"
