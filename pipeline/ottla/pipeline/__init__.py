@@ -43,6 +43,11 @@ sink_log.py         the log of Spark's file sink (pure)
 compaction_plan.py  which small files become one (pure)
 compaction.py       makes them one
 backfill.py         adds what an archive lacks of a span of time
+
+doctor.py           whether a machine can run all this (pure)
+doctor_facts.py     looks at the machine
+doctor_trial.py     tries a small query, bounded in time
+rollup/             what clients report of themselves, rolled up by windows
 """
 
 from importlib import import_module
