@@ -21,6 +21,9 @@ steady_produce.py    that producer, a process of its own
 groups.py      what groups cost their coordinator: commits, and a rebalance of many members
 spark_commands.py  what is measured in Spark, by name
 spark_reads.py     how fast Spark reads topics: ours and others in turns
+spark_round_trip.py  records of all kinds through Spark, compared with what another client reads
+spark_mix.py       those records
+hand_compaction.py compacts the logs of a stopped broker
 spark_confluent.py confluent-kafka's consumer as a data source, to compare
 spark_session.py   a Spark that knows all of them
 """

@@ -132,22 +132,37 @@ def open_local_cluster(
     *, controllers: int = 3, brokers: int = 3, **settings: str
 ) -> Iterator[LocalCluster]:
     """Start a cluster in a temporary directory; end it, and its data, afterwards."""
-    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
-        command = [sys.executable, "-m", "ottla.cli", "up", "--dir", directory, "--port", "0"]
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
+        open_cluster_in(
+            Path(directory), controllers=controllers, brokers=brokers, **settings
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def open_cluster_in(
+    directory: Path, *, controllers: int = 3, brokers: int = 3, **settings: str
+) -> Iterator[LocalCluster]:
+    """Start a new cluster in a directory, or the one that is there; end it and keep the data."""
+    command = [sys.executable, "-m", "ottla.cli", "up", "--dir", str(directory)]
+    if not (directory / "cluster.json").exists():
+        command += ["--port", "0"]
         command += ["--controllers", str(controllers), "--brokers", str(brokers)]
-        for key, value in settings.items():
-            command += ["--set", f"{key.replace('_', '.')}={value}"]
-        started = time.perf_counter()
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        try:
-            assert child.stdout is not None
-            if READY_WORDS not in child.stdout.readline():
-                raise RefusedError(
-                    ErrorCode.INVALID_REQUEST, "the cluster did not start; try 'ottla up'"
-                )
-            yield LocalCluster(Path(directory), time.perf_counter() - started)
-        finally:
-            child.terminate()
-            child.wait(STOP_TIMEOUT_S)
+    for key, value in settings.items():
+        command += ["--set", f"{key.replace('_', '.')}={value}"]
+    started = time.perf_counter()
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        assert child.stdout is not None
+        if READY_WORDS not in child.stdout.readline():
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, "the cluster did not start; try 'ottla up'"
+            )
+        yield LocalCluster(directory, time.perf_counter() - started)
+    finally:
+        child.terminate()
+        child.wait(STOP_TIMEOUT_S)
