@@ -26,4 +26,6 @@ spark_mix.py       those records
 hand_compaction.py compacts the logs of a stopped broker
 spark_confluent.py confluent-kafka's consumer as a data source, to compare
 spark_session.py   a Spark that knows all of them
+spark_faults.py    brokers and Spark drivers die: did every record arrive once
+spark_faults_driver.py  the driver that dies, and what it is judged by
 """

@@ -43,14 +43,21 @@ class LocalCluster:
     """What `ottla up` started, by the names it prints: "controller 101", "broker 2"."""
 
     def __init__(self, directory: Path, ready_s: float) -> None:
-        found = json.loads((directory / "cluster.json").read_text())
+        self._path = directory / "cluster.json"
         self.ready_s = ready_s
-        self.bootstrap: str = found["bootstrap"]
-        self.pids: dict[str, int] = {
+        self.bootstrap: str = json.loads(self._path.read_text())["bootstrap"]
+        self.pids: dict[str, int] = {}
+        self.look()
+
+    def look(self) -> dict[str, int]:
+        """Return the process of every node by its name; one that was started again has another."""
+        found = json.loads(self._path.read_text())
+        self.pids = {
             f"{role} {node['id']}": node["pid"]
             for role in ("controller", "broker")
             for node in found[f"{role}s"]
         }
+        return self.pids
 
     def kill(self, name: str) -> None:
         """End a node by SIGKILL."""
@@ -129,13 +136,20 @@ class LocalCluster:
 
 @contextmanager
 def open_local_cluster(
-    *, controllers: int = 3, brokers: int = 3, **settings: str
+    *, controllers: int = 3, brokers: int = 3, restarts: bool = False, **settings: str
 ) -> Iterator[LocalCluster]:
-    """Start a cluster in a temporary directory; end it, and its data, afterwards."""
+    """Start a cluster in a temporary directory; end it, and its data, afterwards.
+
+    With `restarts` a node that dies is started again.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
         open_cluster_in(
-            Path(directory), controllers=controllers, brokers=brokers, **settings
+            Path(directory),
+            controllers=controllers,
+            brokers=brokers,
+            restarts=restarts,
+            **settings,
         ) as cluster,
     ):
         yield cluster
@@ -143,13 +157,19 @@ def open_local_cluster(
 
 @contextmanager
 def open_cluster_in(
-    directory: Path, *, controllers: int = 3, brokers: int = 3, **settings: str
+    directory: Path,
+    *,
+    controllers: int = 3,
+    brokers: int = 3,
+    restarts: bool = False,
+    **settings: str,
 ) -> Iterator[LocalCluster]:
     """Start a new cluster in a directory, or the one that is there; end it and keep the data."""
     command = [sys.executable, "-m", "ottla.cli", "up", "--dir", str(directory)]
     if not (directory / "cluster.json").exists():
         command += ["--port", "0"]
         command += ["--controllers", str(controllers), "--brokers", str(brokers)]
+    command += ["--restart"] if restarts else []
     for key, value in settings.items():
         command += ["--set", f"{key.replace('_', '.')}={value}"]
     started = time.perf_counter()

@@ -7,6 +7,7 @@ MEASUREMENTS = {
     "spark": "ottla.bench.spark_reads:run_reads",
     "spark-partitions": "ottla.bench.spark_reads:run_partitions",
     "spark-round-trip": "ottla.bench.spark_round_trip:run",
+    "spark-faults": "ottla.bench.spark_faults:run",
 }
 """By the name on the command line: a function of the arguments that returns the exit code."""
 
