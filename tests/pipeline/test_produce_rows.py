@@ -147,13 +147,20 @@ def test_a_row_that_can_not_be_written_is_refused(
         produce_rows(iter([batch(**columns)]), to, WRITE)
 
 
-def test_no_rows_need_no_cluster() -> None:
-    fields = [("value", "string")]
+def test_rows_need_a_cluster_and_no_rows_need_none() -> None:
     to = read_target(
-        {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}, fields, is_streaming=False
+        {
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            "topic": "t",
+            "kafka.max.block.ms": "300",
+        },
+        [("value", "string")],
+        is_streaming=False,
     )
 
     assert produce_rows(iter([]), to, WRITE) == 0
+    with pytest.raises(RefusedError, match=r"cannot connect to 127\.0\.0\.1:1"):
+        produce_rows(iter([batch(value=["x"])]), to, WRITE)
 
 
 texts = st.none() | st.text("ab", max_size=2)
