@@ -1,23 +1,18 @@
 """DataFrames and streams become records, by real Spark and a real broker; and what is written twice
 is read once."""
 
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.pipeline import sentence_of
-from ottla.pipeline.provenance import BATCH, NAMES, PARTITION, QUERY
+from ottla.pipeline.provenance import NAMES
 
-from .conftest import LiveCluster, Record
+from .conftest import LiveCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-END_TIMEOUT_S = 60
 
 
 def write(frame: "DataFrame", cluster: LiveCluster, **options: Any) -> None:
@@ -36,15 +31,6 @@ def read(spark: "SparkSession", cluster: LiveCluster, topic: str, **options: Any
         .load()
     )
     return frame.orderBy("partition", "offset").collect()
-
-
-def forget_last_commit(checkpoint: Path) -> int:
-    """Leave what a driver leaves that dies before it notes that a batch is done; return which."""
-    commits = checkpoint / "commits"
-    last = max(int(path.name) for path in commits.glob("[0-9]*"))
-    for name in (f"{last}", f".{last}.crc"):
-        (commits / name).unlink()
-    return last
 
 
 def test_the_columns_of_a_dataframe_become_records(
@@ -87,52 +73,6 @@ def test_what_can_not_be_written_is_one_sentence_from_the_driver_and_from_tasks(
     assert found.startswith(sentence)
     assert "Traceback" not in str(failed.value)
     assert live_cluster.ends(topic) == {0: 0}
-
-
-def test_a_batch_that_spark_repeats_is_read_once(
-    spark: "SparkSession", live_cluster: LiveCluster, tmp_path: Path
-) -> None:
-    """As after a crash between what the sink wrote and the line in Spark's commit log."""
-    source, copy = live_cluster.new_topic(4), live_cluster.new_topic(3)
-    live_cluster.produce(
-        source, (Record(b"%d" % n, key=b"%d" % (n % 7) if n % 2 else None) for n in range(3_000))
-    )
-    checkpoint = tmp_path / "checkpoint"
-
-    def run() -> "StreamingQuery":
-        query = (
-            spark.readStream.format("ottla")
-            .option("kafka.bootstrap.servers", live_cluster.bootstrap)
-            .option("subscribe", source)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", 1_000)
-            .option("minPartitions", 2)
-            .load()
-            .select("key", "value")
-            .writeStream.format("ottla")
-            .option("kafka.bootstrap.servers", live_cluster.bootstrap)
-            .option("topic", copy)
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(END_TIMEOUT_S)
-        return query
-
-    query = run()
-    written = sum(live_cluster.ends(copy).values())
-    last = forget_last_commit(checkpoint)
-    run()
-
-    rows = read(spark, live_cluster, copy, includeHeaders=True)
-    assert written == 3_000
-    assert len(rows) > 3_000, "the last batch was written again"
-    values = Counter(row.value for row in read(spark, live_cluster, copy, dropReplays=True))
-    assert values == Counter(b"%d" % n for n in range(3_000))
-    stamps = [{header.key: header.value for header in row.headers} for row in rows]
-    assert {stamp[QUERY] for stamp in stamps} == {str(query.id).encode()}
-    assert {int(stamp[BATCH]) for stamp in stamps} == set(range(last + 1))
-    assert {int(stamp[PARTITION]) for stamp in stamps} == {0, 1}
 
 
 @pytest.fixture(name="twice")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.model.settings.declare import definitions
+from ottla.pipeline.sink_options import SinkOptions
 from ottla.pipeline.source_options import SourceSettings
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ def test_every_option_of_a_read_is_on_the_page() -> None:
     assert set(definitions(SourceSettings)) <= told
 
 
+def test_every_option_of_a_write_is_on_the_page() -> None:
+    told = set(re.findall(r"`([\w.]+)`", PAGE.read_text().partition("## Options of a write")[2]))
+    assert set(definitions(SinkOptions)) <= told
+
+
 @pytest.mark.cluster
 def test_the_programs_that_read_do(
     spark: "SparkSession", live_cluster: LiveCluster, tmp_path: Path
@@ -45,3 +51,15 @@ def test_the_programs_that_read_do(
     live_cluster.wait_for(
         lambda: sum(live_cluster.group("spark-orders-copy").values()) == 10, "the group at the end"
     )
+
+
+@pytest.mark.cluster
+def test_the_programs_that_write_do(
+    spark: "SparkSession", live_cluster: LiveCluster, tmp_path: Path
+) -> None:
+    for topic in ("invoices", "invoices-with-key"):
+        live_cluster.new_topic(2, name=topic)
+    program("write_invoices")(spark.range(10), live_cluster.bootstrap)
+    forward = program("forward_invoices")(spark, live_cluster.bootstrap, str(tmp_path))
+    forward.awaitTermination()
+    assert sum(live_cluster.ends("invoices-with-key").values()) == 10
