@@ -47,7 +47,8 @@ EDGES = ("_driver", "_service")
 """Endings of the modules that act; in `rpc`, `client`, `pipeline`, `cli`, `bench`, `jepsen` may."""
 PURE_IN_CLIENT = {
     "accumulator", "assignors", "consumer_member", "fetch_session", "fetched", "group_member",
-    "partitioner", "positions", "producer_lane", "sticky_user_data", "subscription",
+    "partitioner", "positions", "producer_identities", "producer_lane", "sticky_user_data",
+    "subscription",
 }  # fmt: skip
 PURE_IN_PIPELINE = {
     "arrow_decode", "arrow_schema", "compaction_plan", "doctor", "fetched_batches", "offsets",

@@ -11,9 +11,11 @@ import pytest
 import trio
 from kafka.partitioner.default import DefaultPartitioner
 
+from ottla.client.admin import open_admin
 from ottla.client.consumer import open_consumer
 from ottla.client.partitioner import Partitioner
 from ottla.client.producer import Producer, open_producer
+from ottla.client.producer_identities import ProducerIdentities
 from ottla.client.producer_lane import NotDeliveredError
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.errors import ErrorCode, RefusedError
@@ -345,3 +347,29 @@ async def test_a_producer_that_ends_at_a_failure_refuses_all_that_comes_later(
             await behind
     found = (await read_all(ottla_cluster.bootstrap, "t"))[0]
     assert [record.value for record in found] == [b"is there"]
+
+
+async def test_producers_that_follow_each_other_are_one_to_the_broker(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    bootstrap, identities = ottla_cluster.bootstrap, ProducerIdentities()
+    for number in range(3):
+        async with open_producer(bootstrap, identities=identities) as producer:
+            await producer.send("t", b"%d" % number)
+    with pytest.raises(OSError, match="in the middle"):
+        async with open_producer(bootstrap, identities=identities) as producer:
+            await (await producer.send("t", b"3"))
+            raise OSError("in the middle")
+    async with (
+        open_producer(bootstrap, identities=identities) as producer,
+        open_producer(bootstrap, identities=identities) as beside,
+    ):
+        await producer.send("t", b"4")
+        await beside.send("t", b"5")
+
+    at = TopicPartition("t", 0)
+    async with open_admin(bootstrap) as admin:
+        known = (await admin.describe_producers([at]))[at]
+    assert sorted(one.producer_epoch for one in known) == [0, 4]
+    found = (await read_all(bootstrap, "t"))[0]
+    assert sorted(record.value for record in found) == [b"%d" % number for number in range(6)]

@@ -64,6 +64,8 @@ class Cluster:
         client_id: str = "ottla",
         request_timeout_s: float | None = None,
     ) -> None:
+        self.cluster_id: str | None = None
+        """As the last answer told it."""
         self.topics: dict[str, KnownTopic] = {}
         self.names: dict[UUID, str] = {}
         """Names by topic id, of topics that are gone too: an id never gets another name."""
@@ -103,6 +105,7 @@ class Cluster:
             self._addresses = {
                 NodeId(broker.node_id): (broker.host, broker.port) for broker in answer.brokers
             }
+        self.cluster_id = answer.cluster_id
         for topic in answer.topics:
             self._learn_topic(topic)
         return answer

@@ -21,6 +21,7 @@ from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.client.connection import ConnectionLostError
 from ottla.client.delivery import Delivery
 from ottla.client.partitioner import Partitioner, StickyPartitions
+from ottla.client.producer_identities import ProducerIdentities
 from ottla.client.producer_link import ProducerLink
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
@@ -47,14 +48,16 @@ class Producer:
         cluster: Cluster,
         config: ProducerConfig,
         nursery: trio.Nursery,
-        below: Callable[[int], int] = random.randrange,
         *,
-        ends_at_failure: bool = False,
+        gathered: Accumulator | None = None,
+        identities: ProducerIdentities | None = None,
+        below: Callable[[int], int] = random.randrange,
     ) -> None:
         self._cluster = cluster
+        self._identities = identities or ProducerIdentities()
         self._config = config
         self._nursery = nursery
-        self._gathered = Accumulator(config, ends_at_failure=ends_at_failure)
+        self._gathered = gathered or Accumulator(config)
         self._partitioner = Partitioner(config.partitioner)
         self._sticky = StickyPartitions(config.batch_bytes, below)
         self._links: dict[NodeId, ProducerLink] = {}
@@ -233,6 +236,12 @@ class Producer:
     async def _take_identity(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
         old = self._gathered.identity
+        if old is None:
+            earlier = self._identities.take(self._cluster.cluster_id)
+            if earlier is not None:
+                self._gathered.become(earlier)
+                self._ring_all()
+                return
         try:
             version = await self._cluster.version_of(request.API_KEY)
             if old is not None and version >= NEW_EPOCHS_FROM:
@@ -291,23 +300,31 @@ async def open_producer(
     config: ProducerConfig | None = None,
     *,
     ends_at_failure: bool = False,
+    identities: ProducerIdentities | None = None,
 ) -> AsyncIterator[Producer]:
     """Open a producer; `bootstrap` is `host:port,…` of any brokers of the cluster.
 
     It starts without asking anybody: the first record does.  With `ends_at_failure` nothing leaves
     after the first record that is not delivered, so that no partition has a record behind a gap;
-    every later `send` raises that NotDeliveredError.
+    every later `send` raises that NotDeliveredError.  Producers of one process that follow each
+    other may share their `identities`: brokers then have one producer to remember, not one of each.
     """
     config = config or ProducerConfig()
-    async with (
-        open_cluster(
-            addresses_of(bootstrap),
-            client_id=config.client_id,
-            request_timeout_s=config.request_timeout_ms / 1_000,
-        ) as cluster,
-        open_background() as nursery,
-    ):
-        producer = Producer(cluster, config, nursery, ends_at_failure=ends_at_failure)
-        nursery.start_soon(producer.run)
-        yield producer
-        await producer.flush()
+    identities = identities or ProducerIdentities()
+    async with open_cluster(
+        addresses_of(bootstrap),
+        client_id=config.client_id,
+        request_timeout_s=config.request_timeout_ms / 1_000,
+    ) as cluster:
+        gathered = Accumulator(config, ends_at_failure=ends_at_failure)
+        try:
+            async with open_background() as nursery:
+                producer = Producer(
+                    cluster, config, nursery, gathered=gathered, identities=identities
+                )
+                nursery.start_soon(producer.run)
+                yield producer
+                await producer.flush()
+        finally:
+            # Nothing of this one leaves any more.
+            identities.give_back(cluster.cluster_id, gathered.identity)

@@ -15,10 +15,14 @@ import trio
 
 from ottla.client.partitioner import Partitioner
 from ottla.client.producer import Producer, open_producer
+from ottla.client.producer_identities import ProducerIdentities
 from ottla.model.errors import ErrorCode, RefusedError, only_error
 from ottla.pipeline.provenance import Headers, Stamps, WriteId
 from ottla.pipeline.sink_options import Columns, Target
 
+IDENTITIES = ProducerIdentities()
+"""Shared by the tasks that a worker process runs one after the other: a query of a batch a second
+would otherwise leave the brokers some 100,000 producers a day to remember, for each partition."""
 SORT_ORDER = ("topic", "partition", "key", "value")
 
 
@@ -51,7 +55,9 @@ async def _produce(batches: Iterator[pa.RecordBatch], target: Target, write: Wri
     if first is None:
         return 0
     config = target.producer_config()
-    async with open_producer(target.bootstrap, config, ends_at_failure=True) as producer:
+    async with open_producer(
+        target.bootstrap, config, ends_at_failure=True, identities=IDENTITIES
+    ) as producer:
         sender = _Sender(producer, Partitioner(config.partitioner), Stamps(write))
         send, receive = trio.open_memory_channel[pa.RecordBatch](1)
         async with trio.open_nursery() as nursery:
