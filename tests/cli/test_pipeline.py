@@ -11,7 +11,9 @@ from ottla.cli.main import Parser, run
 from ottla.cli.pipeline import VERBS, configure
 from ottla.cli.pipeline_archive import archive_options, default_name, span_of
 from ottla.cli.pipeline_common import exit_code, line_of, session_options
+from ottla.cli.pipeline_lag import QueryLag, summed
 from ottla.cli.pipeline_run import parse_words
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.backfill import Span
 from ottla.pipeline.progress import BatchProgress
 from ottla.pipeline.spark_errors import SparkFailedError
@@ -170,3 +172,13 @@ def test_the_zip_for_spark_submit_is_written_where_it_is_wanted(
     assert run(["pipeline", "zip", str(path)]) == 0
     assert "--py-files" in capsys.readouterr().out
     assert "pyspark_ottla/__init__.py" in ZipFile(path).namelist()
+
+
+def test_the_lag_of_a_query_is_that_of_all_its_partitions() -> None:
+    first, second, third = (TopicPartition(*at) for at in (("a", 0), ("a", 1), ("b", 0)))
+    committed = {first: 5, second: 7, third: 0}
+    ends = {first: 6, second: 7, third: 9}
+    assert summed("spark-archive", committed, ends) == QueryLag("archive", 2, 3, 10)
+    assert summed("spark-archive", committed, None).lag is None
+    # A topic made anew ends before what was read of the old one.
+    assert summed("spark-archive", {first: 5}, {first: 2}).lag == 0

@@ -1,14 +1,17 @@
 """A user's own file: looked into, then run."""
 
 import sys
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 from ottla.model.errors import ConfigError
 from ottla.pipeline.own_code import read_own_code
+from ottla.pipeline.spark_errors import failure_of
 
 
 class FakeSpark:
@@ -79,3 +82,26 @@ def test_what_is_no_python_file_is_refused(tmp_path: Path, text: str | None, why
         path.write_text(text)
     with pytest.raises(ConfigError, match=why):
         read_own_code(path)
+
+
+def test_an_error_is_traced_from_the_file_on(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def double(x):\n    return x + None\n\ndouble(2)\n")
+    code = read_own_code(path)
+    with pytest.raises(TypeError) as caught:
+        code.run_script([])
+    lines = [one.lineno for one in traceback.extract_tb(code.trace_of(caught.value))]
+    assert lines == [4, 2]
+
+
+def test_what_spark_raises_is_told_with_the_line_that_led_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from py4j.protocol import Py4JError\n"
+        "def build(spark):\n"
+        "    raise Py4JError('no such column')\n"
+    )
+    with pytest.raises(Py4JError) as caught:
+        read_own_code(path).build(FakeSpark(), [], {})  # type: ignore[arg-type]
+    failure, _tells_more = failure_of(caught.value, "/tmp/spark.log")
+    assert str(failure).startswith(f"{path}, line 3: no such column")

@@ -25,6 +25,7 @@ VERBS = {
     "compact": Verb("ottla.cli.pipeline_compact", "an archive's many small files into few"),
     "telemetry": Verb("ottla.cli.pipeline_telemetry", "what clients report, rolled up by windows"),
     "run": Verb("ottla.cli.pipeline_run", "a pipeline of your own, from a Python file"),
+    "lag": Verb("ottla.cli.pipeline_lag", "how far each streaming query is behind"),
     "zip": Verb("ottla.cli.pipeline_zip", "our modules for spark-submit --py-files"),
 }
 

@@ -1,11 +1,12 @@
 """`ottla pipeline run FILE`: a pipeline of a user's own, with topics at hand and progress shown."""
 
 import argparse
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cli.common import add_format_argument, note
-from ottla.cli.main import Parser
+from ottla.cli.main import REFUSED, Parser
 from ottla.cli.pipeline_common import (
     ENDING,
     Shown,
@@ -16,8 +17,10 @@ from ottla.cli.pipeline_common import (
     open_spark,
     trigger_of,
 )
+from ottla.model.errors import OttlaError
 from ottla.pipeline.archive import trigger_words
 from ottla.pipeline.own_code import OwnCode, read_own_code
+from ottla.pipeline.session import spark_exceptions
 from ottla.pipeline.watching import Ending, Watch, asked_by_signals, watched_aside
 
 if TYPE_CHECKING:
@@ -49,9 +52,16 @@ def run(arguments: argparse.Namespace) -> int:
     is_json = arguments.format == "json"
     trigger_s = trigger_of(arguments)
     with open_spark(arguments, code.path.stem) as spark:
-        if not code.has_build:
-            return run_script(spark, code, own_words, is_json=is_json)
-        queries = code.build(spark, own_words, trigger_words(trigger_s))
+        try:
+            if not code.has_build:
+                return run_script(spark, code, own_words, is_json=is_json)
+            queries = code.build(spark, own_words, trigger_words(trigger_s))
+        except Exception as error:
+            if isinstance(error, (OttlaError, *spark_exceptions())):
+                raise
+            # A mistake of the user's own code: its traceback is what helps.
+            traceback.print_exception(type(error), error, code.trace_of(error))
+            return REFUSED
         totals = follow_queries(queries, is_json=is_json)
     return finish(totals, is_json=is_json) if queries else 0
 
@@ -71,8 +81,15 @@ def run_script(spark: "SparkSession", code: OwnCode, arguments: list[str], *, is
     shown = Shown(is_json=is_json)
     ending = Ending()
     watch = Watch(shown, ending)
+
+    def tell() -> None:
+        if not watch.is_any_active:
+            # What runs is no stream, and has no next batch to end before.
+            raise KeyboardInterrupt
+        note(ENDING)
+
     with (
-        asked_by_signals(ending, lambda: note(ENDING)),
+        asked_by_signals(ending, tell),
         watched_aside(lambda: spark.streams.active, watch),
     ):
         code.run_script(arguments)

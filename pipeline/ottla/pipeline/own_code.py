@@ -10,11 +10,14 @@ import ast
 import inspect
 import runpy
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.model.errors import ConfigError
+from ottla.pipeline.session import spark_exceptions
 from ottla.pipeline.transforms import load_file
 
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ class OwnCode(NamedTuple):
         sys.argv = [str(self.path), *arguments]
         sys.path.insert(0, str(self.path.parent))
         try:
-            runpy.run_path(str(self.path), run_name="__main__")
+            with self._telling_where():
+                runpy.run_path(str(self.path), run_name="__main__")
         finally:
             sys.path.remove(str(self.path.parent))
             sys.argv = argv
@@ -44,7 +48,8 @@ class OwnCode(NamedTuple):
         self, spark: "SparkSession", arguments: Sequence[str], trigger: Mapping[str, Any]
     ) -> list[Any]:
         """Have it start its queries; return all that run."""
-        function = getattr(load_file("FILE", self.path), BUILD)
+        with self._telling_where():
+            function = getattr(load_file("FILE", self.path), BUILD)
         offered = {"spark": spark, "arguments": list(arguments), "trigger": dict(trigger)}
         wanted = list(inspect.signature(function).parameters)
         unknown = [name for name in wanted if name not in offered]
@@ -53,9 +58,32 @@ class OwnCode(NamedTuple):
                 str(self.path),
                 f"build() asks for {', '.join(unknown)}; it can have {', '.join(offered)}",
             )
-        started = function(**{name: offered[name] for name in wanted})
+        with self._telling_where():
+            started = function(**{name: offered[name] for name in wanted})
         queries = [*_queries_of(started), *spark.streams.active]
         return list({query.runId: query for query in queries}.values())
+
+    @contextmanager
+    def _telling_where(self) -> Iterator[None]:
+        """Note in what Spark raises the line of the file that led to it."""
+        try:
+            yield
+        except spark_exceptions() as error:
+            own = self._own_frames(error)
+            if own:
+                error.add_note(f"{self.path}, line {own[-1].tb_lineno}")
+            raise
+
+    def trace_of(self, error: BaseException) -> TracebackType | None:
+        """Return an error's trace from the file on, without what called it."""
+        return next(iter(self._own_frames(error)), error.__traceback__)
+
+    def _own_frames(self, error: BaseException) -> list[TracebackType]:
+        return [
+            frame
+            for frame in _frames(error.__traceback__)
+            if frame.tb_frame.f_code.co_filename == str(self.path)
+        ]
 
 
 def read_own_code(path: Path) -> OwnCode:
@@ -68,6 +96,12 @@ def read_own_code(path: Path) -> OwnCode:
         raise ConfigError(str(path), f"is not Python: {error}") from None
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     return OwnCode(path, BUILD in names)
+
+
+def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
 
 
 def _queries_of(started: Any) -> Iterable[Any]:

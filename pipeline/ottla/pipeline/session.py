@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LOCAL = "local"
 STOP_SECONDS_MAX = 20.0
 """How long the JVM may take to end before it is killed; it has nothing left to write then."""
+PY4J_MODULES = {"java_gateway", "clientserver"}
 COMPLAINTS = ("Invalid ", "Unrecognized ", "Error", "Exception")
 """Words in the lines with which a JVM gives up before Spark begins."""
 DEFAULTS = {
@@ -70,6 +71,7 @@ def open_session(options: SessionOptions) -> Iterator["SparkSession"]:
     is_log_kept = options.log is not None
     with tempfile.TemporaryDirectory(prefix="ottla-spark-") as directory:
         session, gateway = _start(options, log, Path(directory))
+        is_interrupted = False
         try:
             yield session
         except spark_exceptions() as error:
@@ -77,8 +79,12 @@ def open_session(options: SessionOptions) -> Iterator["SparkSession"]:
             failure, tells_more = failure_of(error, str(log))
             is_log_kept |= tells_more
             raise failure from None
+        except KeyboardInterrupt:
+            # Perhaps amid a call; then nothing more can be said to the JVM.
+            is_interrupted = True
+            raise
         finally:
-            _end(session, gateway)
+            _end(None if is_interrupted else session, gateway)
             if not is_log_kept:
                 log.unlink(missing_ok=True)
 
@@ -148,8 +154,7 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
     from pyspark.sql import SparkSession
 
     package_zip = None if options.is_local else make_package_zip(directory / NAME)
-    # It prints every error of a query, with the JVM's stack, beside raising it.
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    _quieten()
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings_of(options, package_zip).items()))
     gateway: Any = None
@@ -168,10 +173,19 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
     return session, gateway
 
 
-def _end(session: "SparkSession", gateway: Any) -> None:
-    """Stop Spark and wait for its JVM, whatever state they are in."""
-    with suppress(*spark_exceptions(), OSError):
-        session.stop()
+def _quieten() -> None:
+    """Have nobody print, with stacks, what is raised as well."""
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    # py4j tells the root logger of every call that fails or is interrupted.
+    logging.getLogger().addFilter(lambda record: record.module not in PY4J_MODULES)
+
+
+def _end(session: "SparkSession | None", gateway: Any) -> None:
+    """Stop Spark, if it may be asked to, and wait for its JVM, whatever state they are in."""
+    if session is not None:
+        with suppress(*spark_exceptions(), OSError):
+            session.stop()
+            gateway.shutdown()
     _end_jvm(gateway)
 
 
@@ -182,8 +196,6 @@ def _end_jvm(gateway: Any) -> None:
 
     if gateway is None:
         return
-    with suppress(*spark_exceptions(), OSError):
-        gateway.shutdown()
     # Another session in this process must not talk to a JVM that is gone.
     SparkContext._gateway = None
     SparkContext._jvm = None

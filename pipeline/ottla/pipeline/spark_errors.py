@@ -30,10 +30,12 @@ def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
     """Return an error of pyspark or py4j as one sentence; and whether Spark's log tells more."""
     from ottla.pipeline.one_sentence import sentence_of  # brings the client, which help needs not
 
+    # Of a user's own file: where in it.
+    place = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
     ours = sentence_of(error)
     if ours is not None:
-        return SparkFailedError(ours), False
-    return SparkFailedError(f"{told(error)} (Spark's log: {log})"), True
+        return SparkFailedError(place + ours), False
+    return SparkFailedError(f"{place}{told(error)} (Spark's log: {log})"), True
 
 
 def told(error: BaseException) -> str:

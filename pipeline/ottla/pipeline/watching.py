@@ -51,6 +51,8 @@ class Watch:
     """Some queries and what was seen of them; owns that."""
 
     def __init__(self, show: Callable[[BatchProgress], None], ending: Ending) -> None:
+        self.is_any_active = False
+        """Whether a query ran when they were looked at last."""
         self._show = show
         self._ending = ending
         self._seen: dict[Any, int] = {}
@@ -68,6 +70,7 @@ class Watch:
             if is_active and self._ending.after_batch:
                 self._end(query)
             is_any_active |= is_active
+        self.is_any_active = is_any_active
         return is_any_active
 
     def _show_new(self, query: Query) -> None:
@@ -122,7 +125,11 @@ def watched_aside(find: Callable[[], Iterable[Query]], watch: Watch) -> Iterator
 
 @contextmanager
 def asked_by_signals(ending: Ending, tell: Callable[[], None]) -> Iterator[None]:
-    """Take Ctrl-C and SIGTERM as asking for an end after the batch."""
+    """Take Ctrl-C and SIGTERM as asking for an end after the batch.
+
+    `tell` is called in between anything the main thread does, so it must not talk to Spark: the
+    connection may be amid another call.
+    """
 
     def on_signal(number: int, frame: Any) -> None:
         ending.ask()
