@@ -1,5 +1,6 @@
 """A user's own file: looked into, then run."""
 
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -105,3 +106,34 @@ def test_what_spark_raises_is_told_with_the_line_that_led_to_it(tmp_path: Path) 
         read_own_code(path).build(FakeSpark(), [], {})  # type: ignore[arg-type]
     failure, _tells_more = failure_of(caught.value, "/tmp/spark.log")
     assert str(failure).startswith(f"{path}, line 3: no such column")
+
+
+@pytest.mark.cluster
+def test_the_pipeline_of_the_page_runs_and_goes_on_where_it_was(
+    spark: Any, live_cluster: Any, tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    (text,) = (
+        block
+        for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+        if "def build(" in block
+    )
+    path = tmp_path / "long_orders.py"
+    topic = live_cluster.new_topic(2)
+    path.write_text(
+        text.replace('"long-orders"', f'"{topic}-long"').replace('"orders"', f'"{topic}"')
+    )
+    live_cluster.new_topic(1, name=f"{topic}-long")
+    arguments = [live_cluster.bootstrap, str(tmp_path / "checkpoint")]
+    for values in ([b"a", b"bb", b"ccc"], [b"d", b"ee"]):
+        live_cluster.produce(topic, values)
+        (query,) = read_own_code(path).build(spark, arguments, {"availableNow": True})
+        assert query.awaitTermination(60)
+    rows = (
+        spark.read.format("ottla")
+        .option("kafka.bootstrap.servers", live_cluster.bootstrap)
+        .option("subscribe", f"{topic}-long")
+        .load()
+        .collect()
+    )
+    assert sorted(bytes(row.value) for row in rows) == [b"bb", b"ccc", b"ee"]

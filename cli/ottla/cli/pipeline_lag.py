@@ -1,7 +1,7 @@
 """`ottla pipeline lag`: how far every streaming query is behind, by the groups they commit to.
 
 A query of Spark reads by its checkpoint alone; what it has read it commits to the group
-spark-<its name> as well, which is what is looked at here (`ottla group lag` tells one by partition).
+spark-<its name> as well, which is looked at here (`ottla group lag` tells one by partition).
 """
 
 import argparse
