@@ -10,6 +10,10 @@ from ottla.pipeline.progress import BatchProgress
 from ottla.pipeline.watching import Ending, Watch, follow
 
 
+def told(event: dict[str, Any]) -> Any:
+    return SimpleNamespace(batchId=event["batchId"], json=json.dumps(event))
+
+
 class FakeQuery:
     """A query whose batches the test ends one by one."""
 
@@ -19,24 +23,34 @@ class FakeQuery:
         self.status = {"isTriggerActive": True}
         self.events: list[dict[str, Any]] = []
         self.error: Exception | None = None
+        self.asked_count = 0
 
     @property
     def recentProgress(self) -> list[Any]:  # noqa: N802
-        return [SimpleNamespace(json=json.dumps(event)) for event in self.events]
+        self.asked_count += 1
+        return [told(event) for event in self.events]
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802
+        return told(self.events[-1]) if self.events else None
 
     def end_batch(self, row_count: int = 10) -> None:
-        batch = len({event["batchId"] for event in self.events})
+        batch = sum("addBatch" in event["durationMs"] for event in self.events)
         self.events.append(
             {
                 "name": self.runId,
                 "batchId": batch,
                 "numInputRows": row_count,
-                "durationMs": {"triggerExecution": 100},
+                "durationMs": {"triggerExecution": 100, "addBatch": 90},
             }
         )
 
-    def wait_for_data(self) -> None:
-        self.events.append({"name": self.runId, "batchId": self.events[-1]["batchId"]})
+    def find_nothing(self) -> None:
+        """Tell of a trigger without a batch, under the number of the next."""
+        batch = len({event["batchId"] for event in self.events})
+        self.events.append(
+            {"name": self.runId, "batchId": batch, "durationMs": {"triggerExecution": 2}}
+        )
 
     def stop(self) -> None:
         self.isActive = False
@@ -64,12 +78,37 @@ def test_each_batch_is_shown_once(watch: Watch, shown: list[BatchProgress]) -> N
     query = FakeQuery()
     query.end_batch()
     watch.look([query])
-    query.wait_for_data()
     query.end_batch()
     query.end_batch()
     watch.look([query])
     watch.look([query])
     assert [batch.batch for batch in shown] == [0, 1, 2]
+
+
+def test_a_look_that_found_nothing_is_no_batch_and_hides_none(
+    watch: Watch, shown: list[BatchProgress]
+) -> None:
+    query = FakeQuery()
+    for act in (query.find_nothing, query.end_batch, query.find_nothing, query.end_batch):
+        act()
+        watch.look([query])
+    assert [batch.batch for batch in shown] == [0, 1]
+
+
+def test_events_of_before_are_only_asked_for_when_one_was_missed(watch: Watch) -> None:
+    query = FakeQuery()
+    query.end_batch()
+    watch.look([query])
+    asked_count = query.asked_count
+    for _ in range(5):
+        query.end_batch()
+        watch.look([query])
+        watch.look([query])
+    assert query.asked_count == asked_count
+    query.end_batch()
+    query.end_batch()
+    watch.look([query])
+    assert query.asked_count == asked_count + 1
 
 
 def test_runs_are_told_apart(watch: Watch, shown: list[BatchProgress]) -> None:

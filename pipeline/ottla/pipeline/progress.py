@@ -45,6 +45,11 @@ def progress_of(event: Mapping[str, Any]) -> BatchProgress:
     )
 
 
+def is_batch(event: Mapping[str, Any]) -> bool:
+    """Say whether an event is of a batch, rather than of a look that found nothing to do."""
+    return "addBatch" in (event.get("durationMs") or {})
+
+
 def lag_of(sources: Any) -> int | None:
     """Return how many records lie between what was read and what there was."""
     total = 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ottla.pipeline.progress import BatchProgress, progress_of
+from ottla.pipeline.progress import BatchProgress, is_batch, progress_of
 
 POLL_S = 0.2
 """How often queries are looked at: far less work than a batch, and soon enough for people."""
@@ -28,6 +28,8 @@ class Query(Protocol):
     def isActive(self) -> bool: ...  # noqa: N802, D102
     @property
     def status(self) -> dict[str, Any]: ...  # noqa: D102
+    @property
+    def lastProgress(self) -> Any: ...  # noqa: N802, D102
     @property
     def recentProgress(self) -> list[Any]: ...  # noqa: N802, D102
     def stop(self) -> None: ...  # noqa: D102
@@ -75,13 +77,19 @@ class Watch:
 
     def _show_new(self, query: Query) -> None:
         run = query.runId
-        last = self._seen.get(run, -1)
-        for told in query.recentProgress:
-            batch = progress_of(json.loads(told.json))
-            # A query that waits for data tells of its last batch again, without rows.
-            if batch.batch > last and (batch.row_count or batch.batch_s):
-                last = self._seen[run] = batch.batch
-                self._show(batch)
+        last = self._seen.get(run)
+        newest = query.lastProgress
+        if newest is None or newest.batchId == last:
+            return
+        # Each event that is asked for is many calls into the JVM: all of them only for a gap.
+        is_next = last is not None and newest.batchId == last + 1
+        for told in [newest] if is_next else query.recentProgress:
+            event = json.loads(told.json)
+            # A trigger that found nothing to do may be told of too, with the number of the batch
+            # that is yet to come.
+            if is_batch(event) and (last is None or event["batchId"] > last):
+                last = self._seen[run] = event["batchId"]
+                self._show(progress_of(event))
 
     def _end(self, query: Query) -> None:
         run = query.runId
