@@ -21,6 +21,7 @@ from ottla.cli.pipeline_common import (
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
 from ottla.pipeline.archive_directory import changing, local_path
+from ottla.pipeline.spark_errors import SparkFailedError
 
 if TYPE_CHECKING:
     from ottla.pipeline.rollup.stream import TelemetryOptions
@@ -97,7 +98,11 @@ def run(arguments: argparse.Namespace) -> int:
     is_json = arguments.format == "json"
     if arguments.master.startswith("local"):
         arguments.conf.insert(0, f"{SHUFFLES}={SHUFFLES_LOCAL}")  # what the user says comes later
-    with alone_in(options.output), open_spark(arguments, options.name) as spark:
+    with (
+        topic_explained(options.topic),
+        alone_in(options.output),
+        open_spark(arguments, options.name) as spark,
+    ):
         totals = follow_queries([start(spark, options)], is_json=is_json)
     where = " and ".join(filter(None, [options.output, options.output_topic]))
     return finish(totals, is_json=is_json, what=f" rolled up in {where}")
@@ -132,6 +137,20 @@ def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
             **dict(key_and_value("--option", text) for text in arguments.option),
         },
     )
+
+
+@contextmanager
+def topic_explained(topic: str) -> Iterator[None]:
+    """Say of the topic that brokers write, when it is missing, how it comes to be."""
+    try:
+        yield
+    except SparkFailedError as error:
+        if topic != TOPIC or TOPIC not in str(error) or "no topic" not in str(error):
+            raise
+        raise SparkFailedError(
+            f"{error}: brokers with telemetry.topic=true write it, once a client reports "
+            "('ottla metrics subscriptions set' asks them to)"
+        ) from None
 
 
 @contextmanager

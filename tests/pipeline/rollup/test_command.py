@@ -17,6 +17,7 @@ from ottla.cli.main import run
 from ottla.client.connection import open_connection
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.pipeline.spark_errors import SparkFailedError
 from ottla.telemetry.client_record import decode_record
 from ottla.telemetry.otlp import PointKind
 from ottla.wire.messages.get_telemetry_subscriptions_request import (
@@ -169,6 +170,20 @@ def test_a_rollup_has_its_directory_for_itself(
 ) -> None:
     with pipeline_telemetry.alone_in(str(tmp_path)):
         assert "is being written by another" in refused(capsys, f"--output={tmp_path}")
+
+
+def test_a_topic_that_nobody_wrote_yet_is_told_with_what_writes_it() -> None:
+    missing = SparkFailedError("there is no topic '__client_metrics'")
+    with (
+        pytest.raises(SparkFailedError, match=r"telemetry.topic=true write it, once a client"),
+        pipeline_telemetry.topic_explained("__client_metrics"),
+    ):
+        raise missing
+    with (
+        pytest.raises(SparkFailedError, match=r"^there is no topic 'mine'$"),
+        pipeline_telemetry.topic_explained("mine"),
+    ):
+        raise SparkFailedError("there is no topic 'mine'")
 
 
 def test_a_query_is_named_after_where_it_writes() -> None:
