@@ -180,5 +180,10 @@ def test_what_rollups_cannot_be_made_by_is_refused() -> None:
         RollupOptions(by=("client_id", "total"))
     with pytest.raises(ConfigError, match="by: has"):
         RollupOptions(by=("node.id", "node-id"))
+    for wrong in ("clientid", "client.id", "client_source_adress"):
+        with pytest.raises(ConfigError, match=r"did you mean (client_id|client_source_address)\?"):
+            RollupOptions(by=(wrong,))
+    attributes = ("node.id", "client_rack", "group_id", "member_id", "transactional_id")
+    assert RollupOptions(by=attributes).by == attributes
     with pytest.raises(ConfigError, match="window: is 0 ms; it must be above 0"):
         RollupOptions(window_ms=0)

@@ -13,6 +13,7 @@ which the broker received a push: clients' clocks are not trusted.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import reduce
 from typing import Any
 
@@ -39,6 +40,8 @@ _arrow_udf: Any = arrow_functions.arrow_udf
 
 WINDOW_MS_DEFAULT = 60_000
 SHARES = (0.5, 0.99)
+LIKENESS = 0.85
+"""Attributes may have any name, but one that is so like a label's is a label's, written wrong."""
 ERROR_NAMES = r"(^|[._-])(errors?|fail(ed|ures?)?|rejected|expired|timeouts?)([._-]|$)"
 """Names of metrics that count what went wrong."""
 
@@ -60,6 +63,9 @@ class RollupOptions:
         for name, column in zip(self.by, columns, strict=True):
             if column in RESERVED or columns.count(column) > 1:
                 raise ConfigError("by", f"has {name!r}, which is a column of every rollup already")
+            near = get_close_matches(name, LABEL_NAMES, n=1, cutoff=LIKENESS)
+            if near and near[0] != name:
+                raise ConfigError("by", f"has {name!r}; did you mean {near[0]}?")
 
 
 RESERVED = {

@@ -1,0 +1,36 @@
+"""Pushes as a table that grows, and rollups as a view over all of it.
+
+The functions are those of `ottla pipeline telemetry`.  There a stream keeps what it must remember;
+here the pushes are kept, and the view is made of them anew with each run: the same totals, a
+simpler picture, and more work the more there is.
+"""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+from ottla.pipeline.rollup import frames
+from ottla.pipeline.rollup.frames import RollupOptions
+
+OPTIONS = RollupOptions(window_ms=60_000, by=("client_id", "broker_id"))
+
+
+@dp.table
+def client_pushes() -> DataFrame:
+    """Every record of `__client_metrics`, read: who pushed, when, and its points."""
+    spark = SparkSession.active()
+    records = (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", spark.conf.get("ottla.bootstrap"))
+        .option("subscribe", "__client_metrics")
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    return frames.decoded(records)
+
+
+@dp.materialized_view
+def client_rollups() -> DataFrame:
+    """A row for each minute, client, broker and metric."""
+    pushes = frames.first_copies(SparkSession.active().read.table("client_pushes"))
+    added = frames.contributions(frames.points_of(pushes, OPTIONS))
+    return frames.rolled_up(frames.with_window(added, OPTIONS), OPTIONS)
