@@ -9,8 +9,10 @@ from ottla.pipeline.doctor import (
     Facts,
     Interpreter,
     Package,
+    Reached,
     State,
     Trial,
+    brokers_finding,
     findings,
     is_worth_a_trial,
     reason_in,
@@ -222,6 +224,18 @@ def test_a_query_is_judged_by_its_rows_and_its_time() -> None:
     late = trial_finding(Trial(30.0, log="WARN Failed to connect to master h:1", is_late=True), 10)
     assert late.found == "was not done after 30 s"
     assert late.cure.startswith("look at --master")
+
+
+def test_brokers_are_judged_by_what_a_worker_reached() -> None:
+    assert brokers_finding(None).state is State.NOT_TRIED
+    assert brokers_finding(Reached(1, []))[1:3] == (State.OK, "1 broker answers a worker")
+    assert brokers_finding(Reached(3, [])).found == "3 brokers answer a worker"
+    nobody = brokers_finding(Reached(0, ["cannot connect to h:1: nobody listens there"]))
+    assert nobody.state is State.FAILED
+    assert nobody.cure.startswith("look at --bootstrap-server")
+    some = brokers_finding(Reached(2, ["broker 2: cannot connect to inner:9092"]))
+    assert (some.state, some.found) == (State.FAILED, "broker 2: cannot connect to inner:9092")
+    assert "advertised.listeners" in some.cure
 
 
 def test_the_oldest_packages_are_those_that_the_extra_asks_for() -> None:

@@ -6,11 +6,13 @@ import stat
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.cli.main import run
 from ottla.pipeline.doctor_facts import WORKER_NEEDS, ask, look, spark_version
+from ottla.pipeline.doctor_reach import brokers_reached
 from ottla.pipeline.doctor_trial import try_query
 from ottla.pipeline.java import find_java
 
@@ -100,12 +102,21 @@ def test_a_time_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert "it must be above 0 seconds" in capsys.readouterr().err
 
 
+def test_brokers_that_nobody_reaches_are_told_in_one_sentence() -> None:
+    assert brokers_reached("localhost:1") == (
+        0,
+        ["cannot connect to localhost:1: nobody listens there"],
+    )
+
+
 def test_the_command_looks_tries_a_query_and_tells_machines_the_same(
-    capsys: pytest.CaptureFixture[str],
+    live_cluster: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     find_java()  # CI has one; elsewhere this says what lacks
-    assert run(["doctor", "spark", "--format=json"]) == 0, capsys.readouterr().out
+    words = ["doctor", "spark", "--format=json", f"--bootstrap={live_cluster.bootstrap}"]
+    assert run(words) == 0, capsys.readouterr().out
     told = json.loads(capsys.readouterr().out)
     assert told["fit"] is True
-    assert told["findings"][-1]["question"] == "query"
-    assert told["findings"][-1]["state"] == "ok"
+    states = [(one["question"], one["state"]) for one in told["findings"]]
+    assert states[-2:] == [("query", "ok"), ("brokers", "ok")]
+    assert told["findings"][-1]["found"] == "1 broker answers a worker"

@@ -3,9 +3,23 @@
 import argparse
 import os
 
-from ottla.cli.common import add_format_argument, note, print_json, print_table
+from ottla.cli.common import (
+    add_cluster_arguments,
+    add_format_argument,
+    bootstrap_of,
+    note,
+    print_json,
+    print_table,
+)
 from ottla.model.errors import ConfigError
-from ottla.pipeline.doctor import Finding, State, findings, is_worth_a_trial, trial_finding
+from ottla.pipeline.doctor import (
+    Finding,
+    State,
+    brokers_finding,
+    findings,
+    is_worth_a_trial,
+    trial_finding,
+)
 from ottla.pipeline.doctor_facts import look
 from ottla.pipeline.doctor_trial import ROWS, TIMEOUT_SECONDS, try_query
 
@@ -16,7 +30,9 @@ COLUMNS = ("QUESTION", "STATE", "FOUND", "WHAT TO DO")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare what can be looked at."""
     subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
-    spark = subjects.add_parser("spark", help="Java, Python packages, workers, and a small query")
+    spark = subjects.add_parser(
+        "spark", help="Java, Python packages, workers, a small query; brokers, when some are named"
+    )
     spark.add_argument(
         "--master", default="local[1]", help="where the query runs (default: local[1])"
     )
@@ -29,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     spark.add_argument("--no-query", action="store_true", help="only look; do not start Spark")
     spark.add_argument("--verbose", action="store_true", help="show what Spark wrote, too")
+    add_cluster_arguments(spark)
     add_format_argument(spark)
 
 
@@ -38,6 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--timeout", f"is {arguments.timeout:g}; it must be above 0 seconds")
     facts = look(os.environ)
     found = list(findings(facts))
+    bootstrap = ""
+    if arguments.bootstrap_server or arguments.dir:
+        bootstrap = ",".join(f"{host}:{port}" for host, port in bootstrap_of(arguments))
     if not arguments.no_query:
         trial = None
         if is_worth_a_trial(found):
@@ -46,11 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
                 os.environ,
                 java_home=java.home,
                 master=arguments.master,
+                bootstrap=bootstrap,
                 timeout_seconds=arguments.timeout,
             )
             if arguments.verbose:
                 note(trial.log)
         found.append(trial_finding(trial, ROWS))
+        if bootstrap:
+            found.append(brokers_finding(trial.reached if trial else None))
     is_fit = is_worth_a_trial(found)
     if arguments.format == "json":
         print_json({"fit": is_fit, "findings": [_as_json(finding) for finding in found]})

@@ -47,6 +47,7 @@ backfill.py         adds what an archive lacks of a span of time
 doctor.py           whether a machine can run all this (pure)
 doctor_facts.py     looks at the machine
 doctor_trial.py     tries a small query, bounded in time
+doctor_reach.py     asks from a worker which brokers answer
 rollup/             what clients report of themselves, rolled up by windows
 """
 

@@ -84,6 +84,15 @@ class Facts:
     """What Spark alone would start when PYSPARK_PYTHON is not set: `python3` on PATH."""
 
 
+class Reached(NamedTuple):
+    """Which brokers a worker reached."""
+
+    brokers: int
+    """Those that the cluster names; 0 where no bootstrap address answered."""
+    problems: Sequence[str]
+    """A sentence for each that does not answer."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """What came of a small query."""
@@ -97,6 +106,8 @@ class Trial:
     """What the JVM wrote."""
     is_late: bool = False
     """Whether it was ended because its time was over."""
+    reached: Reached | None = None
+    """None where no cluster was named."""
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
@@ -230,6 +241,21 @@ def trial_finding(trial: Trial | None, rows_wanted: int) -> Finding:
         return Finding(name, State.FAILED, found, "look at its log: --verbose")
     found = f"{trial.rows} rows through a Python worker and Arrow in {trial.seconds:.1f} s"
     return Finding(name, State.OK, found)
+
+
+def brokers_finding(reached: Reached | None) -> Finding:
+    """Judge which brokers a worker reached; None when it did not come to that."""
+    name = "brokers"
+    if reached is None:
+        return Finding(name, State.NOT_TRIED, "the faults above would be its own")
+    if not reached.brokers:
+        cure = "look at --bootstrap-server: do brokers run there, and may workers connect to them?"
+        return Finding(name, State.FAILED, "; ".join(reached.problems), cure)
+    if reached.problems:
+        cure = "have each broker's advertised.listeners name an address that workers reach"
+        return Finding(name, State.FAILED, "; ".join(reached.problems), cure)
+    noun = "broker answers" if reached.brokers == 1 else "brokers answer"
+    return Finding(name, State.OK, f"{reached.brokers} {noun} a worker")
 
 
 CURES = (

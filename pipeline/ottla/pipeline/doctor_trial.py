@@ -6,6 +6,7 @@ the worker imports our package: what every pipeline of ours needs.
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ottla.pipeline.doctor import Trial, reason_in
+from ottla.pipeline.doctor import Reached, Trial, reason_in
 
 ROWS = 1_000
 TIMEOUT_SECONDS = 180.0
@@ -30,6 +31,7 @@ def try_query(
     *,
     java_home: str,
     master: str = "local[1]",
+    bootstrap: str = "",
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Trial:
     """Run the query in a process of its own; return what came of it."""
@@ -37,17 +39,20 @@ def try_query(
     began_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-doctor-") as directory:
         log_path = Path(directory, "log")
-        is_late = not _run(
-            [sys.executable, "-m", __name__, master], given, log_path, timeout_seconds
-        )
+        command = [sys.executable, "-m", __name__, master, bootstrap]
+        is_late = not _run(command, given, log_path, timeout_seconds)
         seconds = time.monotonic() - began_at
         log = log_path.read_text(errors="replace")
-    last = [line for line in log.splitlines() if line.startswith(MARK)]
+    said = dict(
+        line.removeprefix(MARK).split(" ", 1) for line in log.splitlines() if line.startswith(MARK)
+    )
+    brokers, troubles = json.loads(said.get("brokers", "[0, []]"))
+    reached = Reached(brokers, troubles) if "brokers" in said else None
     if is_late:
         return Trial(seconds, log=log, is_late=True)
-    kind, _, words = last[-1].removeprefix(MARK).partition(" ") if last else ("failed", "", "")
-    if kind == "rows":
-        return Trial(seconds, rows=int(words), log=log)
+    if "rows" in said:
+        return Trial(seconds, rows=int(said["rows"]), log=log, reached=reached)
+    words = said.get("failed", "").strip()
     return Trial(seconds, problem=reason_in(log) or words or "ended without a word", log=log)
 
 
@@ -76,8 +81,8 @@ def _run(
     return True
 
 
-def query(master: str) -> int:
-    """Return how many rows came back."""
+def query(master: str, bootstrap: str) -> None:
+    """Say how many rows came back, and which brokers a worker reaches if any are named."""
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.functions import col
@@ -87,6 +92,12 @@ def query(master: str) -> int:
         import ottla.pipeline  # noqa: F401  # what is tried is the import
 
         return numbers
+
+    def reached(numbers: pa.Array) -> pa.Array:
+        from ottla.pipeline.doctor_reach import brokers_reached
+
+        told = json.dumps(brokers_reached(bootstrap))
+        return pa.array([told] * len(numbers), pa.string())
 
     spark = (
         SparkSession.builder.master(master)
@@ -98,15 +109,19 @@ def query(master: str) -> int:
     try:
         arrow_udf: Any = arrow_functions.arrow_udf  # its types do not know of type hints
         through_arrow = arrow_udf(passed_on, "long")
-        return spark.range(ROWS).filter(through_arrow(col("id")) >= 0).count()
+        rows = spark.range(ROWS).filter(through_arrow(col("id")) >= 0).count()
+        if bootstrap:
+            (row,) = spark.range(1).select(arrow_udf(reached, "string")(col("id"))).collect()
+            print(f"{MARK}brokers {row[0]}")
+        print(f"{MARK}rows {rows}")
     finally:
         spark.stop()
 
 
 def main() -> None:
-    """Run the query, and say in one line what came of it."""
+    """Run the query, and say in a line each what came of it."""
     try:
-        print(f"{MARK}rows {query(sys.argv[1])}")
+        query(*sys.argv[1:])
     except BaseException as error:
         words = str(error).strip().splitlines()
         print(f"{MARK}failed {words[0] if words else type(error).__name__}")
