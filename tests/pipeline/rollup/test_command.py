@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -184,6 +186,17 @@ def test_a_topic_that_nobody_wrote_yet_is_told_with_what_writes_it() -> None:
         pipeline_telemetry.topic_explained("mine"),
     ):
         raise SparkFailedError("there is no topic 'mine'")
+
+
+def test_help_and_the_doctor_need_nothing_of_spark() -> None:
+    script = (
+        "import sys, ottla.cli.doctor, ottla.cli.pipeline_telemetry;"
+        "print(sorted({'pyspark', 'pyarrow', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_query_is_named_after_where_it_writes() -> None:

@@ -88,9 +88,25 @@ def spread(hand: Any) -> list[bytes]:
     ]
 
 
+def in_order(hand: Any, client_id: str, step: int) -> list[bytes]:
+    """Return pushes whose values, added or merged in another order, give another last digit."""
+    numbers = [0.1, 0.2, 0.3, 1e-9, 1e9, 7e-5][::step]
+    bounds = [(0.1, 0.3), (0.2, 0.7), (0.3, 1.1), (0.1, 0.9), (0.7, 0.9), (0.6, 0.8)][::step]
+    records = []
+    for at_s, (number, pair) in enumerate(zip(numbers, bounds, strict=True)):
+        metrics = [
+            hand.total("added", number, {}),
+            hand.gauge("seen", number, {}),
+            hand.histogram("took", (1, 2, 3), pair, {}, value_sum=number),
+        ]
+        records.append(hand.record(hand.who(1 + step % 3, client_id), at_s, *metrics))
+    return records
+
+
 @pytest.fixture(scope="module")
 def told(spark: Any, hand: Any) -> Told:
     values = [value for made in (copied, several, whole, seen, spread) for value in made(hand)]
+    values += in_order(hand, "forwards", 1) + in_order(hand, "backwards", -1)
     added = frames.contributions(points_of(spark, values))
     return Told(frames.rolled_up(frames.with_window(added, MINUTE), MINUTE).collect())
 
@@ -138,6 +154,15 @@ def test_histograms_are_told_as_one_and_cumulative_ones_by_their_growth(told: To
     assert (row.kind, row.observations, row.total, row.clients) == ("histogram", 100, 950.0, 2)
     assert (row.mean, row.p50, row.p99) == (9.5, 10.0, pytest.approx(19.8))
     assert row.rate == pytest.approx(100 / 60)
+
+
+def test_rows_are_the_same_to_the_last_bit_in_whatever_order_points_come(told: Told) -> None:
+    forwards = [row.asDict() for row in told.of("forwards")]
+    backwards = [row.asDict() for row in told.of("backwards")]
+    assert [row.pop("client_id") for row in forwards] == ["forwards"] * 3
+    assert [row.pop("client_id") for row in backwards] == ["backwards"] * 3
+    assert forwards == backwards
+    assert sum([0.1, 0.2, 0.3]) != sum([0.3, 0.2, 0.1])
 
 
 def test_what_a_series_had_before_is_not_counted_again(spark: Any, hand: Any) -> None:

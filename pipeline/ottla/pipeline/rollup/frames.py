@@ -195,10 +195,12 @@ def is_over(options: RollupOptions, over_ms: int | None) -> Column:
 
 
 def rolled_up(contributions: DataFrame, options: RollupOptions) -> DataFrame:
-    """Return one row for each window, metric and whatever it is made by; see `docs/spark.md`.
+    """Return one row for each window, metric and whatever it is made by; see `docs/telemetry.md`.
 
     `contributions` have their window.  Sums have a total and a rate, gauges mean, min, max and
-    quantiles of what was observed, histograms all but min and max.
+    quantiles of what was observed, histograms all but min and max.  SameRowsWhenRunAgain: values
+    are added in their own order, so rows are the same to the last bit; a topic's records could not
+    be known as replays otherwise.
     """
     by = [column_of(name) for name in options.by]
     keyed = contributions
@@ -209,20 +211,29 @@ def rolled_up(contributions: DataFrame, options: RollupOptions) -> DataFrame:
     is_gauge, is_histogram = F.col("kind") == GAUGE, F.col("kind") == HISTOGRAM
     seen = F.when(is_gauge, F.col("value"))
     added = F.when(F.col("kind") == SUM, F.col("value")).when(is_histogram, F.col("sum"))
+    histogram = F.when(is_histogram, F.struct("bounds", "counts"))
     grouped = keyed.groupBy("window_ms", "is_late", *by, "metric", "unit", "kind").agg(
         F.size(F.collect_set("client_instance_id")).alias("clients"),
         F.count(F.lit(1)).alias("points"),
         F.sum("count").alias("count"),
-        F.sum(added).alias("total"),
-        F.avg(seen).alias("mean"),
+        F.array_sort(F.collect_list(added)).alias("added"),
+        F.array_sort(F.collect_list(seen)).alias("seen"),
         F.min(seen).alias("min"),
         F.max(seen).alias("max"),
         F.percentile(seen, F.array(*map(F.lit, SHARES))).alias("of_gauges"),
-        F.collect_list(F.when(is_histogram, F.struct("bounds", "counts"))).alias("histograms"),
+        F.array_sort(F.collect_list(histogram)).alias("histograms"),
     )
     of_histograms = _arrow_udf(_quantiles_of, "array<double>")
     told = grouped.withColumn("of_histograms", of_histograms(F.col("histograms")))
     return told.selectExpr(*_rollup_columns(by, options.window_ms))
+
+
+def _sum_of(column: str) -> str:
+    """Return the sum of an array; none of none."""
+    return f"if(size({column}) > 0, aggregate({column}, 0D, (sum, one) -> sum + one), null)"
+
+
+_ADDED, _SEEN = _sum_of("added"), _sum_of("seen")
 
 
 def _rollup_columns(by: Sequence[str], window_ms: int) -> list[str]:
@@ -238,9 +249,9 @@ def _rollup_columns(by: Sequence[str], window_ms: int) -> list[str]:
         "clients",
         "points",
         "count as observations",
-        "total",
-        f"if(kind = '{HISTOGRAM}', count, total) / {seconds} as rate",
-        f"if(kind = '{HISTOGRAM}', total / nullif(count, 0), mean) as mean",
+        f"{_ADDED} as total",
+        f"if(kind = '{HISTOGRAM}', count, {_ADDED}) / {seconds} as rate",
+        f"if(kind = '{HISTOGRAM}', {_ADDED} / nullif(count, 0), {_SEEN} / size(seen)) as mean",
         "min",
         "max",
         "coalesce(of_gauges, of_histograms)[0] as p50",
