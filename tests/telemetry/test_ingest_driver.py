@@ -10,18 +10,18 @@ from trio.testing import wait_all_tasks_blocked
 from ottla.model.errors import ErrorCode
 from ottla.model.limits import MIB
 from ottla.telemetry import ingest_driver
+from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.client_series import ClientSeries
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.ingest_driver import (
     GATHER_MS,
     GATHER_PUSHES,
+    MISSES_MAX,
     Ingest,
-    Pending,
-    take_in,
 )
-from ottla.telemetry.otlp import decode, points_of
+from ottla.telemetry.otlp import decode, label, points_of
 from ottla.telemetry.otlp_bounds import RESOURCES_MAX
-from ottla.telemetry.outline import Outlines
+from ottla.telemetry.push_work import Pending, Worker
 from ottla.wire.compression import Codec, compress
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
@@ -223,12 +223,112 @@ async def test_a_flush_waits_until_what_is_there_was_handed_on(
     assert trio.current_time() - began < GATHER_MS / 1e3, "and nobody waits for company"
 
 
+class Clients:
+    """Pushes what it is told to, packed, and says whether the loop had it done at once."""
+
+    def __init__(self, ingest: Ingest, shelf: Shelf) -> None:
+        self.ingest = ingest
+        self.shelf = shelf
+
+    async def push(self, labels: ClientLabels, payload: bytes) -> bool:
+        count = len(self.shelf.pushes)
+        codes: list[ErrorCode | None] = []
+        self.ingest.submit(labels, 4, compress(Codec.ZSTD, payload), count, codes.append)
+        assert codes == [None]
+        is_at_once = len(self.shelf.pushes) > count
+        await self.ingest.flush()
+        assert len(self.shelf.pushes) == count + 1
+        return is_at_once
+
+
+@pytest.fixture
+def clients(nursery: trio.Nursery) -> Clients:
+    shelf = Shelf()
+    ingest = Ingest(sinks=[shelf], series=ClientSeries())
+    nursery.start_soon(ingest.run)
+    return Clients(ingest, shelf)
+
+
+async def test_a_push_like_the_one_before_is_done_at_once_and_comes_to_the_same(
+    clients: Clients, labels_of: Build, counter: Build, gauge: Build, pushed: Build
+) -> None:
+    pushes = [pushed(counter(NAME, number), gauge("level", number / 2)) for number in range(1, 5)]
+    found = [await clients.push(labels_of(), payload) for payload in pushes]
+    assert found == [False, True, True, True]
+    for push, payload in zip(clients.shelf.pushes, pushes, strict=True):
+        assert push.otlp == label(decode(payload), labels_of())
+        assert push.labels == labels_of()
+    series = clients.ingest._series
+    assert series is not None
+    assert [row.value for row in series.rows()] == [10, 2]
+    assert clients.ingest.counts()["known"] == 3
+    assert clients.ingest.counts()["pushes"] == 4
+
+
+async def test_what_is_not_like_the_one_before_goes_the_long_way_and_is_known_from_then_on(
+    clients: Clients, labels_of: Build, counter: Build, gauge: Build, pushed: Build
+) -> None:
+    one, two = pushed(counter(NAME, 1)), pushed(counter(NAME, 1), gauge("level", 1))
+    assert [await clients.push(labels_of(), payload) for payload in (one, one, two, two, one)] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert not await clients.push(labels_of(2), one), "known is a client, not a push"
+    elsewhere = labels_of(source_address="10.1.1.1")
+    assert not await clients.push(elsewhere, one), "labels are a part of what is handed on"
+    assert b"10.1.1.1" in clients.shelf.pushes[-1].otlp
+    assert await clients.push(elsewhere, one)
+
+
+async def test_a_client_whose_pushes_are_never_alike_is_not_learned_for_ever(
+    clients: Clients, labels_of: Build, gauge: Build, pushed: Build
+) -> None:
+    for number in range(MISSES_MAX + 2):
+        assert not await clients.push(labels_of(), pushed(gauge("x" * (number + 1), 1)))
+    last = pushed(gauge("x" * (MISSES_MAX + 2), 1))
+    assert not await clients.push(labels_of(), last)
+    assert await clients.push(labels_of(), pushed(gauge("x" * (MISSES_MAX + 1), 2)))
+    assert not await clients.push(labels_of(), last), "who settles is learned again"
+    assert await clients.push(labels_of(), last)
+
+
+async def test_a_push_does_not_overtake_one_of_its_client_that_waits(
+    clients: Clients, labels_of: Build, gauge: Build, pushed: Build
+) -> None:
+    plain, other = pushed(gauge("level", 1)), pushed(gauge("another", 1))
+    await clients.push(labels_of(), plain)
+    for payload in (other, plain):
+        clients.ingest.submit(labels_of(), 0, payload, 0, lambda _: None)
+    assert len(clients.shelf.pushes) == 1
+    await clients.ingest.flush()
+    assert [push.otlp for push in clients.shelf.pushes[1:]] == [
+        label(decode(payload), labels_of()) for payload in (other, plain)
+    ]
+
+
+async def test_a_client_that_went_is_not_known_any_more(
+    clients: Clients, labels_of: Build, gauge: Build, pushed: Build
+) -> None:
+    payload = pushed(gauge("level", 1))
+    await clients.push(labels_of(), payload)
+    assert await clients.push(labels_of(), payload)
+    clients.ingest.forget(labels_of().client_instance_id)
+    clients.ingest.submit(labels_of(), 0, payload, 0, lambda _: None)
+    clients.ingest.forget(labels_of().client_instance_id)
+    await clients.ingest.flush()
+    assert clients.ingest._known == {}, "nor is what was under way then"
+    assert not await clients.push(labels_of(), payload)
+
+
 async def test_a_turn_that_unpacks_to_much_ends_early_and_loses_nothing(
     labels_of: Build, counter: Build, pushed: Build, nursery: trio.Nursery
 ) -> None:
     large = compress(Codec.ZSTD, pushed(counter(NAME, 1, note="x" * 9 * MIB)))
     pending = [Pending(number, labels_of(), 4, large, 0, print) for number in range(5)]
-    assert len(take_in(pending, None)) == 2
+    assert len(Worker(wants_points=False).take_in(pending)) == 2
     shelf, answers = Shelf(), Answers()
     ingest = Ingest(sinks=[shelf])
     nursery.start_soon(ingest.run)
@@ -244,8 +344,8 @@ def test_a_turn_that_has_many_points_ends_early(
 ) -> None:
     payload = pushed(*[gauge("a", 1) for _ in range(9_000)])
     pending = [Pending(number, labels_of(), 0, payload, 0, print) for number in range(5)]
-    assert len(take_in(pending, Outlines())) == 3
-    assert len(take_in(pending, None)) == 5, "nothing is taken apart"
+    assert len(Worker(wants_points=True).take_in(pending)) == 3
+    assert len(Worker(wants_points=False).take_in(pending)) == 5, "nothing is taken apart"
 
 
 async def test_what_a_client_pushed_before_it_went_makes_no_series(

@@ -10,6 +10,8 @@ client_labels.py          who pushed, and the names it is labelled with
 unpack.py                 a push's payload, unpacked within a bound
 otlp_bounds.py            how much a message is beyond its bytes: parts, points, names
 otlp.py                   OTLP read, labelled, and taken apart into points
+push_work.py              what the worker thread makes of a push
+layout.py                 where the numbers lie in a push, so that the next need not be decoded
 outline.py                a push as its series and their values
 client_series.py          what clients pushed, as cumulative series for Prometheus
 client_record.py          a push as one record of the topic `__client_metrics`

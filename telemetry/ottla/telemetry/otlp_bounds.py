@@ -64,16 +64,16 @@ def check_parts(data: bytes, fields: Fields) -> None:
             if not open_parts:
                 return
             end, fields = open_parts.pop()
-        key, at = _varint(data, at, end)
+        key, at = varint(data, at, end)
         kind = key & 7
         if kind == VARINT:
-            _, at = _varint(data, at, end)
+            _, at = varint(data, at, end)
         elif kind == FIXED64:
             at += 8
         elif kind == FIXED32:
             at += 4
         elif kind == DELIMITED:
-            length, at = _varint(data, at, end)
+            length, at = varint(data, at, end)
             parts += 1
             if parts > PARTS_MAX:
                 raise too_large(f"more than {PARTS_MAX} parts")
@@ -119,7 +119,7 @@ def _point_count(metric: Metric) -> int:
     return 0 if kind is None else len(getattr(metric, kind).data_points)
 
 
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return the number at `at` and where it ends."""
     value = shift = 0
     while at < end:

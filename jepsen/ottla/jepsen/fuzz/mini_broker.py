@@ -47,10 +47,9 @@ from ottla.storage.log import open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.slice import FileSlice
 from ottla.telemetry.client_labels import ClientLabels
-from ottla.telemetry.ingest_driver import Pending as PendingPush
-from ottla.telemetry.ingest_driver import take_in
 from ottla.telemetry.instances import ClientInstance, ClientInstances
-from ottla.telemetry.outline import Outlines
+from ottla.telemetry.push_work import Pending as PendingPush
+from ottla.telemetry.push_work import Worker
 from ottla.wire.apis import API, request_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.create_topics_request import (
@@ -340,7 +339,8 @@ def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Do
         traits.source_address,
         LOCAL,
     )
-    (taken,) = take_in([PendingPush(1, labels, codec, payload, WALL_MS, done)], Outlines())
+    pending = PendingPush(1, labels, codec, payload, WALL_MS, done, wants_shape=True)
+    (taken,) = Worker(wants_points=True).take_in([pending])
     done(taken.error)
 
 
