@@ -50,7 +50,7 @@ COMMANDS = {
     "quorum": Command("ottla.cli.quorum", "show the controllers' quorum"),
     "config": Command("ottla.cli.config", "show, change and compare settings"),
     "metrics": Command("ottla.cli.metrics", "what clients report of themselves (KIP-714)"),
-    "pipeline": Command("ottla.cli.pipeline", "topics through Spark: archive, your own"),
+    "pipeline": Command("ottla.cli.pipeline", "topics through Spark: archive, telemetry, your own"),
     "world": Command("ottla.cli.world", "search the deterministic world for bugs, from a seed"),
     "jepsen": Command("ottla.cli.jepsen", "hurt real processes, and check what clients saw"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
