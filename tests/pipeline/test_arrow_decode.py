@@ -35,6 +35,8 @@ records = st.tuples(
 )
 """Timestamp, key, value, headers, and how many offsets follow on this one's predecessor."""
 repeated = st.tuples(records, st.integers(1, 3 * RUN_COUNT_MIN))
+SMALL: list[tuple[Any, int]] = [((0, None, None, [], 1), 1)]
+LARGE: list[tuple[Any, int]] = [((0, None, bytes(100), [], 1), 1)]
 batch_contents = st.lists(repeated, min_size=1, max_size=6)
 
 
@@ -135,6 +137,8 @@ def test_every_batch_that_can_be_built_decodes_to_its_records(
     count_change=st.sampled_from([0, 0, 0, 0, 1, -1, 1_000]),
     cut=st.sampled_from([0, 0, 0, 1, 7]),
 )
+@example(rows=SMALL, damages=[(0, 13)], count_change=0, cut=0).via("a negative length in one byte")
+@example(rows=LARGE, damages=[(0, 0xD7)], count_change=0, cut=0).via("and in two")
 def test_damaged_records_fail_or_not_as_they_do_for_the_slow_scanner(
     rows: list[tuple[Any, int]], damages: list[tuple[int, int]], count_change: int, cut: int
 ) -> None:

@@ -42,7 +42,11 @@ VARINT_SHIFT_MAX = 56
 
 LENGTH_BYTES_MAX = 5
 
-TWO_BYTE_STEP = tuple(((low & 0x7F) >> 1) + 2 for low in range(256))
+NOWHERE = 1 << 40
+"""Beyond the end of every buffer: where a record of negative length is said to end."""
+ONE_BYTE_STEP = tuple(NOWHERE if byte & 1 else (byte >> 1) + 1 for byte in range(128))
+"""By its length in one byte: the record's whole size."""
+TWO_BYTE_STEP = tuple(NOWHERE if low & 1 else ((low & 0x7F) >> 1) + 2 for low in range(256))
 """By the first byte of a length of two: the record's whole size, but for 64 times the second."""
 ZIGZAG = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], dtype=np.int64)
 """What a varint of one byte says."""
@@ -177,12 +181,12 @@ def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
 
 def _walk(data: Buffer, at: int, count: int) -> Iterator[int]:
     """Yield where so many records begin, and where the last of them ends."""
-    steps = TWO_BYTE_STEP
+    small_steps, steps = ONE_BYTE_STEP, TWO_BYTE_STEP
     for _ in range(count):
         yield at
         first = data[at]
         if first < 0x80:
-            at += (first >> 1) + 1
+            at += small_steps[first]
         elif 0 < (second := data[at + 1]) < 0x80:
             at += steps[first] + (second << 6)
         else:
