@@ -56,17 +56,19 @@ def test_of_the_whole_topic_each_record_is_read_once_in_order(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("cuts", [[1], [300], [450, 900], list(range(100, 2_000, 100))])
+@pytest.mark.parametrize("cuts", [[1], [300], [450, 900], list(range(30, 2_000, 65))])
+@pytest.mark.parametrize("lookback_count", [2_000, 100, 20])
 def test_ranges_that_are_cut_anywhere_hold_together_what_the_whole_holds(
-    live_cluster: LiveCluster, topic: str, cuts: list[int]
+    live_cluster: LiveCluster, topic: str, cuts: list[int], lookback_count: int
 ) -> None:
+    """However little is read before each: where that leaves anything open, more is."""
     edges = [0, *cuts, sum(ATTEMPTS)]
     parts = [OffsetRange(topic, 0, start, end) for start, end in pairwise(edges)]
     asked = ReadOptions(
         bootstrap=live_cluster.bootstrap,
         drop_replays=True,
         columns=("value",),
-        replay_lookback_count=2_000,
+        replay_lookback_count=lookback_count,
     )
     found = pa.Table.from_batches(read_ranges(parts, asked))
 

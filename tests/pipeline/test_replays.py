@@ -109,7 +109,24 @@ def test_a_range_learns_from_what_lies_before_it() -> None:
     replays = ReplayFilter()
     replays.keep(column(records[2:4]))
 
+    assert replays.is_unsure(0), "the batch began before"
     assert read(records, [1, 2], replays) == ["e"]
+
+
+@pytest.mark.parametrize("is_one_by_one", [True, False])
+def test_who_has_seen_a_batch_begin_and_what_was_before_is_sure(is_one_by_one: bool) -> None:
+    replays = ReplayFilter()
+    assert not replays.is_unsure(1_000), "nothing is repeated that nobody began"
+    records = [("n", None)] * 3 + attempt(WriteId("q", 5, 0), ["a", "b"])
+    if is_one_by_one:
+        records += records[3:]  # a repetition is judged record by record
+    replays.keep(column(records))
+    assert not replays.is_unsure(3)
+    assert replays.is_unsure(4)
+    replays.keep(column(attempt(WriteId("q", 6, 0), ["a", "b", "c"])))
+    assert not replays.is_unsure(len(records))
+    replays.keep(column(attempt(WriteId("q", 7, 0), ["a", "b"])[1:]))
+    assert replays.is_unsure(0)
 
 
 @pytest.mark.parametrize("sizes", [[], [1] * 9, [3], [4, 2]])

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_S = 1
+PIECE = 10_000
+"""The copy is read in pieces of so many records: each must learn what was written before it."""
 ARCHIVE = "archive"
 COPY = "copy"
 QUERIES = (ARCHIVE, COPY)
@@ -92,9 +94,15 @@ def verify(spark: "SparkSession", work: Work) -> dict[str, int]:
     """Compare what was read with what is in the files, and in the topic without replays."""
     source = _rows(_topic(spark, work, work.source))
     archive = _rows(spark.read.parquet(work.archive))
-    copy = _rows(_topic(spark, work, work.copy, dropReplays="true"))
+    once = {"dropReplays": "true"}
+    copy = _rows(_topic(spark, work, work.copy, maxRecordsPerPartition=str(PIECE), **once))
+    whole = _topic(spark, work, work.copy, columns="offset", **once).count()
     written = _topic(spark, work, work.copy, columns="offset").count()
-    return {"copy_records_written": written, **compare(source, archive, copy)}
+    return {
+        "copy_records_written": written,
+        **compare(source, archive, copy),
+        "copy_read_whole_doubled_or_else": abs(whole - len(copy)),
+    }
 
 
 def compare(source: list[Row], archive: list[Row], copy: list[Row]) -> dict[str, int]:

@@ -35,13 +35,21 @@ BATCH_COUNT_MAX = 1 << 63 - NUMBER_BITS
 HEADER_COUNT = len(NAMES)
 
 
+class First(NamedTuple):
+    """The record number 0 of a batch, when it was met for the first time."""
+
+    check: bytes
+    read_before: int
+    """How many records were read before it."""
+
+
 class Seen(NamedTuple):
     """What was seen last of one task of one query."""
 
     place: int
     check: bytes
-    first_check: bytes | None
-    """The check of the batch's record number 0; None where that lies before what was read."""
+    first: First | None
+    """The batch's record number 0; None where that lies before what was read."""
 
 
 class Stamped(NamedTuple):
@@ -65,7 +73,19 @@ class ReplayFilter:
     def __init__(self, *, fail_on_data_loss: bool = True) -> None:
         self._fails = fail_on_data_loss
         self._seen: dict[Task, Seen] = {}
+        self._read_count = 0
         self.dropped_count = 0
+
+    def is_unsure(self, margin_count: int) -> bool:
+        """Say whether there may be an attempt that began, and ended, before what was read.
+
+        It would end right before the next one begins, so one is sure who has seen the beginning,
+        and so many records before it.
+        """
+        return any(
+            seen.first is None or seen.first.read_before < margin_count
+            for seen in self._seen.values()
+        )
 
     def keep(self, headers: pa.ListArray) -> Mask | None:
         """Say which records are new, by their `headers` columns; None where all are.
@@ -74,18 +94,20 @@ class ReplayFilter:
         told.
         """
         stamped = read_stamps(headers)
+        read_before = self._read_count
+        self._read_count += len(headers)
         if stamped is None:
             return None
-        if self._in_order(stamped):
+        if self._in_order(stamped, read_before):
             return None
         mask = np.ones(len(headers), dtype=np.bool_)
         for row, task, place, check in _records(stamped):
-            mask[row] = self._is_new(task, place, check)
+            mask[row] = self._is_new(task, place, First(check, read_before + row))
         dropped = int(len(mask) - np.count_nonzero(mask))
         self.dropped_count += dropped
         return mask if dropped else None
 
-    def _in_order(self, stamped: Stamped) -> bool:
+    def _in_order(self, stamped: Stamped, read_before: int) -> bool:
         """Take note of all records at once, if each of them is new; else of none."""
         order = np.argsort(stamped.task, kind="stable")
         task, place = stamped.task[order], stamped.place[order]
@@ -104,23 +126,29 @@ class ReplayFilter:
             first_of_batch = last >> NUMBER_BITS << NUMBER_BITS
             at = begin + np.searchsorted(place[begin:end], first_of_batch)
             if place[at] == first_of_batch:
-                first_check = stamped.check[order[at]].as_py()
+                row = int(stamped.rows[order[at]])
+                first: First | None = First(stamped.check[order[at]].as_py(), read_before + row)
             else:
-                first_check = _first_check(seen, last)
-            latest[name] = Seen(last, stamped.check[order[end - 1]].as_py(), first_check)
+                first = _first_of(seen, last)
+            latest[name] = Seen(last, stamped.check[order[end - 1]].as_py(), first)
         self._seen |= latest
         return True
 
-    def _is_new(self, name: Task, place: int, check: bytes) -> bool:
+    def _is_new(self, name: Task, place: int, record: First) -> bool:
         seen = self._seen.get(name)
-        is_first = place & NUMBER_MASK == 0
+        is_first, check = place & NUMBER_MASK == 0, record.check
         if seen is None or place > seen.place:
-            first_check = check if is_first else _first_check(seen, place)
-            self._seen[name] = Seen(place, check, first_check)
+            first = record if is_first else _first_of(seen, place)
+            self._seen[name] = Seen(place, check, first)
             return True
-        is_same_batch = place >> NUMBER_BITS == seen.place >> NUMBER_BITS
-        known = seen.check if place == seen.place else seen.first_check if is_first else None
-        if not is_same_batch or known is None or known == check:
+        if place >> NUMBER_BITS != seen.place >> NUMBER_BITS:
+            return False
+        known = None
+        if place == seen.place:
+            known = seen.check
+        elif is_first and seen.first is not None:
+            known = seen.first.check
+        if known is None or known == check:
             return False
         if self._fails:
             query, partition = name
@@ -130,15 +158,15 @@ class ReplayFilter:
                 f"{partition}, so dropReplays can not tell which are repeated: write with "
                 f"sortRows=true, read without dropReplays or with failOnDataLoss=false"
             )
-        self._seen[name] = Seen(place, check, check if is_first else None)
+        self._seen[name] = Seen(place, check, record if is_first else None)
         return True
 
 
-def _first_check(seen: Seen | None, place: int) -> bytes | None:
-    """Return the check of record number 0 of the batch of `place`, if it was seen."""
+def _first_of(seen: Seen | None, place: int) -> First | None:
+    """Return record number 0 of the batch of `place`, if it was seen."""
     if seen is None or seen.place >> NUMBER_BITS != place >> NUMBER_BITS:
         return None
-    return seen.first_check
+    return seen.first
 
 
 def read_stamps(headers: pa.ListArray) -> Stamped | None:
