@@ -11,12 +11,33 @@ from typing import Any
 import pytest
 
 from ottla.client import TopicPartition
-from ottla.pipeline.archive_directory import ArchiveDirectory
+from ottla.pipeline.archive_directory import LOCK, ArchiveDirectory
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 END_S = 60
 SPARK = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+
+
+def jvm_of(parent: int) -> int:
+    """Return the process id of the Java that a process has started."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            name, state = (path / "stat").read_text().rsplit(")", 1)
+        except OSError:
+            continue  # it has just ended
+        if name.endswith("(java") and int(state.split()[1]) == parent:
+            return int(path.name)
+    raise AssertionError(f"process {parent} has no Java")
+
+
+def open_files(process: int) -> set[str]:
+    """Return the names, without directories, of the files that a process holds open."""
+    return {
+        Path(os.readlink(link)).name
+        for link in Path(f"/proc/{process}/fd").iterdir()
+        if os.path.lexists(link)
+    }
 
 
 def test_ctrl_c_ends_an_archive_after_its_batch(live_cluster: Any, tmp_path: Path) -> None:
@@ -37,6 +58,7 @@ def test_ctrl_c_ends_an_archive_after_its_batch(live_cluster: Any, tmp_path: Pat
     try:
         assert child.stdout is not None
         first = json.loads(child.stdout.readline() or "{}")
+        assert LOCK in open_files(jvm_of(child.pid)), "it may outlive a command that is killed"
         # As a terminal does it: every process of the command gets it.
         os.killpg(child.pid, signal.SIGINT)
         _rest, told = child.communicate(timeout=END_S)

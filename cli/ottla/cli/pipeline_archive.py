@@ -90,7 +90,10 @@ def run(arguments: argparse.Namespace) -> int:
     span = span_of(arguments)
     if span is not None:
         return run_backfill(arguments, options, span)
-    with own_place(options.output), open_spark(arguments, options.name) as spark:
+    with (
+        own_place(options.output) as kept_open,
+        open_spark(arguments, options.name, kept_open) as spark,
+    ):
         query = start_archive(spark, options)
         totals = follow_queries([query], is_json=is_json)
     return finish(totals, is_json=is_json, what=f" archived in {options.output}")

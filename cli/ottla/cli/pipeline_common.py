@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,9 +95,12 @@ def key_and_value(option: str, text: str) -> tuple[str, str]:
 
 
 @contextmanager
-def open_spark(arguments: argparse.Namespace, name: str) -> Iterator["SparkSession"]:
+def open_spark(
+    arguments: argparse.Namespace, name: str, kept_open: tuple[int, ...] = ()
+) -> Iterator["SparkSession"]:
     """Start Spark for a command; SparkFailedError for whatever goes wrong in it."""
-    with open_session(session_options(arguments, name)) as session:
+    options = replace(session_options(arguments, name), kept_open=kept_open)
+    with open_session(options) as session:
         yield session
 
 

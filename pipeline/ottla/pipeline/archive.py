@@ -58,16 +58,18 @@ class ArchiveOptions:
 
 
 @contextmanager
-def own_place(output: str) -> Iterator[None]:
+def own_place(output: str) -> Iterator[tuple[int, ...]]:
     """Be the one that writes an archive, as far as it lies on this machine.
+
+    Yields what the session must keep open (`SessionOptions.kept_open`).
 
     ConfigError when another process does, or where a stream's log would hide what is there.
     """
     path = local_path(output)
     if path is None:
-        yield
+        yield ()
         return
-    with changing(path):
+    with changing(path) as lock:
         directory = ArchiveDirectory(path)
         if not directory.has_log and next(directory.data_files(), None) is not None:
             raise ConfigError(
@@ -75,7 +77,7 @@ def own_place(output: str) -> Iterator[None]:
                 "has Parquet files of no stream, which Spark's readers would no longer see once "
                 "a stream writes here; archive into another directory",
             )
-        yield
+        yield (lock,)
 
 
 def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQuery":

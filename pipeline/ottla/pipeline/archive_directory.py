@@ -45,8 +45,12 @@ def local_path(output: str) -> Path | None:
 
 
 @contextmanager
-def changing(directory: Path) -> Iterator[None]:
-    """Be the one that changes an archive; ConfigError when another process is."""
+def changing(directory: Path) -> Iterator[int]:
+    """Be the one that changes an archive; ConfigError when another process is.
+
+    Yields the lock's file descriptor: a process that inherits it holds the lock as long as it
+    lives.  So must a JVM that writes here, which may outlive a killed parent by a batch's end.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -56,7 +60,7 @@ def changing(directory: Path) -> Iterator[None]:
             raise ConfigError(
                 str(directory), "is being written by another 'ottla pipeline'; end that first"
             ) from None
-        yield
+        yield handle
     finally:
         os.close(handle)
 

@@ -72,7 +72,7 @@ def backfill(spark: "SparkSession", options: ArchiveOptions, span: Span) -> int:
         records.write.options(**options.sink).partitionBy(*PLACED).parquet(str(staging))
         count = _row_count(staging)
         _take_in(directory, staging)
-        shutil.rmtree(path / STAGING)
+        shutil.rmtree(path / STAGING, ignore_errors=True)
     return count
 
 

@@ -50,6 +50,9 @@ class SessionOptions:
     """Spark settings of the user, which win over ours."""
     log: Path | None = None
     """Where Spark's own words go; None for a file in the temporary directory."""
+    kept_open: tuple[int, ...] = ()
+    """File descriptors that the JVM inherits: locks on what it writes, which it may do for a
+    moment longer than a command that is killed."""
 
     @property
     def is_local(self) -> bool:
@@ -160,8 +163,13 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
     gateway: Any = None
     try:
         with log.open("ab") as output:
-            spoken = {"stdout": output, "stderr": output, "start_new_session": True}
-            gateway = launch_gateway(conf, spoken)  # type: ignore[no-untyped-call]
+            how = {
+                "stdout": output,
+                "stderr": output,
+                "start_new_session": True,
+                "pass_fds": options.kept_open,
+            }
+            gateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
         session = SparkSession(SparkContext(conf=conf, gateway=gateway))
     except spark_exceptions() as error:
         why = told(error) if gateway is not None else first_complaint(log) or told(error)
