@@ -1,18 +1,21 @@
 """Ranges are read without what was written again, wherever they begin."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from ottla.model.errors import CorruptDataError
+from ottla.model.errors import ConfigError, CorruptDataError
+from ottla.pipeline.asking import Asking
 from ottla.pipeline.produce_rows import produce_rows
 from ottla.pipeline.provenance import WriteId
 from ottla.pipeline.range_reader import read_ranges
 from ottla.pipeline.ranges import OffsetRange
 from ottla.pipeline.read_options import ReadOptions
 from ottla.pipeline.sink_options import read_target
+from ottla.pipeline.source_options import Subscribe
 
 from .conftest import LiveCluster
 
@@ -93,3 +96,21 @@ def test_an_attempt_with_other_rows_is_an_error_that_names_the_partition(
 
     with pytest.raises(CorruptDataError, match=f"{topic}-0: batch 0 of query q was written twice"):
         read(live_cluster, topic, 0, 4)
+
+
+def test_a_compacted_topic_is_refused_for_its_first_copies_may_be_gone(
+    live_cluster: LiveCluster,
+) -> None:
+    compacted = live_cluster.new_topic(1, configs={"cleanup.policy": "compact,delete"})
+    other = live_cluster.new_topic(1)
+    asked = ReadOptions(bootstrap=live_cluster.bootstrap, drop_replays=True)
+    asking, without = Asking(asked), Asking(replace(asked, drop_replays=False))
+    both = Subscribe(frozenset({compacted, other}))
+    try:
+        assert asking.find_topics(Subscribe(frozenset({other, "nowhere"}))).missing
+        with pytest.raises(ConfigError, match=f"dropReplays: topic '{compacted}' is compacted"):
+            asking.find_topics(both)
+        assert len(without.find_topics(both).partitions) == 2
+    finally:
+        asking.close()
+        without.close()

@@ -11,18 +11,24 @@ from typing import NamedTuple, TypeVar
 
 import trio
 
+from ottla.client.admin_configs import ConfigKind
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.client.connection import ConnectionLostError
 from ottla.client.coordinator import Coordinator, open_coordinator
 from ottla.client.group_offsets import Committed, commit_offsets
 from ottla.client.offset_lookup import find_offsets
-from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import ZERO_UUID, Offset, TopicPartition, uuid_text
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.pipeline.loop_thread import start_loop_thread
 from ottla.pipeline.offsets import LATEST, Position
 from ottla.pipeline.read_options import ReadOptions
 from ottla.pipeline.source_options import Assign, Subscribe, SubscribePattern, Topics
+from ottla.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from ottla.wire.messages.describe_configs_response import DescribeConfigsResponse
 from ottla.wire.messages.metadata_response import MetadataResponse
 
 T = TypeVar("T")
@@ -31,6 +37,7 @@ FIRST_ANSWER_TIMEOUT_S = 15.0
 """Longer, and a mistyped address costs patience; shorter, and a broker that starts is missed."""
 COMMIT_TIMEOUT_S = 5.0
 RETRY_WAIT_S = 0.1
+POLICY = "cleanup.policy"
 LOOK_AGAIN_S = 3.0
 """Who does not tell offsets for so long may have lost the topic: it is looked for again."""
 
@@ -50,6 +57,9 @@ class Asking:
     def __init__(self, options: ReadOptions) -> None:
         self._config = options.consumer_config()
         self._isolation_level = options.isolation_level
+        self._drops_replays = options.drop_replays
+        self._keep_all: set[str] = set()
+        """Topics that were seen not to be compacted."""
         self._has_answered = False
         self._loop = start_loop_thread()
         self._cluster: Cluster = self._loop.enter(
@@ -126,7 +136,36 @@ class Asking:
             )
             if is_passing:
                 raise_for(topic.error_code, f"topic {topic.name!r} has no leader")
-        return _found(topics, answer)
+        found = _found(topics, answer)
+        if self._drops_replays:
+            await self._refuse_compacted({at.topic for at in found.partitions} - self._keep_all)
+        return found
+
+    async def _refuse_compacted(self, topics: set[str]) -> None:
+        """Raise ConfigError for a topic of which the cleaner may have taken a first copy."""
+        if not topics:
+            return
+        resources = [
+            DescribeConfigsResource(
+                resource_type=ConfigKind.TOPIC, resource_name=name, configuration_keys=[POLICY]
+            )
+            for name in sorted(topics)
+        ]
+        answer = await self._cluster.request(
+            DescribeConfigsRequest(resources=resources), DescribeConfigsResponse
+        )
+        for told in answer.results:
+            if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue  # it went meanwhile
+            raise_for(told.error_code, told.error_message)
+            if any("compact" in (one.value or "") for one in told.configs if one.name == POLICY):
+                raise ConfigError(
+                    "dropReplays",
+                    f"topic {told.resource_name!r} is compacted: of a record that was written "
+                    "twice only the later copy may be left; read it without, its keys' last "
+                    "values are right",
+                )
+            self._keep_all.add(told.resource_name)
 
     async def _find_offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = await find_offsets(
