@@ -5,6 +5,7 @@ itself read what becomes of one.
 """
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,30 @@ def test_a_file_that_is_named_and_not_there_stops_it(archive: Archive) -> None:
     Path(archive.directory.live()[0].path).unlink()
     with pytest.raises(CorruptDataError, match="named by _spark_metadata, and not there"):
         compact(archive.path, keep_s=0)
+
+
+def test_an_archive_behind_a_link_is_the_same_archive(archive: Archive, tmp_path: Path) -> None:
+    eleven_batches(archive)
+    before = archive.seen()
+    (tmp_path / "link").symlink_to(archive.path)
+    assert compact(tmp_path / "link", target_bytes=1, keep_s=0).removed_count == 0
+    assert compact(tmp_path / "link", keep_s=0).removed_count == 21
+    assert archive.seen() == before
+
+
+def test_nothing_is_touched_in_an_archive_that_was_moved_or_copied(
+    archive: Archive, tmp_path: Path
+) -> None:
+    eleven_batches(archive)
+    copy = tmp_path / "copy"
+    shutil.copytree(archive.path, copy)
+    with pytest.raises(CorruptDataError, match="can not be moved or copied"):
+        compact(copy, keep_s=0)
+    archive.path.rename(tmp_path / "moved")
+    with pytest.raises(CorruptDataError, match="can not be moved or copied"):
+        compact(tmp_path / "moved", keep_s=0)
+    count = len(list(ArchiveDirectory(copy).data_files()))
+    assert count == len(list(ArchiveDirectory(tmp_path / "moved").data_files())) == 21
 
 
 def test_a_checksum_does_not_outlive_what_it_is_of(archive: Archive) -> None:

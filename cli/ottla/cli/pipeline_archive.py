@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     if span is not None:
         return run_backfill(arguments, options, span)
     with (
-        own_place(options.output) as kept_open,
+        own_place(options) as kept_open,
         open_spark(arguments, options.name, kept_open) as spark,
     ):
         query = start_archive(spark, options)

@@ -39,6 +39,7 @@ transforms.py       DataFrame functions that all front ends share
 own_code.py         a user's own pipeline file
 archive.py          topics into Parquet, each record once
 archive_directory.py who may change an archive, its log, its files
+checkpoint.py       how far a stream is, by its checkpoint
 sink_log.py         the log of Spark's file sink (pure)
 compaction_plan.py  which small files become one (pure)
 compaction.py       makes them one

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.model.errors import ConfigError
 from ottla.pipeline.archive_directory import ArchiveDirectory, changing, local_path
+from ottla.pipeline.checkpoint import NONE, last_batch
 from ottla.pipeline.transforms import PLACED, Transform, read_schema, with_hour, with_json_value
 
 if TYPE_CHECKING:
@@ -58,14 +59,15 @@ class ArchiveOptions:
 
 
 @contextmanager
-def own_place(output: str) -> Iterator[tuple[int, ...]]:
+def own_place(options: ArchiveOptions) -> Iterator[tuple[int, ...]]:
     """Be the one that writes an archive, as far as it lies on this machine.
 
     Yields what the session must keep open (`SessionOptions.kept_open`).
 
-    ConfigError when another process does, or where a stream's log would hide what is there.
+    ConfigError when another process does, or where the log of Spark's sink would hide what is
+    there, or take new batches for old ones.
     """
-    path = local_path(output)
+    path = local_path(options.output)
     if path is None:
         yield ()
         return
@@ -73,11 +75,32 @@ def own_place(output: str) -> Iterator[tuple[int, ...]]:
         directory = ArchiveDirectory(path)
         if not directory.has_log and next(directory.data_files(), None) is not None:
             raise ConfigError(
-                output,
+                options.output,
                 "has Parquet files of no stream, which Spark's readers would no longer see once "
                 "a stream writes here; archive into another directory",
             )
+        _check_checkpoint(options, directory)
         yield (lock,)
+
+
+def _check_checkpoint(options: ArchiveOptions, directory: ArchiveDirectory) -> None:
+    """Refuse a checkpoint that does not know of batches which the sink's log has.
+
+    The sink takes a batch for written whose number its log has: it would skip what a new query,
+    or one put back to an older state, gives those numbers.
+    """
+    checkpoint = local_path(options.checkpoint_path)
+    if checkpoint is None or not directory.has_log:
+        return
+    written = max((file.batch for file, _entries in directory.files()), default=NONE)
+    planned = last_batch(checkpoint, "offsets")
+    if planned < written:
+        raise ConfigError(
+            options.output,
+            f"has batches up to {written}, and the checkpoint {checkpoint} up to {planned}: the "
+            "next would be taken for written; use that stream's own checkpoint, or another "
+            "directory",
+        )
 
 
 def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQuery":

@@ -2,7 +2,8 @@
 
 Invariants: one process at a time changes it; the log changes by the rename of one file, so at
 every moment, also after a crash, it names either all of a change or none; a data file is removed
-only when the log does not name it and nobody has touched it for as long as asked.
+only when the log, all of whose files are there, does not name it, and nobody has touched it for
+as long as asked.
 """
 
 import fcntl
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.pipeline.sink_log import (
     FOLDER,
     Entry,
@@ -69,7 +70,8 @@ class ArchiveDirectory:
     """The log and the data files of one archive; change it only within `changing`."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+        # By its real name, as the log has it: through a link each file would look unnamed.
+        self.path = path.resolve()
         self._log = self.path / FOLDER
 
     @property
@@ -92,6 +94,27 @@ class ArchiveDirectory:
     def live(self) -> list[Entry]:
         """Return the data files as a reader of Spark sees them now."""
         return [entry for _file, entries in self.files() for entry in entries]
+
+    def named(self) -> set[Path]:
+        """Return the data files that count, all of them there and within the directory.
+
+        CorruptDataError otherwise: an archive that was moved or copied has a log of other files,
+        and by it nothing can be told from garbage.
+        """
+        found = set()
+        for entry in self.live():
+            path = Path(os.path.realpath(entry.path))
+            if not path.is_relative_to(self.path):
+                raise CorruptDataError(
+                    f"{self.path}: its log names {entry.path}; an archive can not be "
+                    "moved or copied"
+                )
+            if not path.is_file():
+                raise CorruptDataError(
+                    f"{entry.path}: named by {FOLDER}, and not there; was it removed by hand?"
+                )
+            found.add(path)
+        return found
 
     def replace(self, file: LogFile, entries: Sequence[Entry]) -> None:
         """Have a file of the log name other data files, all at once and for good."""
@@ -136,11 +159,11 @@ class ArchiveDirectory:
         """
         if not self.has_log:
             return 0, 0
-        named = {entry.path for entry in self.live()}
+        named = self.named()
         counts = []
         for path in self.data_files():
             found = path.stat()
-            if str(path) not in named and time.time() - found.st_mtime >= keep_s:
+            if path not in named and time.time() - found.st_mtime >= keep_s:
                 path.unlink()
                 counts.append(found.st_size)
         return len(counts), sum(counts)

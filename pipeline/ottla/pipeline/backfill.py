@@ -1,6 +1,7 @@
 """Fills an archive with what it lacks of a span of time, in a batch.
 
-What is there already is not written again: records are told by topic, partition, offset and
+What a stream that writes here has not come to yet is left to it.  What is there already is not
+written again: records are told by topic, partition, offset and
 timestamp (a topic made anew has the same offsets again).  So a backfill may be repeated, may
 overlap another or what a stream wrote, and may go on after a crash.
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from ottla.model.errors import ConfigError
 from ottla.pipeline.archive import FORMAT, PARQUET, ArchiveOptions, arranged
 from ottla.pipeline.archive_directory import ArchiveDirectory, changing, local_path, sync_directory
+from ottla.pipeline.checkpoint import committed_position
 from ottla.pipeline.sink_log import Entry
 from ottla.pipeline.transforms import MICROSECONDS_AN_HOUR, PLACED
 
@@ -91,6 +93,8 @@ def _missing(
     wanted = records.where(
         (moment >= span.start_ms * MICROSECONDS) & (moment < span.end_ms * MICROSECONDS)
     )
+    if directory.has_log:
+        wanted = _left_by_stream(spark, wanted, options)
     found = arranged(wanted, options)
     lost = [name for name in TOLD_BY if name not in found.columns]
     if lost:
@@ -100,6 +104,27 @@ def _missing(
         )
     there = _there(spark, found, span, directory)
     return found if there is None else found.join(there, list(TOLD_BY), "left_anti")
+
+
+def _left_by_stream(
+    spark: "SparkSession", records: "DataFrame", options: ArchiveOptions
+) -> "DataFrame":
+    """Return the records that the stream will not write itself: those before where it stands."""
+    from pyspark.sql import functions as f
+
+    checkpoint = local_path(options.checkpoint_path)
+    if checkpoint is None:
+        raise ConfigError("--checkpoint", f"{options.checkpoint_path} is not on this machine")
+    position = committed_position(checkpoint)
+    ends = spark.createDataFrame(
+        [(at.topic, at.partition, end) for at, end in sorted(position.items())],
+        "topic string, partition int, _end long",
+    )
+    return (
+        records.join(f.broadcast(ends), ["topic", "partition"])
+        .where(f.col("offset") < f.col("_end"))
+        .select(*records.columns)
+    )
 
 
 def _there(

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from ottla.model.errors import ConfigError, CorruptDataError
+from ottla.model.errors import ConfigError
 from ottla.pipeline.archive_directory import ArchiveDirectory, changing, sync_directory
 from ottla.pipeline.compaction_plan import TARGET_BYTES, Merge, merges_of, replaced
 from ottla.pipeline.sink_log import FOLDER, Entry
@@ -56,6 +56,7 @@ def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> C
         )
     done = Compacted()
     with changing(path):
+        directory.named()  # nothing is touched in a directory whose log is of another
         for file, entries in directory.files():
             done.waiting_batch_count += not file.is_compact
             merged = [
@@ -76,7 +77,7 @@ def _merge(merge: Merge, done: Compacted) -> list[Entry]:
 
     Files of different schemas stay apart: those of one schema become one.
     """
-    sources = [parquet.ParquetFile(_existing(entry.path)) for entry in merge.entries]
+    sources = [parquet.ParquetFile(entry.path) for entry in merge.entries]
     try:
         if any(map(_has_old_timestamps, sources)):
             return []
@@ -97,14 +98,6 @@ def _merge(merge: Merge, done: Compacted) -> list[Entry]:
     done.byte_count_before += merge.byte_count
     done.byte_count_after += sum(entry.byte_count for entry in made)
     return made
-
-
-def _existing(path: str) -> str:
-    if not os.path.isfile(path):
-        raise CorruptDataError(
-            f"{path}: named by {FOLDER}, and not there; was the archive moved or cut back by hand?"
-        )
-    return path
 
 
 def _has_old_timestamps(source: Any) -> bool:
