@@ -125,7 +125,10 @@ def test_a_batch_is_a_line() -> None:
 
 def test_a_cluster_that_does_not_answer_has_an_exit_code_of_its_own() -> None:
     assert exit_code(SparkFailedError("can not read topics: nobody listens")) == 3
+    at_line = "mine.py, line 3: can not write to topics: nobody listens"
+    assert exit_code(SparkFailedError(at_line)) == 3
     assert exit_code(SparkFailedError("topic 'x' is not there")) == 1
+    assert exit_code(SparkFailedError("kafka.sasl.mechanism: can not be honoured")) == 1
 
 
 @pytest.mark.parametrize(
@@ -163,6 +166,15 @@ def test_a_directory_that_is_no_archive_is_not_compacted(
     assert "is no directory on this machine" in told[0]
     assert "no archive of a streaming query" in told[1]
     assert "must be at least 1" in told[2]
+
+
+def test_an_output_that_is_a_file_is_refused_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    assert run(["pipeline", "archive", "t", "-o", str(path)]) == 1
+    assert capsys.readouterr().err == f"ottla pipeline: {path}: is no directory\n"
 
 
 def test_the_zip_for_spark_submit_is_written_where_it_is_wanted(

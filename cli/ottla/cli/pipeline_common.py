@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENDING = "ending after this batch; once more to end at once"
-NO_ANSWER = "can not "
-"""How our sentences about a cluster that cannot be reached begin."""
+NO_ANSWER = re.compile(r"(?:^|: )can not (?:read|write)\b")
+"""How our sentences about a cluster that cannot be reached begin, behind a user's file and line."""
 SETTINGS_OF_ARGUMENTS = {
     "jars": "spark.jars",
     "packages": "spark.jars.packages",
@@ -106,7 +107,7 @@ def open_spark(
 
 def exit_code(failure: SparkFailedError) -> int:
     """Return the exit code of a command that Spark failed."""
-    return UNREACHABLE if str(failure).startswith(NO_ANSWER) else REFUSED
+    return UNREACHABLE if NO_ANSWER.search(str(failure)) else REFUSED
 
 
 class Shown:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.model.errors import ConfigError
 from ottla.pipeline.archive_directory import ArchiveDirectory, changing, local_path
 from ottla.pipeline.checkpoint import NONE, last_batch
+from ottla.pipeline.sink_log import read_order
 from ottla.pipeline.transforms import PLACED, Transform, read_schema, with_hour, with_json_value
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _check_checkpoint(options: ArchiveOptions, directory: ArchiveDirectory) -> N
     checkpoint = local_path(options.checkpoint_path)
     if checkpoint is None or not directory.has_log:
         return
-    written = max((file.batch for file, _entries in directory.files()), default=NONE)
+    written = max((file.batch for file in read_order(directory.log_names())), default=NONE)
     planned = last_batch(checkpoint, "offsets")
     if planned < written:
         raise ConfigError(

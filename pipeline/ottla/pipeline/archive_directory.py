@@ -52,6 +52,8 @@ def changing(directory: Path) -> Iterator[int]:
     Yields the lock's file descriptor: a process that inherits it holds the lock as long as it
     lives.  So must a JVM that writes here, which may outlive a killed parent by a batch's end.
     """
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(str(directory), "is no directory")
     directory.mkdir(parents=True, exist_ok=True)
     handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
