@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import bootstrap_of, counted, note
+from ottla.cli.common import bootstrap_of, note
 from ottla.cli.main import REFUSED, UNREACHABLE
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
@@ -138,7 +138,7 @@ def line_of(batch: BatchProgress) -> str:
 
 def counted_rows(count: int) -> str:
     """Return how many rows, in words."""
-    return counted(count, "row").replace(str(count), f"{count:,}", 1)
+    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
@@ -154,6 +154,6 @@ def finish(totals: Totals, *, is_json: bool, what: str = "") -> int:
     """Say what a run came to; return its exit code."""
     if not is_json:
         lag = "" if not totals.lag_count else f", {counted_rows(totals.lag_count)} behind"
-        batches = counted(totals.batch_count, "batch").replace("batchs", "batches")
+        batches = "1 batch" if totals.batch_count == 1 else f"{totals.batch_count:,} batches"
         print(f"{counted_rows(totals.row_count)} in {batches}{lag}{what}")
     return 0
