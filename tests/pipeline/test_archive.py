@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -79,6 +80,15 @@ def once(ends: dict[int, int]) -> Counter[tuple[int, int]]:
     return Counter((number, offset) for number, end in ends.items() for offset in range(end))
 
 
+@pytest.fixture
+def folded_often(spark: "SparkSession") -> Iterator[None]:
+    """Have Spark fold its log each second batch, not each tenth."""
+    spark.conf.set(COMPACT_INTERVAL, "2")
+    yield
+    spark.conf.unset(COMPACT_INTERVAL)
+
+
+@pytest.mark.usefixtures("folded_often")
 def test_an_archive_has_each_record_once_through_compaction_backfill_and_new_records(
     spark: "SparkSession", live_cluster: Any, make_record: Any, tmp_path: Path
 ) -> None:
@@ -86,7 +96,6 @@ def test_an_archive_has_each_record_once_through_compaction_backfill_and_new_rec
     options = options_for(live_cluster, topic, tmp_path / "the lake", schema="id BIGINT")
     late = json.dumps({topic: {"0": 20, "1": 20}})
     produce(live_cluster, topic, make_record, range(120))
-    spark.conf.set(COMPACT_INTERVAL, "2")  # Spark folds its log each second batch, not each tenth
     run(spark, replace(options, source={**options.source, "startingOffsets": late}))
     assert set(told(stored(spark, options))) == {(n, at) for n in (0, 1) for at in range(20, 60)}
 
