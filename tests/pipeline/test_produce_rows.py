@@ -128,6 +128,15 @@ def test_attempts_that_end_early_leave_nothing_that_is_missing_or_twice(
     assert sorted(everywhere) == list(range(len(values)))
 
 
+def test_records_may_be_written_as_they_are(live_cluster: LiveCluster) -> None:
+    topic = live_cluster.new_topic(1)
+    to = target(live_cluster, ["value", "headers"], topic=topic, provenance="false")
+
+    produce_rows(iter([batch(value=["x"], headers=[[{"key": "h", "value": b"v"}]])]), to, WRITE)
+
+    assert [record.headers for record in records_of(live_cluster, topic)[0]] == [(("h", b"v"),)]
+
+
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [

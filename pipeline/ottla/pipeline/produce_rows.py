@@ -109,9 +109,11 @@ class _Sender:
                     partition = self._partitioner.partition_of(row.key, chosen_among)
                 if partition is None:
                     partition = stamps.next_turn(topic, chosen_among)
-            headers = stamps.stamp(
-                topic, partition, row.key, row.value, row.headers, chosen_among=chosen_among
-            )
+            headers = row.headers
+            if target.options.provenance:
+                headers = stamps.stamp(
+                    topic, partition, row.key, row.value, headers, chosen_among=chosen_among
+                )
             await producer.send(topic, row.value, key=row.key, partition=partition, headers=headers)
             self.sent_count += 1
 

@@ -49,6 +49,12 @@ class SinkOptions:
         key="includeHeaders",
         doc="Whether the column headers, where there is one, is written.",
     )
+    provenance: bool = setting(
+        True,
+        key="provenance",
+        doc="Whether each record says in its headers which write it is of: without, nobody can "
+        "tell one that was written twice.",
+    )
     sort_rows: bool = setting(
         False,
         key="sortRows",
