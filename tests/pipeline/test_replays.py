@@ -12,6 +12,8 @@ from ottla.model.errors import CorruptDataError
 from ottla.pipeline.provenance import NAMES, Stamps, WriteId
 from ottla.pipeline.replays import ReplayFilter
 
+from .test_provenance import headers_of
+
 HEADERS = pa.list_(
     pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
 )
@@ -30,7 +32,10 @@ def column(records: list[Record]) -> pa.ListArray:
 
 def attempt(write: WriteId, names: list[str], topic: str = "t") -> list[Record]:
     stamps = Stamps(write)
-    return [(name, stamps.stamp(topic, 0, None, name.encode(), [("h", b"")])) for name in names]
+    return [
+        (name, headers_of(stamps.stamp(topic, 0, None, name.encode(), [("h", b"")])))
+        for name in names
+    ]
 
 
 def read(records: list[Record], sizes: list[int], replays: ReplayFilter | None = None) -> list[str]:
@@ -165,7 +170,7 @@ def test_headers_that_only_look_like_ours_are_nothing_to_judge_by(
     index: int, value: bytes | None
 ) -> None:
     ours = attempt(WriteId("q", 1, 0), ["a", "b"])
-    forged = Stamps(WriteId("q", 1, 0)).stamp("t", 0, None, b"x")
+    forged = headers_of(Stamps(WriteId("q", 1, 0)).stamp("t", 0, None, b"x"))
     forged[index] = (NAMES[index], value)
     records: list[Record] = [*ours, ("x", forged), ("y", forged), *ours]
 

@@ -25,6 +25,7 @@ from ottla.wire.batch_builder import (
     build_batch,
     build_control_batch,
     build_end_transaction_marker,
+    encode_headers,
 )
 from ottla.wire.compression import Codec
 from ottla.wire.records import scan
@@ -186,3 +187,18 @@ def test_a_compacted_batch_keeps_its_gaps() -> None:
     assert header.last_offset == 107
     assert [record.offset for record in scan(batch, 0, header)] == [102, 107]
     assert builder.size_bytes == len(batch)
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=200)), max_size=3),
+)
+def test_headers_that_are_encoded_beforehand_make_the_same_record(
+    headers: list[tuple[str, bytes | None]],
+) -> None:
+    plain, encoded = BatchBuilder(), BatchBuilder()
+    plain.append(7, b"k", None, headers)
+    encoded.append(7, b"k", None, encode_headers(headers))
+
+    (record,) = scan(plain.build(), 0, parse_header(plain.build()))
+    assert list(record.headers) == headers
+    assert encoded.build() == plain.build()

@@ -16,7 +16,7 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch import NO_PRODUCER_EPOCH
-from ottla.wire.batch_builder import BatchBuilder, Headers
+from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers
 from ottla.wire.compression import Codec
 from ottla.wire.records import Record
 
@@ -73,7 +73,7 @@ class Accumulator:
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers,
+        headers: Headers | EncodedHeaders,
         charge_bytes: int,
     ) -> Batch | None:
         """Put one record into the batch that gathers, as its last; None where it has no room.
@@ -95,7 +95,7 @@ class Accumulator:
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers,
+        headers: Headers | EncodedHeaders,
         now_ms: int,
     ) -> tuple[Batch, bool]:
         """Take one record; return its batch (it is the last in it) and whether to look again."""
@@ -342,13 +342,15 @@ def _charge_of(record: Record) -> int:
     return record_bytes(record.key, record.value, record.headers)
 
 
-def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+def record_bytes(key: bytes | None, value: bytes | None, headers: Headers | EncodedHeaders) -> int:
     """Return the most a record can take in a batch."""
     size = RECORD_OVERHEAD_BYTES
     if key is not None:
         size += len(key)
     if value is not None:
         size += len(value)
+    if isinstance(headers, bytes):
+        return size + len(headers)
     for name, content in headers:
         size += HEADER_OVERHEAD_BYTES + len(name) * 4 + len(content or b"")
     return size

@@ -27,7 +27,7 @@ from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
 from ottla.model.limits import INT32_MAX
 from ottla.model.settings.client import ProducerConfig
-from ottla.wire.batch_builder import Headers
+from ottla.wire.batch_builder import EncodedHeaders, Headers
 from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
 from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
 
@@ -73,7 +73,7 @@ class Producer:
         *,
         key: bytes | None = None,
         partition: int | None = None,
-        headers: Headers = (),
+        headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Take one record; await what is returned for its delivery report.
@@ -105,7 +105,7 @@ class Producer:
         *,
         key: bytes | None = None,
         partition: int | None = None,
-        headers: Headers = (),
+        headers: Headers | EncodedHeaders = (),
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Take one record at once, or raise trio.WouldBlock where `send` would wait."""

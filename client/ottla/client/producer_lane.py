@@ -17,7 +17,7 @@ from enum import Enum, auto
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import Offset, TopicPartition
 from ottla.wire.batch import NO_SEQUENCE, SEQUENCE_COUNT, parse_header
-from ottla.wire.batch_builder import BatchBuilder, Headers
+from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers
 from ottla.wire.records import Record, scan
 
 NUMBERING_ERRORS = frozenset(
@@ -123,7 +123,7 @@ class Batch:
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers,
+        headers: Headers | EncodedHeaders,
         charge_bytes: int,
     ) -> None:
         """Take one record."""

@@ -17,8 +17,9 @@ from ottla.client.partitioner import Partitioner
 from ottla.client.producer import Producer, open_producer
 from ottla.client.producer_identities import ProducerIdentities
 from ottla.model.errors import ErrorCode, RefusedError, only_error
-from ottla.pipeline.provenance import Headers, Stamps, WriteId
+from ottla.pipeline.provenance import Stamps, WriteId
 from ottla.pipeline.sink_options import Columns, Target
+from ottla.wire.batch_builder import EncodedHeaders, Headers
 
 IDENTITIES = ProducerIdentities()
 """Shared by the tasks that a worker process runs one after the other: a query of a batch a second
@@ -109,10 +110,10 @@ class _Sender:
                     partition = self._partitioner.partition_of(row.key, chosen_among)
                 if partition is None:
                     partition = stamps.next_turn(topic, chosen_among)
-            headers = row.headers
+            headers: Headers | EncodedHeaders = row.headers
             if target.options.provenance:
                 headers = stamps.stamp(
-                    topic, partition, row.key, row.value, headers, chosen_among=chosen_among
+                    topic, partition, row.key, row.value, row.headers, chosen_among=chosen_among
                 )
             await producer.send(topic, row.value, key=row.key, partition=partition, headers=headers)
             self.sent_count += 1

@@ -12,9 +12,10 @@ ChangesShow           `spark.check` covers every row of the task in that partiti
                       where two attempts wrote different rows it differs
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
+
+from ottla.wire.batch_builder import EncodedHeaders, Headers, encode_header, varint
 
 QUERY = "spark.query"
 BATCH = "spark.batch"
@@ -27,11 +28,13 @@ OVERHEAD_BYTES_MAX = 250
 """What they add to a record, at most, where the query's name is a UUID.  In a batch of records they
 are alike but for a few digits, so compression all but removes them."""
 
+SEQ_BEGIN = encode_header(SEQ, b"")[:-1]
+CHECK_BEGIN = encode_header(CHECK, b"%08x" % 0)[:-8]
+"""What these two begin with in every record."""
+
 ROWS_PER_TURN = 500
 """Rows without a key stay on one partition for so many, then go to the next.  Fewer make small
 batches, more make uneven partitions."""
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class WriteId(NamedTuple):
@@ -48,15 +51,15 @@ class WriteId(NamedTuple):
 class Stamps:
     """Numbers the rows of one task, in the order in which they are written."""
 
-    __slots__ = ("_batch", "_counts", "_partition", "_query", "_turns", "_write")
+    __slots__ = ("_counts", "_same", "_turns", "_write")
 
     def __init__(self, write: WriteId) -> None:
         assert write.batch >= 0
         assert write.partition >= 0
         self._write = write
-        self._query = (QUERY, write.query.encode())
-        self._batch = (BATCH, b"%d" % write.batch)
-        self._partition = (PARTITION, b"%d" % write.partition)
+        texts = (QUERY, write.query), (BATCH, str(write.batch)), (PARTITION, str(write.partition))
+        self._same = b"".join(encode_header(name, text.encode()) for name, text in texts)
+        """The headers that every record of the task has."""
         self._counts: dict[tuple[str, int], tuple[int, int]] = {}
         self._turns: dict[str, int] = {}
 
@@ -77,7 +80,7 @@ class Stamps:
         headers: Headers = (),
         *,
         chosen_among: int = 0,
-    ) -> list[tuple[str, bytes | None]]:
+    ) -> EncodedHeaders:
         """Return the headers of the next record of a topic-partition: its own, then ours.
 
         `chosen_among` is the number of partitions among which this one was chosen, 0 where the row
@@ -87,17 +90,24 @@ class Stamps:
         at = topic, partition
         seq, check = self._counts.get(at, (0, 0))
         check = _fold(value, _fold(key, check ^ chosen_among << 16))
+        own = b""
         for name, content in headers:
             check = _fold(content, crc32(name.encode(), check))
+            own += encode_header(name, content)
         self._counts[at] = seq + 1, check
-        return [
-            *headers,
-            self._query,
-            self._batch,
-            self._partition,
-            (SEQ, b"%d" % seq),
-            (CHECK, b"%08x" % check),
-        ]
+        number = b"%d" % seq
+        return b"".join(
+            (
+                varint(len(headers) + len(NAMES)),
+                own,
+                self._same,
+                SEQ_BEGIN,
+                varint(len(number)),
+                number,
+                CHECK_BEGIN,
+                b"%08x" % check,
+            )
+        )
 
 
 def _fold(content: bytes | None, check: int) -> int:

@@ -6,6 +6,7 @@ sets the CRC.  What it writes, `batch.py` and `records.py` read.
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ from ottla.wire.batch import (
 from ottla.wire.compression import Codec, compress
 
 Headers = Sequence[tuple[str, bytes | None]]
+EncodedHeaders = bytes
+"""Headers as `encode_headers` makes them: for who writes much the same with every record."""
 
 _CONTROL_KEY = Struct(">hh")
 _END_TRANSACTION_VALUE = Struct(">hi")
@@ -39,6 +42,8 @@ NO_ATTRIBUTES = b"\x00"
 NO_HEADERS = b"\x00"
 NULL = b"\x01"
 """The varint of -1: the length of a null key or value."""
+NAME_COUNT_MAX = 1_024
+"""Names of headers that are kept encoded: few are in use at a time."""
 
 assert _BEFORE_CRC.size + 4 == CRC_START
 assert _BEFORE_CRC.size + 4 + _AFTER_CRC.size == HEADER.size == BATCH_HEADER_BYTES
@@ -92,7 +97,7 @@ class BatchBuilder:
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers = (),
+        headers: Headers | EncodedHeaders = (),
         *,
         offset_delta: int | None = None,
     ) -> None:
@@ -110,7 +115,7 @@ class BatchBuilder:
                 key or b"",
                 NULL if value is None else varint(len(value)),
                 value or b"",
-                _encode_headers(headers) if headers else NO_HEADERS,
+                headers if isinstance(headers, bytes) else encode_headers(headers),
             )
         )
         body = self._body
@@ -250,13 +255,26 @@ def _encode_varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def _encode_headers(headers: Headers) -> bytes:
-    encoded = bytearray(varint(len(headers)))
-    for name, content in headers:
-        raw_name = name.encode()
-        encoded += varint(len(raw_name)) + raw_name
-        encoded += NULL if content is None else varint(len(content)) + content
-    return bytes(encoded)
+def encode_headers(headers: Headers) -> EncodedHeaders:
+    """Return headers as a record holds them: how many there are, then each."""
+    if not headers:
+        return NO_HEADERS
+    return b"".join(
+        (varint(len(headers)), *(encode_header(name, content) for name, content in headers))
+    )
+
+
+def encode_header(name: str, content: bytes | None) -> bytes:
+    """Return one header, of those behind their number."""
+    if content is None:
+        return _encode_name(name) + NULL
+    return _encode_name(name) + varint(len(content)) + content
+
+
+@lru_cache(NAME_COUNT_MAX)
+def _encode_name(name: str) -> bytes:
+    raw_name = name.encode()
+    return varint(len(raw_name)) + raw_name
 
 
 VARINT_COUNT = 2_048
