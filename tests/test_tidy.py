@@ -51,10 +51,10 @@ PURE_IN_CLIENT = {
     "subscription",
 }  # fmt: skip
 PURE_IN_PIPELINE = {
-    "arrow_decode", "arrow_schema", "compaction_plan", "doctor", "fetched_batches", "offsets",
-    "option_values", "points", "progress", "provenance", "quantiles", "range_course", "ranges",
-    "read_options", "record_fields", "replays", "sink_log", "sink_options", "source_options",
-    "spark_errors",
+    "arrow_decode", "arrow_schema", "compaction_plan", "doctor", "fetched_batches", "key_hashes",
+    "offsets", "option_values", "points", "progress", "provenance", "quantiles", "range_course",
+    "ranges", "read_options", "record_fields", "replays", "sink_log", "sink_options",
+    "source_options", "spark_errors",
 }  # fmt: skip
 EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 

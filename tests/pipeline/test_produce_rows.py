@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.client import ConsumerConfig, TopicPartition, open_consumer
 from ottla.client.fetched import ConsumerRecord
-from ottla.client.partitioner import partition_of
+from ottla.client.partitioner import Partitioner, partition_of
 from ottla.model.errors import RefusedError
 from ottla.pipeline.produce_rows import produce_rows, rows_of, sorted_rows
 from ottla.pipeline.provenance import BATCH, CHECK, PARTITION, QUERY, ROWS_PER_TURN, SEQ, WriteId
@@ -126,6 +126,23 @@ def test_attempts_that_end_early_leave_nothing_that_is_missing_or_twice(
         assert numbers == sorted(numbers)
         everywhere += numbers
     assert sorted(everywhere) == list(range(len(values)))
+
+
+@pytest.mark.parametrize("partitioner", [Partitioner.MURMUR2_RANDOM, Partitioner.CONSISTENT_RANDOM])
+def test_keys_go_where_other_clients_send_them(
+    live_cluster: LiveCluster, partitioner: Partitioner
+) -> None:
+    topic = live_cluster.new_topic(5)
+    to = target(
+        live_cluster, ["key", "value"], topic=topic, **{"kafka.partitioner": partitioner.value}
+    )
+    keys = [b"key %d" % number for number in range(40)]
+
+    produce_rows(iter([batch(key=keys, value=["x"] * 40)]), to, WRITE)
+
+    for number, records in records_of(live_cluster, topic).items():
+        for record in records:
+            assert partitioner.partition_of(record.key or b"", 5) == number
 
 
 def test_records_may_be_written_as_they_are(live_cluster: LiveCluster) -> None:

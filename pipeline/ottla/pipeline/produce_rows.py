@@ -17,6 +17,7 @@ from ottla.client.partitioner import Partitioner
 from ottla.client.producer import Producer, open_producer
 from ottla.client.producer_identities import ProducerIdentities
 from ottla.model.errors import ErrorCode, RefusedError, only_error
+from ottla.pipeline.key_hashes import key_hashes
 from ottla.pipeline.provenance import Stamps, WriteId
 from ottla.pipeline.sink_options import Columns, Target
 from ottla.wire.batch_builder import EncodedHeaders, Headers
@@ -96,7 +97,8 @@ class _Sender:
     async def send(self, batch: pa.RecordBatch, target: Target) -> None:
         """Hand all rows of a batch to the producer."""
         stamps, producer = self._stamps, self._producer
-        for row in rows_of(batch, target.columns):
+        hashes = self._key_hashes(batch, target.columns.key)
+        for row, key_hash in zip(rows_of(batch, target.columns), hashes, strict=True):
             topic = target.options.topic or row.topic
             if topic is None:
                 raise RefusedError(
@@ -106,7 +108,9 @@ class _Sender:
             partition, chosen_among = row.partition, 0
             if partition is None:
                 chosen_among = self._counts.get(topic) or await self._count(topic)
-                if row.key is not None:
+                if key_hash is not None and row.key is not None:
+                    partition = key_hash % chosen_among
+                elif row.key is not None:
                     partition = self._partitioner.partition_of(row.key, chosen_among)
                 if partition is None:
                     partition = stamps.next_turn(topic, chosen_among)
@@ -117,6 +121,13 @@ class _Sender:
                 )
             await producer.send(topic, row.value, key=row.key, partition=partition, headers=headers)
             self.sent_count += 1
+
+    def _key_hashes(self, batch: pa.RecordBatch, place: int | None) -> Sequence[int | None]:
+        """Hash all keys of a batch at once, where that is how the partitioner hashes."""
+        if place is None or self._partitioner is not Partitioner.MURMUR2_RANDOM:
+            return [None] * batch.num_rows
+        hashes: list[int] = key_hashes(batch[place].cast(pa.binary())).tolist()
+        return hashes
 
     async def _count(self, topic: str) -> int:
         count = len(await self._producer.partitions_of(topic))
