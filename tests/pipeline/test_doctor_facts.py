@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.main import run
+from ottla.model.errors import ConfigError
 from ottla.pipeline.doctor_facts import WORKER_NEEDS, ask, look, spark_version
 from ottla.pipeline.doctor_reach import brokers_reached
 from ottla.pipeline.doctor_trial import try_query
@@ -112,7 +113,12 @@ def test_brokers_that_nobody_reaches_are_told_in_one_sentence() -> None:
 def test_the_command_looks_tries_a_query_and_tells_machines_the_same(
     live_cluster: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    find_java()  # CI has one; elsewhere this says what lacks
+    try:
+        find_java()
+    except ConfigError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"Spark needs a Java 17: {error}")
     words = ["doctor", "spark", "--format=json", f"--bootstrap={live_cluster.bootstrap}"]
     assert run(words) == 0, capsys.readouterr().out
     told = json.loads(capsys.readouterr().out)
