@@ -20,7 +20,7 @@ from ottla.cli.pipeline_common import (
 )
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
-from ottla.pipeline.archive_directory import changing, local_path
+from ottla.pipeline.archive_directory import ArchiveDirectory, changing, local_path
 from ottla.pipeline.spark_errors import SparkFailedError
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.conf.insert(0, f"{SHUFFLES}={SHUFFLES_LOCAL}")  # what the user says comes later
     with (
         topic_explained(options.topic),
-        alone_in(options.output),
-        open_spark(arguments, options.name) as spark,
+        alone_in(options.output) as kept_open,
+        open_spark(arguments, options.name, kept_open) as spark,
     ):
         totals = follow_queries([start(spark, options)], is_json=is_json)
     where = " and ".join(filter(None, [options.output, options.output_topic]))
@@ -154,16 +154,24 @@ def topic_explained(topic: str) -> Iterator[None]:
 
 
 @contextmanager
-def alone_in(output: str | None) -> Iterator[None]:
-    """Be the only command that writes into a directory of this machine."""
+def alone_in(output: str | None) -> Iterator[tuple[int, ...]]:
+    """Be the only command that writes into a directory, as far as it is on this machine.
+
+    Yields what the session must keep open: a JVM that outlives us for a moment writes, too.
+    """
     path = None if output is None else local_path(output)
     if path is None:
-        yield
+        yield ()
         return
     if path.exists() and not path.is_dir():
         raise ConfigError("--output", f"{path} is no directory")
-    with changing(path):
-        yield
+    if ArchiveDirectory(path).has_log:
+        raise ConfigError(
+            "--output",
+            f"{path} is an archive, whose readers would not see rollups; name another directory",
+        )
+    with changing(path) as lock:
+        yield (lock,)
 
 
 def query_name(output: str) -> str:

@@ -92,7 +92,10 @@ def in_tests_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Have the command use the Spark of the tests: to start another takes a quarter of a minute."""
 
     @contextmanager
-    def open_spark(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
+    def open_spark(
+        arguments: argparse.Namespace, name: str, kept_open: tuple[int, ...]
+    ) -> Iterator[Any]:
+        assert kept_open  # the lock of the output
         yield spark
 
     monkeypatch.setattr(pipeline_telemetry, "open_spark", open_spark)
@@ -158,6 +161,11 @@ def test_what_can_not_be_is_refused_before_spark_is_started(
     )
     assert refused(capsys, f"--output={tmp_path}/file") == (
         f"--output: {tmp_path}/file is no directory"
+    )
+    (tmp_path / "archive" / "_spark_metadata").mkdir(parents=True)
+    assert refused(capsys, f"--output={tmp_path}/archive") == (
+        f"--output: {tmp_path}/archive is an archive, whose readers would not see rollups; "
+        "name another directory"
     )
     assert "--window: is 'soon'; it must be a duration" in refused(capsys, output, "--window=soon")
     assert "by: has 'total', which is a column" in refused(capsys, output, "--by=total")
