@@ -21,12 +21,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own way to write it
 from pyspark.sql.pandas import functions as arrow_functions
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import ArrayType, DoubleType
 
 from ottla.model.errors import ConfigError
-from ottla.pipeline.rollup.points import GAUGE, HISTOGRAM, PUSH_DDL, SUM, pushes
+from ottla.pipeline.rollup.points import GAUGE, HISTOGRAM, SUM, pushes
 from ottla.pipeline.rollup.quantiles import quantiles
 from ottla.telemetry.client_labels import LABEL_NAMES
 
+PUSH_TYPE = from_arrow_type(pushes([]).type)
+"""`PUSH_DDL`, without asking Spark what it means: declared pipelines forbid to ask."""
+PUSH = ("partition", "offset", *(field.name for field in pushes([]).type))
 SERIES = ("client_instance_id", "metric", "kind", "attributes", "ordinal")
 """What a series is: one client's word for one thing."""
 VALUES = ("value", "count", "sum", "bounds", "counts")
@@ -83,7 +88,7 @@ def column_of(name: str) -> str:
 
 def decoded(records: DataFrame) -> DataFrame:
     """Return one push a record (`PUSH_DDL`) with its partition and offset."""
-    as_push = _arrow_udf(_pushes_of, f"struct<{PUSH_DDL}>")
+    as_push = _arrow_udf(_pushes_of, PUSH_TYPE)
     found = records.select("partition", "offset", as_push(F.col("value")).alias("push"))
     return found.select("partition", "offset", "push.*")
 
@@ -96,7 +101,8 @@ def first_copies(pushes: DataFrame, seen: DataFrame | None = None) -> DataFrame:
     """Return every push once, the copy that lies first in the log; none of those `seen` before."""
     order = Window.partitionBy("push_id").orderBy("partition", "offset")
     read = pushes.filter(F.col("push_id").isNotNull())
-    first = read.withColumn("copy", F.row_number().over(order)).filter("copy = 1").drop("copy")
+    numbered = read.withColumn("copy", F.row_number().over(order))
+    first = numbered.filter("copy = 1").select(*PUSH)  # to drop a column is to ask Spark
     return first if seen is None else first.join(seen.select("push_id"), "push_id", "left_anti")
 
 
@@ -146,7 +152,7 @@ def growth(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
         "not is_head and (before is null or at_ns > before.at_ns)"
     )
     return both.withColumn("began_anew", F.expr(_BEGAN_ANEW)).selectExpr(
-        *(name for name in points.columns if name not in VALUES),
+        *(name for name in CONTRIBUTION if name not in VALUES),
         "if(began_anew, value, value - before.value) as value",
         "if(began_anew, count, count - before.count) as count",
         "if(began_anew, sum, sum - before.sum) as sum",
@@ -223,7 +229,7 @@ def rolled_up(contributions: DataFrame, options: RollupOptions) -> DataFrame:
         F.percentile(seen, F.array(*map(F.lit, SHARES))).alias("of_gauges"),
         F.array_sort(F.collect_list(histogram)).alias("histograms"),
     )
-    of_histograms = _arrow_udf(_quantiles_of, "array<double>")
+    of_histograms = _arrow_udf(_quantiles_of, ArrayType(DoubleType()))
     told = grouped.withColumn("of_histograms", of_histograms(F.col("histograms")))
     return told.selectExpr(*_rollup_columns(by, options.window_ms))
 
