@@ -200,6 +200,22 @@ def test_rollups_are_made_by_what_was_asked_for(spark: Any, hand: Any) -> None:
     ]
 
 
+def test_a_plan_is_made_without_asking_spark_as_declared_pipelines_demand(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("who plans for a declared pipeline may not ask what a plan comes to")
+
+    records = spark.createDataFrame([], SCHEMA)
+    for name in ("columns", "schema", "dtypes"):
+        monkeypatch.setattr(type(records), name, property(asked))
+    monkeypatch.setattr(type(records), "drop", asked)
+    monkeypatch.setattr("pyspark.sql.types._parse_datatype_string", asked)
+    pushes = frames.first_copies(frames.decoded(records))
+    added = frames.contributions(frames.points_of(pushes, RollupOptions(by=("node.id",))))
+    frames.rolled_up(frames.with_window(added, MINUTE), MINUTE)
+
+
 def test_what_rollups_cannot_be_made_by_is_refused() -> None:
     with pytest.raises(ConfigError, match="by: has 'total', which is a column"):
         RollupOptions(by=("client_id", "total"))
