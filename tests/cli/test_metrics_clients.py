@@ -154,7 +154,9 @@ async def test_what_was_pushed_is_tailed_and_chosen_by_client_and_by_name(ask: A
         assert [(one["name"], one["value"]) for one in found["metrics"]] == [("a.b", 1.5)]
 
 
-async def test_a_tail_without_the_past_shows_what_comes(ask: Asking, nursery: trio.Nursery) -> None:
+async def test_a_tail_without_the_past_shows_what_comes(
+    ask: Asking, ottla_cluster: ClusterUnderTest, nursery: trio.Nursery
+) -> None:
     async with (
         open_reporter(ask.bootstrap, "app") as app,
         open_reporter(ask.bootstrap, "late") as late,
@@ -162,6 +164,8 @@ async def test_a_tail_without_the_past_shows_what_comes(ask: Asking, nursery: tr
         await app.ask()
         await late.ask()
         assert await app.push("old", 1.0) == ErrorCode.NONE
+        for broker in ottla_cluster.brokers.values():
+            await broker.telemetry.ingest.flush()  # it is answered before it is handed on
         said: list[str] = []
 
         async def tail() -> None:
