@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.conf.insert(0, f"{SHUFFLES}={SHUFFLES_LOCAL}")  # what the user says comes later
     with (
         topic_explained(options.topic),
-        alone_in(options.output) as kept_open,
+        alone_in(options.output, options.checkpoint) as kept_open,
         open_spark(arguments, options.name, kept_open) as spark,
     ):
         totals = follow_queries([start(spark, options)], is_json=is_json)
@@ -154,7 +154,7 @@ def topic_explained(topic: str) -> Iterator[None]:
 
 
 @contextmanager
-def alone_in(output: str | None) -> Iterator[tuple[int, ...]]:
+def alone_in(output: str | None, checkpoint: str) -> Iterator[tuple[int, ...]]:
     """Be the only command that writes into a directory, as far as it is on this machine.
 
     Yields what the session must keep open: a JVM that outlives us for a moment writes, too.
@@ -169,6 +169,13 @@ def alone_in(output: str | None) -> Iterator[tuple[int, ...]]:
         raise ConfigError(
             "--output",
             f"{path} is an archive, whose readers would not see rollups; name another directory",
+        )
+    begun = local_path(checkpoint)
+    if begun is not None and not (begun / "metadata").exists() and any(path.glob("date=*")):
+        raise ConfigError(
+            "--output",
+            f"{path} has rollups, but {checkpoint} is not how far they are; a new beginning would "
+            "count all of it again: remove them, or name another directory",
         )
     with changing(path) as lock:
         yield (lock,)

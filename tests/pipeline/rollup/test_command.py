@@ -178,8 +178,20 @@ def test_what_can_not_be_is_refused_before_spark_is_started(
 def test_a_rollup_has_its_directory_for_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pipeline_telemetry.alone_in(str(tmp_path)):
+    with pipeline_telemetry.alone_in(str(tmp_path), str(tmp_path / "_checkpoint")):
         assert "is being written by another" in refused(capsys, f"--output={tmp_path}")
+
+
+def test_rollups_whose_checkpoint_is_gone_are_not_counted_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "date=2026-11-21").mkdir()
+    said = refused(capsys, f"--output={tmp_path}")
+    assert said.startswith(f"--output: {tmp_path} has rollups, but {tmp_path}/_checkpoint is not")
+    (tmp_path / "_checkpoint").mkdir()
+    (tmp_path / "_checkpoint" / "metadata").touch()
+    with pipeline_telemetry.alone_in(str(tmp_path), str(tmp_path / "_checkpoint")) as kept_open:
+        assert len(kept_open) == 1
 
 
 def test_a_topic_that_nobody_wrote_yet_is_told_with_what_writes_it() -> None:
