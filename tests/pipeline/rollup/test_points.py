@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
-from ottla.pipeline.rollup.points import PUSH_DDL, attributes_text, pushes
+from ottla.pipeline.rollup.points import attributes_text, pushes
 
 
 def told(*values: bytes | None) -> list[dict[str, Any]]:
@@ -125,16 +124,3 @@ def test_numbers_beyond_64_bits_with_a_sign_are_the_largest_that_there_is(hand: 
 def test_attributes_are_equal_in_any_order() -> None:
     assert attributes_text((("b", "2"), ("a", "ä"))) == '{"a": "ä", "b": "2"}'
     assert attributes_text((("a", "1"), ("a", "2"))) == '{"a": "2"}'
-
-
-def test_what_spark_is_told_of_the_columns_is_what_they_are() -> None:
-    pytest.importorskip("pyspark")
-    from pyspark.sql.pandas.types import from_arrow_type
-    from pyspark.sql.types import StructType
-
-    declared = StructType.fromDDL(PUSH_DDL)
-    assert isinstance(declared, StructType)
-    built = from_arrow_type(pushes([]).type)
-    assert isinstance(built, StructType)
-    assert [field.name for field in built] == declared.names
-    assert built.simpleString() == declared.simpleString()

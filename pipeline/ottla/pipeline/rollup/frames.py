@@ -30,7 +30,7 @@ from ottla.pipeline.rollup.quantiles import quantiles
 from ottla.telemetry.client_labels import LABEL_NAMES
 
 PUSH_TYPE = from_arrow_type(pushes([]).type)
-"""`PUSH_DDL`, without asking Spark what it means: declared pipelines forbid to ask."""
+"""Not told as DDL, since Spark is asked what that means, and declared pipelines forbid to ask."""
 PUSH = ("partition", "offset", *(field.name for field in pushes([]).type))
 SERIES = ("client_instance_id", "metric", "kind", "attributes", "ordinal")
 """What a series is: one client's word for one thing."""
@@ -87,7 +87,7 @@ def column_of(name: str) -> str:
 
 
 def decoded(records: DataFrame) -> DataFrame:
-    """Return one push a record (`PUSH_DDL`) with its partition and offset."""
+    """Return one push a record (`PUSH_TYPE`) with its partition and offset."""
     as_push = _arrow_udf(_pushes_of, PUSH_TYPE)
     found = records.select("partition", "offset", as_push(F.col("value")).alias("push"))
     return found.select("partition", "offset", "push.*")

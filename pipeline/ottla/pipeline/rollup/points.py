@@ -1,7 +1,8 @@
 """Records of `__client_metrics` as Arrow: who pushed, when, and every point it pushed.
 
-Pure.  One record becomes one struct (`PUSH_DDL`), so that a column of values becomes a column of
-pushes of the same length; what cannot be read is a push without points that tells its `problem`.
+Pure.  One record becomes one struct, so that a column of values becomes a column of pushes of the
+same length; what cannot be read is a push without points that tells its `problem`.
+
 `push_id` is the same for every copy of a push, whichever broker took it and whenever: what clients
 and brokers send again counts once.  A push whose points do not say their time is known by when it
 was received.  Values that are no number (NaN, infinities) say nothing and are left out.
@@ -28,22 +29,6 @@ PUSH_ID_BYTES = 16
 ATTRIBUTES_REMEMBERED = 20_000
 """Sets of attributes whose text is kept; each is some hundred bytes."""
 
-POINT_DDL = (
-    "metric string, unit string, kind string, is_cumulative boolean, attributes string, "
-    "ordinal int, start_ns bigint, end_ns bigint, value double, "
-    "count bigint, sum double, bounds array<double>, counts array<bigint>"
-)
-"""A point.  `attributes` is JSON with sorted names, `ordinal` tells apart what one push says twice
-of one series.  Gauges and sums have a `value`; histograms have the other four.  A sum that may fall
-is a gauge when it is told since the beginning."""
-LABELS_DDL = ", ".join(
-    f"{name} {'int' if name == 'broker_id' else 'string'}" for name in LABEL_NAMES
-)
-PUSH_DDL = (
-    f"push_id string, {LABELS_DDL}, received_ms bigint, points array<struct<{POINT_DDL}>>, "
-    "problem string"
-)
-
 POINT_TYPE = pa.struct(
     [
         ("metric", pa.string()),
@@ -61,11 +46,14 @@ POINT_TYPE = pa.struct(
         ("counts", pa.list_(pa.int64())),
     ]
 )
+"""A point.  `attributes` is JSON with sorted names, `ordinal` tells apart what one push says twice
+of one series.  Gauges and sums have a `value`; histograms have the other four.  A sum that may fall
+is a gauge when it is told since the beginning."""
 LABEL_TYPES = [pa.int32() if name == "broker_id" else pa.string() for name in LABEL_NAMES]
 
 
 def pushes(values: Iterable[bytes | None]) -> pa.StructArray:
-    """Return one push for each record value, as `PUSH_DDL` has it."""
+    """Return one push for each record value: who, when, an array of `POINT_TYPE`, or a problem."""
     labels: list[ClientLabels | None] = []
     push_ids: list[str | None] = []
     received: list[int | None] = []
@@ -117,7 +105,7 @@ def push_id(who: ClientLabels, received_ms: int, points: list[Point]) -> str:
 
 
 def point_rows(points: Iterable[Point]) -> list[tuple[Any, ...]]:
-    """Return the points of a push as rows of `POINT_DDL`."""
+    """Return the points of a push as rows of `POINT_TYPE`."""
     rows: list[tuple[Any, ...]] = []
     seen: dict[tuple[str, str, str], int] = {}
     for point in points:
