@@ -1,16 +1,24 @@
-"""Rollups of a real topic, batch by batch: whatever is run again, totals stay what was sent."""
+"""Rollups batch by batch, into Parquet and a real topic: whatever is run again, totals stay.
+
+What comes in is a stream of files, which Spark starts sooner than one of topics; `test_command.py`
+reads a topic that real clients wrote.
+"""
 
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import dataset
 
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.pipeline.rollup.frames import RollupOptions
 from ottla.pipeline.rollup.ledger import SEEN, Ledger, Memory, schema_of
-from ottla.pipeline.rollup.stream import TelemetryOptions, start, write_parquet
+from ottla.pipeline.rollup.stream import TelemetryOptions, start_on, write_parquet
 
 SENT = "sent.total"
+RECORDS = pa.schema([("value", pa.binary()), ("partition", pa.int32()), ("offset", pa.int64())])
 ANSWER_TIMEOUT_S = 240
 
 
@@ -20,8 +28,10 @@ class Stream:
     def __init__(self, spark: Any, cluster: Any, directory: Path, **changes: Any) -> None:
         self.spark = spark
         self.cluster = cluster
-        self.topic = cluster.new_topic(2)
         self.output_topic = cluster.new_topic(1)
+        self.records = directory / "records"
+        self.records.mkdir()
+        self.count = 0
         self.output = directory / "out"
         self.checkpoint = directory / "checkpoint"
         self.options = TelemetryOptions(
@@ -29,29 +39,35 @@ class Stream:
             checkpoint=str(self.checkpoint),
             output=str(self.output),
             output_topic=self.output_topic,
-            topic=self.topic,
             lateness_ms=0,
             **changes,
         )
 
     def push(self, *values: bytes) -> None:
-        self.cluster.produce(self.topic, values)
+        """Have records come in, all of one partition."""
+        offsets = range(self.count, self.count + len(values))
+        self.count += len(values)
+        columns = {"value": values, "partition": [0] * len(values), "offset": offsets}
+        table = pa.table({name: pa.array(column) for name, column in columns.items()}, RECORDS)
+        pq.write_table(table, self.records / f"{self.count}.parquet")
 
     def run(self) -> None:
         """Roll up all there is."""
-        query = start(self.spark, self.options)
+        schema = "value binary, partition int, offset long"
+        records = self.spark.readStream.schema(schema).parquet(str(self.records))
+        query = start_on(records, self.options)
         assert query.awaitTermination(ANSWER_TIMEOUT_S)
 
     def rows(self) -> list[Any]:
-        if not self.output.exists():
-            return []
-        table = self.spark.read.parquet(str(self.output))
-        return list(table.orderBy("window_start", "client_id", "is_late").collect())
+        """Return the rollups of the directory, read as anybody may."""
+        table = dataset(self.output, partitioning="hive").to_table()
+        order = [(name, "ascending") for name in ("window_start", "client_id", "is_late")]
+        return list(table.sort_by(order).to_pylist())
 
     def totals(self) -> list[tuple[int, str, float, bool]]:
         """Return window, client, total and whether it came late, of every row."""
         return [
-            (int(row.window_start.timestamp()) % 3600 // 60, row.client_id, row.total, row.is_late)
+            (row["window_start"].minute, row["client_id"], row["total"], row["is_late"])
             for row in self.rows()
         ]
 

@@ -82,20 +82,19 @@ class Told(NamedTuple):
 
 def start(spark: SparkSession, options: TelemetryOptions) -> StreamingQuery:
     """Start the query; it goes on from its checkpoint where there is one."""
-    records = (
-        spark.readStream.format("ottla")
-        .options(
-            **{
-                "startingOffsets": "earliest",
-                "shadowGroup": f"spark-{options.name}",
-                **options.source,
-                "kafka.bootstrap.servers": options.bootstrap,
-                "subscribe": options.topic,
-                "columns": "value,partition,offset",
-            }
-        )
-        .load()
-    )
+    source = {
+        "startingOffsets": "earliest",
+        "shadowGroup": f"spark-{options.name}",
+        **options.source,
+        "kafka.bootstrap.servers": options.bootstrap,
+        "subscribe": options.topic,
+        "columns": "value,partition,offset",
+    }
+    return start_on(spark.readStream.format("ottla").options(**source).load(), options)
+
+
+def start_on(records: DataFrame, options: TelemetryOptions) -> StreamingQuery:
+    """Start the query on a stream of records (value, partition, offset), wherever it comes from."""
     batches = RollupBatches(options)
     writer = records.writeStream.queryName(options.name).foreachBatch(batches)
     writer = writer.option("checkpointLocation", options.checkpoint)
