@@ -7,8 +7,12 @@ import subprocess
 import sys
 
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ottla.node.process_driver import (
+    GROWTH_LOOK_S,
+    GROWTH_MIN,
+    freeze_as_it_grows,
     freeze_long_lived_objects,
     open_stop_signal,
     prepare_process,
@@ -83,5 +87,21 @@ def test_frozen_objects_are_out_of_the_collectors_sight() -> None:
     try:
         freeze_long_lived_objects()
         assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+
+
+async def test_what_comes_later_is_frozen_too_once_it_is_much(autojump_clock: MockClock) -> None:
+    there = 10
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(freeze_as_it_grows, lambda: there)
+            await wait_all_tasks_blocked()
+            for grown, is_frozen in ((GROWTH_MIN - 1, False), (1, True), (1, False)):
+                there += grown
+                gc.unfreeze()
+                await trio.sleep(1.5 * GROWTH_LOOK_S)
+                assert (gc.get_freeze_count() > 0) == is_frozen
+            nursery.cancel_scope.cancel()
     finally:
         gc.unfreeze()

@@ -27,6 +27,7 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.process_driver import (
+    freeze_as_it_grows,
     freeze_long_lived_objects,
     open_stop_signal,
 )
@@ -53,6 +54,7 @@ async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None
                 await broker.is_ready.wait()
                 freeze_long_lived_objects()
                 ready()
+                nursery.start_soon(freeze_as_it_grows, lambda: len(broker.table))
                 await is_stopping.wait()
             await broker.leave()
     except BaseExceptionGroup as group:

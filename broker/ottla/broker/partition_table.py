@@ -28,6 +28,9 @@ class PartitionTable:
         for partitions in self.by_id.values():
             yield from partitions.values()
 
+    def __len__(self) -> int:
+        return sum(map(len, self.by_id.values()))
+
     def add(self, partition: Partition) -> None:
         """Take a new local replica in; a topic made anew takes the name over from the old one."""
         indexed = self.by_id.setdefault(partition.topic_id, {})
