@@ -16,6 +16,7 @@ from ottla.client.consumer import Consumer
 from ottla.client.testing import ClusterUnderTest
 from ottla.jepsen.clients import confluent, confluent_queue, own
 from ottla.jepsen.clients.confluent import ConfluentClient
+from ottla.jepsen.clients.confluent_group import ConfluentGroupClient
 from ottla.jepsen.clients.topics import clear_away
 from ottla.jepsen.history import Json, Kind
 from ottla.jepsen.workloads.group import RANGE
@@ -135,6 +136,26 @@ async def test_who_leaves_is_gone_and_who_crashes_is_missed(
         assert (await client.invoke(Op("poll", {"group": "t-g"}))).kind is Kind.FAIL
         if f == "leave":
             assert [name for name, _ in notes] == ["assigned", "revoked"]
+            assert notes[1][1]["member"] == value["member"]
+
+
+async def test_a_member_of_librdkafka_is_not_asked_who_it_is_while_it_closes(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    class Closing:
+        def memberid(self) -> str:
+            raise AssertionError("it may never answer")
+
+    notes: list[tuple[str, Json]] = []
+    join = {"group": "t-g", "topics": ["t-group-0"], "protocol": RANGE, "instance": None}
+    async with client_of(ottla_cluster, "group", CONFLUENT, notes) as client:
+        assert isinstance(client, ConfluentGroupClient)
+        await client.invoke(Op("join", join))
+        with trio.fail_after(TIMEOUT_S):
+            while not notes:
+                await client.invoke(Op("poll", {"group": "t-g"}))
+        await trio.to_thread.run_sync(client._tell, "revoked", Closing(), [])
+        assert notes[1] == ("revoked", {**notes[0][1], "keys": []})
 
 
 @pytest.mark.parametrize("kind", CLIENTS)

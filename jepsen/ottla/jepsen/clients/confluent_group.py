@@ -49,6 +49,8 @@ class ConfluentGroupClient(ConfluentClient):
         super().__init__(bootstrap, thread, note, plan)
         self._group = ""
         self._next: dict[str, int] = {}
+        self._known_as: dict[str, Json] = {}
+        """What was answered last when the member was asked who it is."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
@@ -85,7 +87,9 @@ class ConfluentGroupClient(ConfluentClient):
         keys = [key_of(one.topic, one.partition) for one in partitions]
         for key in keys:
             self._next.pop(key, None)
-        self.note(f, {**self._who(consumer), "keys": keys})
+        # What goes it had by the name it had; one that closes may never be told its name (2.16).
+        who = self._who(consumer) if f == "assigned" else self._known_as
+        self.note(f, {**who, "keys": keys})
 
     def _leave(self, op: Op) -> Completion:
         member = self.handles.pop("member", None)
@@ -149,4 +153,6 @@ class ConfluentGroupClient(ConfluentClient):
         return ok({"group": self._group, "keys": keys})
 
     def _who(self, consumer: Any) -> dict[str, Json]:
-        return {"group": self._group, "member": consumer.memberid(), "generation": None}
+        member = consumer.memberid()
+        self._known_as = {"group": self._group, "member": member, "generation": None}
+        return self._known_as
