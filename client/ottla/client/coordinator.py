@@ -54,8 +54,16 @@ class Coordinator:
     async def request(
         self, message: Message, response: type[R], *, timeout_s: float, version: int | None = None
     ) -> R:
-        """Send one request to whoever coordinates now; ConnectionLostError when that fails."""
-        pipeline = await self._opened()
+        """Send one request to whoever coordinates now; ConnectionLostError when that fails.
+
+        That nobody coordinates at present is such a failure: it passes.
+        """
+        try:
+            pipeline = await self._opened()
+        except RefusedError as refusal:
+            if not refusal.is_retriable:
+                raise
+            raise ConnectionLostError(f"group {self.group_id!r}: {refusal}") from refusal
         try:
             with trio.fail_after(timeout_s):
                 return await pipeline.request(message, response, version)
@@ -87,7 +95,8 @@ class Coordinator:
                 try:
                     return await attempt()
                 except ConnectionLostError as error:
-                    trouble = error
+                    refusal = error.__cause__
+                    trouble = refusal if isinstance(refusal, RefusedError) else error
                 except RefusedError as error:
                     trouble = error
                     if not error.is_retriable:
