@@ -3,10 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-import trio
-
 from ottla.client.cluster import Cluster
-from ottla.client.connection import ConnectionLostError
+from ottla.client.patience import sit_out
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
@@ -26,19 +24,14 @@ class AdminCalls:
 
     async def _sit_out(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat what may be repeated without harm, while the trouble is one that passes."""
-        trouble: RefusedError | ConnectionLostError = ConnectionLostError("nobody was asked")
-        with trio.move_on_after(self._timeout_s):
-            while True:
-                try:
-                    return await attempt()
-                except ConnectionLostError as error:
-                    trouble = error
-                except RefusedError as error:
-                    if not error.is_retriable or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                        raise
-                    trouble = error
-                await trio.sleep(RETRY_WAIT_S)
-        raise trouble
+        return await sit_out(
+            attempt, timeout_s=self._timeout_s, retry_wait_s=RETRY_WAIT_S, passes=_passes
+        )
+
+
+def _passes(error: RefusedError) -> bool:
+    """Say whether it is worth asking again: what is not there an operator wants to know at once."""
+    return error.is_retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

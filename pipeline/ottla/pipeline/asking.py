@@ -9,15 +9,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-import trio
-
 from ottla.client.admin_configs import ConfigKind
 from ottla.client.cluster import Cluster, open_cluster, raise_for
-from ottla.client.connection import ConnectionLostError
 from ottla.client.coordinator import Coordinator, open_coordinator
 from ottla.client.group_offsets import Committed, commit_offsets
 from ottla.client.offset_lookup import find_offsets
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
+from ottla.client.patience import sit_out
+from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.model.ids import ZERO_UUID, Offset, TopicPartition, uuid_text
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.pipeline.loop_thread import start_loop_thread
@@ -180,19 +178,7 @@ class Asking:
         """Repeat what may be repeated without harm, while the trouble is one that passes."""
 
         async def body() -> T:
-            trouble: RefusedError | ConnectionLostError = ConnectionLostError("nobody was asked")
-            with trio.move_on_after(self._timeout_s):
-                while True:
-                    try:
-                        return await attempt()
-                    except ConnectionLostError as error:
-                        trouble = error
-                    except RefusedError as error:
-                        if not error.is_retriable:
-                            raise
-                        trouble = error
-                    await trio.sleep(RETRY_WAIT_S)
-            raise trouble
+            return await sit_out(attempt, timeout_s=self._timeout_s, retry_wait_s=RETRY_WAIT_S)
 
         found = self._loop.call(body)
         self._has_answered = True
