@@ -14,7 +14,8 @@ from typing import Any
 
 import trio
 
-from ottla.client import ErrorCode, RefusedError, open_admin
+from ottla.bench.topics import delete_topic, make_topic
+from ottla.client import ErrorCode, RefusedError
 
 CLIENTS = ("ottla", "confluent-kafka", "aiokafka")
 KINDS = ("produce", "consume")
@@ -35,7 +36,7 @@ def run_clients(
     for record_bytes in RECORD_BYTES:
         name = f"{topic}-{record_bytes}"
         records = count if record_bytes < 1_000 else max(1, count // 4)
-        trio.run(_make_topic, bootstrap, name)
+        trio.run(make_topic, bootstrap, name)
         try:
             for kind in KINDS:
                 for _ in range(rounds):
@@ -47,7 +48,7 @@ def run_clients(
                         done += 1
                         progress(done)
         finally:
-            trio.run(_delete_topic, bootstrap, name)
+            trio.run(delete_topic, bootstrap, name)
     return {"what": "clients", "rounds": rounds} | {
         row: summary(runs) for row, runs in found.items()
     }
@@ -71,13 +72,3 @@ def _run_one(client: str, kind: str, *rest: str | int) -> dict[str, float]:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{client} failed to {kind}: {reason}")
     told: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
     return told
-
-
-async def _make_topic(bootstrap: str, name: str) -> None:
-    async with open_admin(bootstrap) as admin:
-        await admin.create_topic(name, partition_count=1)
-
-
-async def _delete_topic(bootstrap: str, name: str) -> None:
-    async with open_admin(bootstrap) as admin:
-        await admin.delete_topic(name)

@@ -18,7 +18,7 @@ from ottla.bench.processes import main_thread_seconds, usage_of
 from ottla.bench.result import MB
 from ottla.bench.steady_produce import SteadyProduce, Waited
 from ottla.bench.telemetry_crowd import Address, Crowd, Progress, allow_files
-from ottla.client import open_admin
+from ottla.bench.topics import delete_topic, make_topic
 
 PHASE_S = 4.0
 """Shorter has too few requests for a p99, longer meets other troubles of the machine."""
@@ -66,7 +66,7 @@ def run_beside(
     crowd = Crowd(address)
     bootstrap = f"{address[0]}:{address[1]}"
     phases: list[Phase] = []
-    trio.run(_make_topic, bootstrap, topic)
+    trio.run(make_topic, bootstrap, topic)
     try:
         with crowd.opened(clients):
             crowd.check_is_asked()
@@ -82,7 +82,7 @@ def run_beside(
             crowd.finish()
             rss_bytes = usage_of(pids).rss_bytes
     finally:
-        trio.run(_delete_topic, bootstrap, topic)
+        trio.run(delete_topic, bootstrap, topic)
     figures = _figures(crowd, phases, producer.waited)
     if pids:
         figures["push_loop_us_each"] = round(1e6 * cost_of_push_s(phases), 1)
@@ -144,13 +144,3 @@ def _figures(crowd: Crowd, phases: Sequence[Phase], waited: Sequence[Waited]) ->
         figures[f"produce_{name}_ms_with"] = round(found[1], 3)
         figures[f"produce_{name}_ratio"] = round(found[1] / found[0], 3)
     return figures
-
-
-async def _make_topic(bootstrap: str, name: str) -> None:
-    async with open_admin(bootstrap) as admin:
-        await admin.create_topic(name, partition_count=1)
-
-
-async def _delete_topic(bootstrap: str, name: str) -> None:
-    async with open_admin(bootstrap) as admin:
-        await admin.delete_topic(name)
