@@ -23,7 +23,7 @@ def brokers_reached(bootstrap: str) -> tuple[int, list[str]]:
     """
     try:
         return trio.run(_ask_all, bootstrap)
-    except BaseException as error:
+    except Exception as error:
         found = only_error(error)
         if not isinstance(found, OttlaError | trio.TooSlowError | ValueError):
             raise

@@ -38,7 +38,7 @@ def one_sentence(doing: str) -> Iterator[None]:
         yield
     except TopicError:
         raise
-    except BaseException as error:
+    except Exception as error:
         sentence = _sentence(only_error(error), doing)
         if sentence is None:
             raise
