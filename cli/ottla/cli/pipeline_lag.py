@@ -16,12 +16,12 @@ from ottla.cli.common import (
     print_table,
     run_async,
 )
+from ottla.pipeline.progress import SHADOW_PREFIX
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.model.ids import TopicPartition
 
-PREFIX = "spark-"
 WATCH_S = 2.0
 CLEAR = "\x1b[H\x1b[2J"
 COLUMNS = ("QUERY", "TOPICS", "PARTITIONS", "LAG")
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def queries(admin: "Admin") -> list[QueryLag]:
     """Ask the cluster for every query's group and how far it is behind."""
     groups = sorted(group.group_id for group in await admin.list_groups())
-    return [await query_lag(admin, group) for group in groups if group.startswith(PREFIX)]
+    return [await query_lag(admin, group) for group in groups if group.startswith(SHADOW_PREFIX)]
 
 
 async def query_lag(admin: "Admin", group: str) -> QueryLag:
@@ -91,7 +91,7 @@ def summed(
 ) -> QueryLag:
     """Return what a group's partitions come to; `ends` is None where they cannot be told."""
     return QueryLag(
-        query=group.removeprefix(PREFIX),
+        query=group.removeprefix(SHADOW_PREFIX),
         topic_count=len({at.topic for at in committed}),
         partition_count=len(committed),
         lag=None

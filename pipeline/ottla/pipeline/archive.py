@@ -108,8 +108,7 @@ def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQ
     """Start the query that archives; it goes on where its checkpoint says."""
     for key, value in PARQUET.items():
         spark.conf.set(key, value)
-    source = {"shadowGroup": shadow_group(options.name), **options.source}
-    records = spark.readStream.format(FORMAT).options(**source).load()
+    records = spark.readStream.format(FORMAT).options(**options.source).load()
     return (
         arranged(records, options)
         .writeStream.format("parquet")
@@ -121,11 +120,6 @@ def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQ
         .trigger(**trigger_words(options.trigger_s))
         .start()
     )
-
-
-def shadow_group(name: str) -> str:
-    """Return the group under which `ottla group lag` shows how far a query is."""
-    return f"spark-{name}"
 
 
 def trigger_words(trigger_s: float | None) -> dict[str, Any]:

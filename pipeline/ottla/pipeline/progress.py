@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 MILLISECONDS = 1_000
+SHADOW_PREFIX = "spark-"
+"""Before a query's name: the group that it commits its progress to, so that its lag is seen."""
 
 
 class BatchProgress(NamedTuple):

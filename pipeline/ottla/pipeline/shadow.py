@@ -28,14 +28,13 @@ from pyspark.sql.streaming.listener import (
 from ottla.model.errors import OttlaError
 from ottla.pipeline.asking import Asking
 from ottla.pipeline.offsets import Position
+from ottla.pipeline.progress import SHADOW_PREFIX
 from ottla.pipeline.source_options import SourceOptions, parse_source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger("ottla.pipeline")
-
-PREFIX = "spark-"
 
 
 @dataclass(slots=True)
@@ -106,7 +105,7 @@ _listeners: "WeakKeyDictionary[SparkSession, ShadowListener]" = WeakKeyDictionar
 
 
 def _tell(query: _Query, source: str, options: SourceOptions, end: Position, batch_id: int) -> None:
-    group = options.shadow_group or (PREFIX + query.name if query.name else None)
+    group = options.shadow_group or (SHADOW_PREFIX + query.name if query.name else None)
     if group is None or query.told.get(source) == end:
         return
     if source not in query.asking:

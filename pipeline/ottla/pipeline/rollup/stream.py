@@ -84,7 +84,6 @@ def start(spark: SparkSession, options: TelemetryOptions) -> StreamingQuery:
     """Start the query; it goes on from its checkpoint where there is one."""
     source = {
         "startingOffsets": "earliest",
-        "shadowGroup": f"spark-{options.name}",
         **options.source,
         "kafka.bootstrap.servers": options.bootstrap,
         "subscribe": options.topic,
