@@ -6,7 +6,6 @@ durable, and so is what recovery needs to know of it), ActiveIsLast, and a log t
 write nor take back what it wrote is offline, with its reason.
 """
 
-import errno
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from uuid import UUID
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.seams import Rng
+from ottla.storage.disk_errors import is_disk_failure
 from ottla.storage.disk_seam import Disk
 from ottla.storage.files import (
     LEADER_EPOCH_CHECKPOINT,
@@ -32,9 +32,6 @@ from ottla.storage.recovery import (
 )
 from ottla.storage.retention import deletable_count
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
-
-FULL_DISK_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-"""A write may succeed again after these, once there is room; after any other the log is offline."""
 
 
 async def _told_nobody(log: "LocalLog") -> None:
@@ -228,8 +225,8 @@ class LocalLog:
         self._refuse(error)
 
     def _refuse(self, error: OSError) -> NoReturn:
-        """Answer a disk's failure; but for a full disk it takes the log offline."""
-        if error.errno not in FULL_DISK_ERRNOS:
+        """Answer a disk's error; a failure of the disk takes the log offline."""
+        if is_disk_failure(error):
             self._fail(f"{self.directory}: {error}")
         raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
 

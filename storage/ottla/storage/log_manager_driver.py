@@ -23,8 +23,8 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
 from ottla.storage.directory_names import deleted_name
+from ottla.storage.disk_errors import is_disk_failure, meaning_of
 from ottla.storage.disk_seam import Disk
-from ottla.storage.local_log import FULL_DISK_ERRNOS
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
@@ -227,6 +227,7 @@ class LogManager:
                 self._disk, self._clock, self._rng, directory, plan
             )
         except OSError as error:
+            # Whatever it was: without its logs the directory cannot serve.
             self.fail_directory(directory, error.strerror or str(error))
         except RefusedError as error:
             self.fail_directory(directory, error.message)
@@ -349,11 +350,11 @@ class LogManager:
     # ---- failures
 
     def _judge(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline for a failure; a full disk may get room again, so it stays."""
-        if error.errno in FULL_DISK_ERRNOS:
-            _LOGGER.error("%s is full: %s", directory.path, error)
-        else:
+        """Take a directory offline for a failure; what passes by itself leaves it as it is."""
+        if is_disk_failure(error):
             self.fail_directory(directory, error.strerror or str(error))
+        else:
+            _LOGGER.error("%s: %s: %s", directory.path, meaning_of(error).value, error)
 
     def fail_directory(self, directory: LogDirectory, reason: str) -> None:
         """Take a directory and its logs offline until the next start."""

@@ -1,0 +1,40 @@
+"""What a disk's error means: no room, no resources of this process, or a failed directory.
+
+A full disk gets room again and a process its descriptors and memory, so what was refused for one of
+these is tried again.  Every other error is a failure of the directory: what is on it can no longer
+be trusted to be read or kept.  A failed fsync is one whatever its number, for the kernel forgets
+what it could not write; the caller knows that it was an fsync.
+"""
+
+import errno
+from enum import Enum
+
+FULL_DISK_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+RESOURCE_ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+
+
+class DiskError(Enum):
+    """The meanings of an OSError of a disk."""
+
+    FULL = "the disk is full"
+    RESOURCES = "the process has no descriptors or memory left"
+    FAILURE = "the disk failed"
+
+
+def meaning_of(error: OSError) -> DiskError:
+    """Return what an error of a file or directory means."""
+    if error.errno in FULL_DISK_ERRNOS:
+        return DiskError.FULL
+    if error.errno in RESOURCE_ERRNOS:
+        return DiskError.RESOURCES
+    return DiskError.FAILURE
+
+
+def is_disk_failure(error: OSError) -> bool:
+    """Return whether an error is a failure of its directory."""
+    return meaning_of(error) is DiskError.FAILURE
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Return whether an error is for want of room."""
+    return meaning_of(error) is DiskError.FULL
