@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.jepsen.world.disk import Operation, SimulatedDisk
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.jepsen.world.walk.stepping import DoomedDisk, run_through
 from ottla.model.errors import RefusedError

@@ -12,7 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.jepsen.world.disk import Operation, SimulatedDisk
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition

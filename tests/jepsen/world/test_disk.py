@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
-from ottla.jepsen.world.disk import Operation, SimulatedDisk
+from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.disk_conformance import CHECKS, Check, check_disk_conforms
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.storage.disk import RealDisk
 
@@ -190,3 +192,49 @@ async def test_a_failed_fsync_fails_ever_after() -> None:
         with pytest.raises(OSError):
             await disk.fsync(file)
     assert file.inode.durable.read(0, 99) == b""
+
+
+async def test_a_directory_that_hangs_holds_up_nobody_else() -> None:
+    disk = await disk_with_root()
+    await disk.makedirs("/other")
+    goes_on = trio.Event()
+    disk.faults.hang(ROOT, goes_on.wait)
+    written: list[str] = []
+
+    async def write(path: str) -> None:
+        await disk.write_atomically(path, b"1")
+        written.append(path)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write, f"{ROOT}/f")
+        nursery.start_soon(write, "/other/f")
+        await trio.testing.wait_all_tasks_blocked()
+        assert written == ["/other/f"]
+        disk.faults.give_back(ROOT)
+        goes_on.set()
+    assert written == ["/other/f", f"{ROOT}/f"]
+
+
+async def test_a_directory_that_is_lost_comes_back_with_all_it_held() -> None:
+    disk = await disk_with_root()
+    await disk.write_atomically(f"{ROOT}/f", b"1")
+    disk.faults.lose(ROOT)
+    assert not disk.exists(f"{ROOT}/f")
+    with pytest.raises(OSError, match="gone"):
+        await disk.makedirs(ROOT)
+    with pytest.raises(OSError, match="gone"):
+        disk.open(f"{ROOT}/f")
+    disk.faults.give_back(ROOT)
+    assert await disk.read_file(f"{ROOT}/f") == b"1"
+
+
+async def test_a_fault_counts_the_calls_it_struck() -> None:
+    disk = await disk_with_root()
+    fault = disk.fail(Operation.OPEN, errno.EMFILE, path_part="/f", skip_count=1, times=2)
+    disk.open(f"{ROOT}/f", create=True)
+    for _ in range(2):
+        with pytest.raises(OSError, match="fails as asked"):
+            disk.open(f"{ROOT}/f")
+    assert fault.struck_count == 2
+    disk.faults.take_back(fault)
+    disk.open(f"{ROOT}/f")

@@ -14,7 +14,8 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.jepsen.world.disk import Operation, SimulatedDisk
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset

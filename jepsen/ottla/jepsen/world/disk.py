@@ -11,8 +11,8 @@ import errno
 import posixpath
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 
+from ottla.jepsen.world.disk_faults import DiskFaults, Fault, Operation
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
 from ottla.storage.disk_seam import Chunk, DiskFile, Space
@@ -116,26 +116,6 @@ _NameChange = dict[str, _Node | None]
 """What becomes of names together: a rename within one directory is atomic."""
 
 
-class Operation(Enum):
-    """What a fault may strike."""
-
-    OPEN = auto()
-    WRITE = auto()
-    READ = auto()
-    FSYNC = auto()
-    NAME = auto()
-    """Making, renaming, removing and flushing names."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Fault:
-    operation: Operation
-    error_number: int
-    path_part: str
-    skip_count: int
-    times_left: int
-
-
 class SimulatedFile:
     """A handle on an inode; it keeps working after its name is gone, as on POSIX."""
 
@@ -219,7 +199,7 @@ class SimulatedDisk:
         self._rng = rng
         self._pause = pause
         self._root = _Directory()
-        self._faults: list[_Fault] = []
+        self.faults = DiskFaults()
 
     # ---- what a test asks for
 
@@ -231,24 +211,24 @@ class SimulatedDisk:
         path_part: str = "",
         skip_count: int = 0,
         times: int = 1,
-    ) -> None:
+    ) -> Fault:
         """Have the next `times` operations on paths holding `path_part` fail, after some skipped.
 
         A write that fails leaves a drawn part of its bytes behind.
         """
-        self._faults.append(
-            _Fault(
-                operation=operation,
-                error_number=error_number,
-                path_part=path_part,
-                skip_count=skip_count,
-                times_left=times,
-            )
+        fault = Fault(
+            operation=operation,
+            error_number=error_number,
+            path_part=path_part,
+            skip_count=skip_count,
+            times_left=times,
         )
+        self.faults.add(fault)
+        return fault
 
     def heal(self) -> None:
         """Take all faults back."""
-        self._faults.clear()
+        self.faults.clear()
         self.capacity_bytes = None
 
     def crash(self) -> None:
@@ -305,6 +285,8 @@ class SimulatedDisk:
 
     def exists(self, path: str) -> bool:
         """Say whether a file or directory of that name is there."""
+        if self.faults.is_gone(path):
+            return False
         try:
             self._node(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -324,7 +306,7 @@ class SimulatedDisk:
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
         """Bring the file into the cache."""
-        await self._wait()
+        await self._wait(file.path)
         file.pread(position, size)
         _simulated(file).inode.is_cached = True
 
@@ -341,7 +323,7 @@ class SimulatedDisk:
         target_count = inode.flushed_count + len(inode.pending)
         simulated.pin()
         try:
-            await self._wait()
+            await self._wait(file.path)
         finally:
             simulated.unpin()
         if inode.has_failed_fsync:
@@ -355,12 +337,12 @@ class SimulatedDisk:
 
     async def truncate(self, file: DiskFile, size: int) -> None:
         """Cut the file to `size` bytes."""
-        await self._wait()
+        await self._wait(file.path)
         file.set_size(size)
 
     async def read_file(self, path: str) -> bytes:
         """Return the whole file."""
-        await self._wait()
+        await self._wait(path)
         self.strike(Operation.READ, path)
         node = self._node(path)
         if isinstance(node, _Directory):
@@ -415,12 +397,12 @@ class SimulatedDisk:
 
     async def is_directory(self, path: str) -> bool:
         """Say whether the path is a directory."""
-        await self._wait()
+        await self._wait(path)
         return self.exists(path) and isinstance(self._node(path), _Directory)
 
     async def space(self, path: str) -> Space:
         """Return the room of the whole world's one volume."""
-        await self._wait()
+        await self._wait(path)
         self._node(path)
         total_bytes = INT64_MAX if self.capacity_bytes is None else self.capacity_bytes
         return Space(total_bytes, max(0, total_bytes - self.used_bytes))
@@ -464,27 +446,35 @@ class SimulatedDisk:
 
     def strike(self, operation: Operation, path: str) -> None:
         """Raise the OSError of a fault that waits for this operation."""
-        for fault in self._faults:
-            if fault.operation is not operation or fault.path_part not in path:
-                continue
-            if fault.skip_count > 0:
-                fault.skip_count -= 1
-            elif fault.times_left > 0:
-                fault.times_left -= 1
-                raise OSError(fault.error_number, "the world's disk fails as asked", path)
+        self.faults.strike(operation, path)
+
+    def files_in(self, directory: str) -> list[str]:
+        """Return the paths of all files below a directory, sorted."""
+        found: list[str] = []
+        waiting = [(directory, self._directory(directory))]
+        while waiting:
+            path, node = waiting.pop()
+            for name, entry in node.entries.items():
+                if isinstance(entry, _Directory):
+                    waiting.append((f"{path}/{name}", entry))
+                else:
+                    found.append(f"{path}/{name}")
+        return sorted(found)
 
     # ---- inside
 
-    async def _wait(self) -> None:
+    async def _wait(self, path: str) -> None:
         """Let others go first; whoever waits across a crash belongs to the dead process."""
         life = self.life
+        while (until := self.faults.hanging(path)) is not None:
+            await until()
         if self._pause is not None:
             await self._pause()
         if life != self.life:
             raise OSError(errno.EIO, "the node crashed meanwhile")
 
     async def _wait_to_name(self, path: str) -> None:
-        await self._wait()
+        await self._wait(path)
         self.strike(Operation.NAME, path)
 
     def _write_part(self, inode: _Inode, position: int, data: bytes) -> None:

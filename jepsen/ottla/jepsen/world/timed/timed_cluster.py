@@ -13,7 +13,7 @@ from functools import partial
 from ottla.controller import forward
 from ottla.controller.decision import Context, QuorumStatus
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk import Operation
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.engine import Outcome
 from ottla.jepsen.world.timed.cluster_hosts import (
     CLIENT,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk import Operation
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.engine import Outcome
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.timed.machine import DiskWeather, DriftingClock, SlowDisk, swarm_disk

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk import Operation
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.invariants import storage
 from ottla.jepsen.world.violation import Violation, violation_in

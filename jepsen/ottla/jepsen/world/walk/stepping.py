@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from types import coroutine
 from typing import Any
 
-from ottla.jepsen.world.disk import Operation, SimulatedDisk
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.model.seams import Rng
 
 
@@ -67,7 +68,7 @@ class DoomedDisk(SimulatedDisk):
     @property
     def is_faulty(self) -> bool:
         """Say whether a fault is waiting to strike, or room is short."""
-        return self.capacity_bytes is not None or any(each.times_left for each in self._faults)
+        return self.capacity_bytes is not None or self.faults.may_strike
 
 
 class Stepped:

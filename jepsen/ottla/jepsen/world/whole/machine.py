@@ -12,12 +12,14 @@ import trio
 
 from ottla.client.transport import TRANSPORT
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk import Operation, SimulatedDisk
+from ottla.jepsen.world.disk import Pause, SimulatedDisk
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.whole.clock import MachineClock
 from ottla.jepsen.world.whole.loop import TASKS, Loop, Tasks, next_instant
 from ottla.jepsen.world.whole.network import Network
 from ottla.jepsen.world.whole.rpc import Exchange, open_machine_rpc
 from ottla.jepsen.world.whole.streams import MachineTransport, Ports
+from ottla.model.seams import Rng
 from ottla.node.seams import NodeSeams
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk_seam import Disk
@@ -46,17 +48,19 @@ class World:
 
 
 class _MachineDisk(SimulatedDisk):
-    """A disk with one worker for what takes several steps, as the real one has."""
+    """A disk with one worker a directory for what takes several steps, as the real one has."""
 
-    _worker: trio.Lock | None = None
-    _worker_life = -1
+    def __init__(self, rng: Rng, *, pause: Pause) -> None:
+        super().__init__(rng, pause=pause)
+        self._workers: dict[str, trio.Lock] = {}
+        self._workers_life = self.life
 
     async def write_atomically(self, path: str, data: bytes) -> None:
         """Replace the file durably, one after another."""
-        if self._worker is None or self._worker_life != self.life:
-            # Whoever held it in an earlier life will never let it go.
-            self._worker, self._worker_life = trio.Lock(), self.life
-        async with self._worker:
+        if self._workers_life != self.life:
+            # Whoever held one in an earlier life will never let it go.
+            self._workers, self._workers_life = {}, self.life
+        async with self._workers.setdefault(path.split("/")[1], trio.Lock()):
             await super().write_atomically(path, data)
 
 

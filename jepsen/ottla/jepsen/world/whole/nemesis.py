@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk import Operation
+from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.cluster import Cluster

@@ -1,0 +1,113 @@
+"""What goes wrong with the world's disk because somebody asked for it.
+
+Calls that fail, on all paths or on some; directories that hang; directories that are gone.
+"""
+
+import errno
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+Until = Callable[[], Awaitable[object]]
+"""Comes back when a directory that hangs goes on."""
+
+
+class Operation(Enum):
+    """What a fault may strike."""
+
+    OPEN = auto()
+    WRITE = auto()
+    READ = auto()
+    FSYNC = auto()
+    NAME = auto()
+    """Making, renaming, removing and flushing names."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Fault:
+    """Calls that fail; `struck_count` of them have."""
+
+    operation: Operation
+    error_number: int
+    path_part: str
+    skip_count: int
+    times_left: int
+    struck_count: int = 0
+
+    def strikes(self, operation: Operation, path: str) -> bool:
+        """Say whether this call fails, and count it."""
+        if operation is not self.operation or self.path_part not in path:
+            return False
+        if self.skip_count > 0:
+            self.skip_count -= 1
+            return False
+        if self.times_left <= 0:
+            return False
+        self.times_left -= 1
+        self.struck_count += 1
+        return True
+
+
+class DiskFaults:
+    """All that is wrong with one disk now."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+        self._hanging: dict[str, Until] = {}
+        self._gone: set[str] = set()
+
+    @property
+    def may_strike(self) -> bool:
+        """Say whether some call may still fail."""
+        return bool(self._gone) or any(fault.times_left for fault in self._faults)
+
+    def add(self, fault: Fault) -> None:
+        """Let calls fail."""
+        self._faults.append(fault)
+
+    def take_back(self, fault: Fault) -> None:
+        """Let these calls succeed again."""
+        if fault in self._faults:
+            self._faults.remove(fault)
+
+    def hang(self, directory: str, until: Until) -> None:
+        """Let whatever is awaited of a directory wait until `until` comes back."""
+        self._hanging[directory] = until
+
+    def lose(self, directory: str) -> None:
+        """Let every call on a directory and on what lies in it fail."""
+        self._gone.add(directory)
+
+    def give_back(self, directory: str) -> None:
+        """Let a directory that hung or was gone be as it was."""
+        self._gone.discard(directory)
+        self._hanging.pop(directory, None)
+
+    def clear(self) -> None:
+        """Take everything back."""
+        self._faults.clear()
+        self._hanging.clear()
+        self._gone.clear()
+
+    def strike(self, operation: Operation, path: str) -> None:
+        """Raise the OSError of a fault that waits for this operation."""
+        if self.is_gone(path):
+            raise OSError(errno.EIO, "the world's directory is gone", path)
+        for fault in self._faults:
+            if fault.strikes(operation, path):
+                raise OSError(fault.error_number, "the world's disk fails as asked", path)
+
+    def is_gone(self, path: str) -> bool:
+        """Say whether the path lies in a directory that was lost."""
+        return any(_lies_in(path, directory) for directory in self._gone)
+
+    def hanging(self, path: str) -> Until | None:
+        """Return what a call on the path waits for."""
+        for directory, until in self._hanging.items():
+            if _lies_in(path, directory):
+                return until
+        return None
+
+
+def _lies_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory + "/")
