@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from ottla.broker.delete_records import DeleteRecordsApi
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
+from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.settings.topic import TopicConfig
 from ottla.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
@@ -91,6 +94,17 @@ async def test_records_are_deleted_up_to_an_offset_or_to_the_high_watermark(
 async def test_records_of_a_compacted_topic_are_not_deleted(world: World) -> None:
     await world.add("t", config=TopicConfig(cleanup_policy=("compact",)))
     assert outcomes(await ask(world, -1)) == [(ErrorCode.POLICY_VIOLATION, -1)]
+
+
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+async def test_records_of_an_internal_topic_are_not_deleted(world: World, topic: str) -> None:
+    partition = await world.add(topic)
+    partition.append_of_coordinator(
+        bytes(world.batch(b"v")), now_ms=world.clock.wall_ms(), mono_ms=1_000
+    )
+    assert outcomes(await ask(world, 1, topic)) == [(ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
+    assert partition.log is not None
+    assert partition.log.log_start_offset == 0
 
 
 async def test_the_answer_waits_until_every_follower_has_deleted_too(world: World) -> None:

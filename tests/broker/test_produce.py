@@ -8,6 +8,7 @@ import pytest
 
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
+from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.settings.topic import TopicConfig
 from ottla.wire.batch_builder import ControlType, build_control_batch
 from ottla.wire.compression import Codec
@@ -66,6 +67,24 @@ async def test_every_version_appends_and_tells_the_offset(
     call = world.produce(request(world, "t", world.batch(b"c"), acks=acks), version=version)
     assert code_of(call) is ErrorCode.NONE
     assert answer_of(call).base_offset == 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+async def test_clients_write_nothing_to_internal_topics(
+    world: World, topic: str, version: int
+) -> None:
+    partition = await world.add(topic)
+    call = world.produce(request(world, topic, world.batch(b"a")), version=version)
+    assert code_of(call) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    if version >= 8:
+        assert answer_of(call).error_message == f"Cannot append to internal topic {topic}"
+    assert partition.log is not None
+    assert partition.log.end_offset == 0
+    end_offset = partition.append_of_coordinator(
+        bytes(world.batch(b"a")), now_ms=world.clock.wall_ms(), mono_ms=0
+    )
+    assert end_offset == 1, "coordinators do"
 
 
 async def test_acks_0_is_not_answered(world: World) -> None:

@@ -22,12 +22,12 @@ from ottla.broker.groups.find_coordinator import (
     offsets_topic,
     transactions_topic,
 )
-from ottla.broker.groups.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.broker.log_levels import LogLevels
 from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
 from ottla.broker.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.purgatory import Purgatory
 from ottla.metadata.image import MetadataImage
+from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
 

@@ -14,9 +14,6 @@ from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.limits import TOPIC_NAME_LENGTH_MAX
 from ottla.model.settings.broker import BrokerConfig
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__share_group_state", "__transaction_state"))
-"""Topics the brokers keep their own state in; clients are told so."""
-
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 OPERATIONS_NOT_ASKED = -(1 << 31)

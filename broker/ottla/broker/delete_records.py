@@ -116,6 +116,11 @@ class DeleteRecordsApi:
 
     async def _delete(self, partition: Partition, asked: Offset) -> Offset:
         """Delete on this replica; return the offset below which nothing is left."""
+        if partition.is_internal:
+            raise RefusedError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Cannot delete records of internal topic {partition.topic}",
+            )
         log = partition.leader_log()
         if "delete" not in partition.config.cleanup_policy:
             raise RefusedError(

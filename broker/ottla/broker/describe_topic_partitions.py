@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from ottla.broker.cluster_view import (
-    INTERNAL_TOPICS,
     TOPIC_OPERATIONS,
     ClusterView,
     is_legal_topic_name,
@@ -12,6 +11,7 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.metadata.image import PartitionState, Topic
 from ottla.model.errors import ErrorCode
+from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from ottla.wire.messages.describe_topic_partitions_response import (

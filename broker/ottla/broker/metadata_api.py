@@ -10,7 +10,6 @@ from typing import Any
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.cluster_view import (
     CLUSTER_OPERATIONS,
-    INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED,
     TOPIC_OPERATIONS,
     ClusterView,
@@ -22,6 +21,7 @@ from ottla.broker.purgatory import Purgatory
 from ottla.metadata.image import PartitionState, Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
+from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import (

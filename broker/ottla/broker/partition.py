@@ -20,6 +20,7 @@ from ottla.broker.topic_traffic import TopicTraffic
 from ottla.metadata.image import PartitionState, RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
+from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.log import Log
@@ -89,6 +90,7 @@ class Partition:
         "index",
         "is_eligible",
         "is_flush_awaited",
+        "is_internal",
         "is_leader",
         "is_reassigning",
         "is_recovering",
@@ -130,6 +132,8 @@ class Partition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
+        self.is_internal = topic in INTERNAL_TOPICS
+        """Whether brokers keep their own state in it: clients write no records there."""
         self.key = TopicIdPartition(topic_id, index)
         self.local_id = local_id
         self.is_eligible = is_eligible
@@ -191,6 +195,10 @@ class Partition:
 
         `now_ms` is wall time, for the records; `mono_ms` monotonic, for the followers' lag.
         """
+        if self.is_internal:
+            raise RefusedError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {self.topic}"
+            )
         log = self.leader_log()
         if acks == ACKS_ALL and len(self.isr) < self.min_isr_count:
             raise RefusedError(

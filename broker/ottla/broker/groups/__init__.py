@@ -1,6 +1,7 @@
 """Groups of consumers: who is in them, what each member works on, and how far they have come.
 
 coordinator_driver.py  the shards led here: loading, appending, time: start here
+log_replay.py          a log read back into its shard
 shard.py               the groups of one partition of `__consumer_offsets`
 rebalance.py           how members join, get their assignment, stay and leave
 classic_group.py       one group of the classic protocol: its members, its generation

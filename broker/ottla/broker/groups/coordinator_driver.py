@@ -10,6 +10,7 @@ thrown away and loaded again.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +23,8 @@ from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.group_batches import RECORD_OVERHEAD_BYTES, batches_of
 from ottla.broker.groups.group_records import TEXT_LENGTH_MAX, GroupRecord
 from ottla.broker.groups.group_settings import group_settings
-from ottla.broker.groups.placement import OFFSETS_TOPIC, partition_of
+from ottla.broker.groups.log_replay import LogReplay
+from ottla.broker.groups.placement import partition_of
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
 from ottla.broker.partition import Partition
@@ -30,18 +32,14 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
-from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
+from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.groups import GroupConfig
-from ottla.storage.log import Log
-from ottla.wire.batch import batches
-from ottla.wire.records import scan
+from ottla.model.unexpected_errors import UnexpectedErrors
 
 logger = logging.getLogger("ottla.broker.groups")
-
-LOAD_BYTES = 64 * 1024
-"""How much of a log is replayed before other tasks have their turn: some milliseconds' work."""
 
 PAUSE_MS = 1_000
 """An alarm later than this says that the process stood still: no member was silent meanwhile."""
@@ -89,7 +87,9 @@ class GroupCoordinator:
         clock: Clock,
         rng: Rng,
         on_flush_due: Callable[[Partition], None],
+        errors: UnexpectedErrors | None = None,
     ) -> None:
+        self._errors = UnexpectedErrors() if errors is None else errors
         self._config = config
         self._local_id = local_id
         self._table = table
@@ -99,6 +99,7 @@ class GroupCoordinator:
         self._on_flush_due = on_flush_due
         self.image: MetadataImage = EMPTY
         """The metadata that it has followed: what it leads by that is being served."""
+        self._skipped_count = 0
         self._topics = TopicView()
         self._is_resolving = False
         self._led: dict[int, LedShard] = {}
@@ -137,8 +138,9 @@ class GroupCoordinator:
             if self._topics.resolve_slice():
                 for led in list(self._led.values()):
                     if led.is_active:
-                        led.shard.on_topics(frozenset(), self._now())
-                        self._perform(led)
+                        with self._edge_of(led):
+                            led.shard.on_topics(frozenset(), self._now())
+                            self._perform(led)
             await trio.lowlevel.checkpoint()
         self._is_resolving = False
 
@@ -157,10 +159,11 @@ class GroupCoordinator:
                 self._begin(index, partition)
         for led in list(self._led.values()):
             if led.is_active and changed_topics:
-                led.shard.on_topics(changed_topics, self._now())
-                if delta.deleted_topics:
-                    led.shard.drop_offsets_without_topic(self._has_topic)
-                self._perform(led)
+                with self._edge_of(led):
+                    led.shard.on_topics(changed_topics, self._now())
+                    if delta.deleted_topics:
+                        led.shard.drop_offsets_without_topic(self._has_topic)
+                    self._perform(led)
 
     def _leads(self, led: LedShard) -> bool:
         return led.partition.is_leader and led.partition.leader_epoch == led.epoch
@@ -185,14 +188,41 @@ class GroupCoordinator:
             self._to_load.append(led)
             self._is_due.set()
 
-    def _resign(self, index: int) -> None:
+    def _resign(self, index: int) -> list[Asker]:
+        """Serve a partition no longer; return those who were told that."""
         led = self._led.pop(index)
         led.is_active = False
         answers, led.answers, led.writes = led.answers, [], []
-        for asker, _ in answers:
-            asker(ErrorCode.NOT_COORDINATOR)
-        for asker, code in led.shard.resign():
-            asker(code)
+        waiting = [(asker, ErrorCode.NOT_COORDINATOR) for asker, _ in answers]
+        waiting += led.shard.resign()
+        for asker, code in waiting:
+            self._answer(asker, code)
+        return [asker for asker, _ in waiting]
+
+    @contextmanager
+    def _edge_of(self, led: LedShard) -> Iterator[None]:
+        """End what an unexpected error was decided in: the shard, which is loaded again."""
+        try:
+            yield
+        except Exception as error:
+            self._errors.note("groups", led.partition, error)
+            self._load_again(led)
+
+    def _load_again(self, led: LedShard) -> list[Asker]:
+        """Forget what a shard decided and did not write; return those who were told that."""
+        if not self._is_current(led):
+            return []
+        told = self._resign(led.partition.index)
+        if led.partition.is_leader:
+            self._begin(led.partition.index, led.partition)
+        return told
+
+    def _answer(self, asker: Asker, answer: Any) -> None:
+        """Answer one; that this fails is nothing to the groups."""
+        try:
+            asker(answer)
+        except Exception as error:
+            self._errors.note("answer", asker, error)
 
     # ---- loading
 
@@ -202,14 +232,14 @@ class GroupCoordinator:
         if log is None or not self._is_current(led):
             return
         started_ms = self._clock.monotonic_ms()
-        offset, end_offset = log.log_start_offset, log.end_offset
+        replay = LogReplay(log, led.shard, self._errors)
         try:
-            while offset < end_offset:
-                offset = _replay(log, offset, end_offset, led.shard)
+            while not replay.is_done:
+                replay.replay_part()
                 await trio.lowlevel.checkpoint()
                 if not self._is_current(led):
                     return
-        except (CorruptDataError, RefusedError, OSError) as error:
+        except (RefusedError, OSError) as error:
             logger.error("the groups of %r cannot be loaded: %s", led.partition, error)
             led.failure = str(error)
             return
@@ -220,15 +250,30 @@ class GroupCoordinator:
             led.partition,
             self._clock.monotonic_ms() - started_ms,
         )
+        if replay.skipped_count:
+            self._skipped_count += replay.skipped_count
+            logger.error(
+                "%d records or batches of %r could not be read and were skipped",
+                replay.skipped_count,
+                led.partition,
+            )
         self._activate(led)
 
     def _is_current(self, led: LedShard) -> bool:
         return self._led.get(led.partition.index) is led
 
     def _activate(self, led: LedShard) -> None:
+        try:
+            led.shard.resume(
+                self._now(), lambda group_id, error: self._errors.note("group", group_id, error)
+            )
+            led.shard.drop_offsets_without_topic(self._has_topic)
+        except Exception as error:
+            # Loading it again would bring the same, at once and without end.
+            self._errors.note("groups", led.partition, error)
+            led.failure = str(error)
+            return
         led.is_active = True
-        led.shard.resume(self._now())
-        led.shard.drop_offsets_without_topic(self._has_topic)
         self._perform(led)
 
     # ---- requests
@@ -247,7 +292,13 @@ class GroupCoordinator:
         except RefusedError as refusal:
             asker(refusal.code)
             return
-        action(led.shard, self._now())
+        try:
+            action(led.shard, self._now())
+        except Exception as error:
+            self._errors.note("group", group_id, error)
+            if not any(told is asker for told in self._load_again(led)):
+                self._answer(asker, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         self._perform(led)
 
     def shard_of(self, group_id: str) -> GroupShard:
@@ -280,6 +331,7 @@ class GroupCoordinator:
             "groups.consumer.members": sum(len(group.members) for group in consumers),
             "groups.consumer.rebalances": sum(shard.consumer_rebalance_count for shard in shards),
             "groups.offsets": sum(len(shard.offsets) for shard in shards),
+            "groups.records.skipped": self._skipped_count,
             "groups.partitions.loading": sum(
                 1 for led in self._led.values() if not (led.is_active or led.failure)
             ),
@@ -320,7 +372,7 @@ class GroupCoordinator:
         """Give the answers that may leave now; have the rest appended at the end of the turn."""
         effects = led.shard.take_effects()
         for asker, answer in effects.answers:
-            asker(answer)
+            self._answer(asker, answer)
         led.writes += effects.writes
         led.answers += effects.committed_answers
         if not led.is_due and (led.writes or led.answers):
@@ -397,33 +449,18 @@ class GroupCoordinator:
         for led in list(self._led.values()):
             if not led.is_active:
                 continue
-            if late_ms > PAUSE_MS:
-                led.shard.restart_sessions(now)
-            led.shard.on_time(now)
-            self._perform(led)
+            with self._edge_of(led):
+                if late_ms > PAUSE_MS:
+                    led.shard.restart_sessions(now)
+                led.shard.on_time(now)
+                self._perform(led)
 
     async def _expire_regularly(self) -> None:
         while True:
             await trio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
             for led in list(self._led.values()):
                 if led.is_active:
-                    led.shard.expire_offsets(self._clock.wall_ms())
-                    self._perform(led)
+                    with self._edge_of(led):
+                        led.shard.expire_offsets(self._clock.wall_ms())
+                        self._perform(led)
                     await trio.lowlevel.checkpoint()
-
-
-def _replay(log: Log, offset: Offset, end_offset: Offset, shard: GroupShard) -> Offset:
-    """Replay the next part of a log; return where the part after it begins."""
-    part = log.read(offset, bytes_max=LOAD_BYTES, end_offset=end_offset, at_least_one=True).slice
-    if part is None:
-        return end_offset
-    data = part.read()
-    begins_at = offset
-    for at, header in batches(data, is_partial_end_allowed=True):
-        offset = header.end_offset
-        if not header.is_control:
-            for record in scan(data, at, header):
-                shard.replay(record.key, record.value)
-    if offset <= begins_at:
-        raise CorruptDataError(f"no batch at offset {begins_at} of {log.directory}")
-    return offset

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.cluster_view import ClusterView
 from ottla.broker.dispatch import RequestContext
-from ottla.broker.groups.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
+from ottla.broker.groups.placement import partition_of
 from ottla.broker.metadata_cache import answer_when
 from ottla.broker.purgatory import Purgatory
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import NO_NODE
+from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.wire.codec_types import Message

@@ -3,9 +3,6 @@
 A transactional id belongs to its partition of `__transaction_state` in the same way.
 """
 
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-
 _UINT32 = 1 << 32
 _INT32_MIN = -(1 << 31)
 

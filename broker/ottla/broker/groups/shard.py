@@ -198,15 +198,28 @@ class GroupShard:
             group = self.groups[named.group_id] = ConsumerGroup(named.group_id)
             replay_consumer(group, named, said)
 
-    def resume(self, now: Instant) -> None:
-        """Begin to serve, when all of the log has been replayed."""
+    def resume(
+        self, now: Instant, on_unfit: Callable[[str, Exception], None] | None = None
+    ) -> None:
+        """Begin to serve, when all of the log has been replayed.
+
+        A group that its records describe as none can be begins without members; `on_unfit` is
+        called with its id.
+        """
         for group_id in self.offsets.group_ids:
             self._find_or_make(group_id)
-        for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
-                self._consumers.resume(group, now)
-            else:
-                self._rebalancer.resume(group, now)
+        for group in list(self.groups.values()):
+            try:
+                if isinstance(group, ConsumerGroup):
+                    self._consumers.resume(group, now)
+                else:
+                    self._rebalancer.resume(group, now)
+            except Exception as error:
+                if on_unfit is None:
+                    raise
+                on_unfit(group.group_id, error)
+                self.groups[group.group_id] = ClassicGroup(group.group_id)
+            self._outbox.end_event()
 
     def resign(self) -> Iterator[tuple[Asker, ErrorCode]]:
         """Yield everybody who waits in a group with what to tell them: this leader is deposed."""

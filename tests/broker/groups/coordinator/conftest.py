@@ -13,13 +13,13 @@ from ottla.broker.groups.coordinator_driver import GroupCoordinator
 from ottla.broker.groups.group_apis import (
     register_group_apis,
 )
-from ottla.broker.groups.placement import OFFSETS_TOPIC
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.partition import Partition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.topic import TopicConfig
 from ottla.wire.apis import API

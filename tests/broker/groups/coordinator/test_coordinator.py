@@ -13,17 +13,20 @@ from ottla.broker.groups.group_apis import (
     LIST_GROUPS,
     OFFSET_COMMIT,
 )
-from ottla.broker.groups.placement import OFFSETS_TOPIC
+from ottla.broker.groups.shard import GroupShard
 from ottla.broker.partition import Partition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
+from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.topic import TopicConfig
 from ottla.wire.batch import batches
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
+from ottla.wire.messages.delete_groups_response import DeleteGroupsResponse
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
 from ottla.wire.messages.join_group_response import JoinGroupResponse
@@ -176,24 +179,6 @@ async def test_what_could_not_be_appended_is_not_remembered(world: Any, coordina
         assert groups.code_of_commit(await groups.commit(3)) is ErrorCode.NONE
 
 
-async def test_a_log_that_lies_makes_no_coordinator(world: Any, make_coordinator: Any) -> None:
-    led = await world.add(OFFSETS_TOPIC)
-    records = world.batch(b"a record without a key")
-    led.append_of_coordinator(bytes(records), now_ms=world.clock.wall_ms(), mono_ms=0)
-    async with trio.open_nursery() as nursery:
-        groups = make_coordinator(world)
-        nursery.start_soon(groups.coordinator.run)
-        await groups.publish()
-        assert (await groups.fetched())[0] is ErrorCode.NOT_COORDINATOR
-        (problem,) = groups.coordinator.problems()
-        assert problem == (
-            "the groups of __consumer_offsets-0 cannot be loaded: "
-            "a record of __consumer_offsets has no key"
-        )
-        assert groups.coordinator.metrics()["groups.partitions.loading"] == 0
-        nursery.cancel_scope.cancel()
-
-
 async def test_offsets_of_a_deleted_topic_are_forgotten(world: Any, coordinated: Any) -> None:
     async with coordinated(world) as (groups, _):
         await groups.commit(5)
@@ -321,3 +306,46 @@ async def test_consumers_need_the_group_version_and_the_protocol(
         world.run(classic.handlers[CONSUMER_GROUP_HEARTBEAT], call, ConsumerGroupHeartbeatRequest())
         code = call.response(ConsumerGroupHeartbeatResponse).error_code
         assert code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_an_error_nobody_foresaw_ends_one_request_and_no_group(
+    world: Any, coordinated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with coordinated(world) as (groups, _):
+        await groups.commit(7)
+        held = await groups.ask(groups.join_request(), 3)
+        monkeypatch.setattr(GroupShard, "delete_group", lambda *_: 1 // 0)
+        call = await groups.ask(DeleteGroupsRequest(groups_names=["other"]), 2)
+        (result,) = call.response(DeleteGroupsResponse).results
+        assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert held.is_completed
+        assert await groups.fetched() == (ErrorCode.NONE, 7)
+        assert groups.code_of_commit(await groups.commit(8)) is ErrorCode.NONE
+
+
+async def test_an_error_nobody_foresaw_at_a_timer_ends_no_coordinator(
+    world: Any, coordinated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with coordinated(world) as (groups, _):
+        await groups.commit(7)
+        with monkeypatch.context() as patched:
+            patched.setattr(GroupShard, "on_topics", lambda *_: 1 // 0)
+            await world.add("more")
+            await groups.publish()
+        assert await groups.fetched() == (ErrorCode.NONE, 7)
+
+
+async def test_an_error_nobody_foresaw_while_groups_resume_is_a_problem_to_be_seen(
+    world: Any, coordinated: Any, make_coordinator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with coordinated(world) as (groups, _):
+        await groups.commit(7)
+        monkeypatch.setattr(GroupShard, "resume", lambda *_: 1 // 0)
+        async with trio.open_nursery() as nursery:
+            later = make_coordinator(world)
+            nursery.start_soon(later.coordinator.run)
+            await later.publish()
+            assert (await later.fetched())[0] is ErrorCode.NOT_COORDINATOR
+            (problem,) = later.coordinator.problems()
+            assert problem.endswith("cannot be loaded: integer division or modulo by zero")
+            nursery.cancel_scope.cancel()
