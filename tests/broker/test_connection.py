@@ -490,12 +490,30 @@ def test_a_muted_connection_reads_nothing_until_the_latest_of_its_delays() -> No
     assert world.connection.wants_bytes
 
 
-def test_an_answer_that_cannot_be_written_ends_its_own_connection_only() -> None:
+@pytest.mark.parametrize("code", [1 << 40, "no number", None, object()])
+def test_an_answer_that_cannot_be_written_ends_its_own_connection_only(code: Any) -> None:
     world = World()
     world.holds = {1}
     world.feed(heartbeat(1))
-    world.contexts[0].slot.complete(HeartbeatResponse(error_code=1 << 40))
+    world.contexts[0].slot.complete(HeartbeatResponse(error_code=code))
     assert len(world.host.faults) == 1
+
+
+def test_a_waiting_request_that_cannot_be_abandoned_keeps_no_other_from_it() -> None:
+    world = World()
+    world.holds = {1, 2}
+    world.feed(produce(1) + produce(2) + heartbeat(3)[:-1])
+    abandoned = []
+
+    def fails() -> None:
+        raise RuntimeError
+
+    world.contexts[0].slot.on_abandoned = fails
+    world.contexts[1].slot.on_abandoned = lambda: abandoned.append(2)
+    world.connection.close()
+    assert abandoned == [2]
+    assert world.memory.reserved_bytes == 0
+    assert world.dispatcher.errors.counts == {"request": 1}
 
 
 def test_a_request_is_never_answered_twice() -> None:

@@ -120,6 +120,9 @@ class CommitWatch(WaitingEntry):
     def on_expire(self) -> None:
         raise AssertionError("it came too late")
 
+    def on_fault(self, fault: Exception) -> None:
+        raise fault
+
 
 class Kept(NamedTuple):
     keeper: IsrKeeper

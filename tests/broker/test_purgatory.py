@@ -26,6 +26,9 @@ class Entry(WaitingEntry):
     def on_expire(self) -> None:
         self.endings.append("expired")
 
+    def on_fault(self, fault: Exception) -> None:
+        self.endings.append("failed")
+
 
 def test_an_entry_is_tried_when_one_of_its_keys_wakes_and_never_otherwise() -> None:
     purgatory, entry = Purgatory(), Entry()
@@ -147,3 +150,51 @@ def test_who_waits_is_told_by_kind() -> None:
     purgatory.wake("a")
 
     assert purgatory.waiting_by_kind() == {"Entry": 1, "Other": 1}
+
+
+class Failing(Entry):
+    """Meets a bug of ours, and remembers that its owner was ended."""
+
+    def try_complete(self) -> bool:
+        raise RuntimeError("a bug")
+
+    def on_expire(self) -> None:
+        raise RuntimeError("a bug")
+
+    def on_fault(self, fault: Exception) -> None:
+        super().on_fault(fault)
+        raise RuntimeError("another bug")
+
+
+def test_an_entry_that_meets_a_bug_ends_alone_and_the_others_are_woken() -> None:
+    purgatory, failing, sound = Purgatory(), Failing(), Entry()
+    purgatory.watch(["a"], failing, 100)
+    purgatory.watch(["a"], sound, 100)
+    sound.can_complete = True
+    assert purgatory.wake("a") == 1
+    assert (failing.endings, sound.endings) == (["failed"], ["completed"])
+    assert purgatory.waiting_count == 0
+    assert purgatory.expire(1_000) == 0
+    assert purgatory.errors.counts == {"request": 2}
+
+
+def test_an_entry_that_meets_a_bug_at_its_deadline_ends_alone() -> None:
+    purgatory, failing, sound = Purgatory(), Failing(), Entry()
+    purgatory.watch(["a"], failing, 100)
+    purgatory.watch(["a"], sound, 100)
+    assert purgatory.expire(100) == 2
+    assert (failing.endings, sound.endings) == (["failed"], ["expired"])
+    assert purgatory.wake("a") == 0
+
+
+def test_a_listener_that_meets_a_bug_keeps_no_entry_from_waking() -> None:
+    class FailingListener:
+        def on_wake(self, key: object) -> None:
+            raise RuntimeError("a bug")
+
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.listen("a", FailingListener())
+    purgatory.watch(["a"], entry, 100)
+    entry.can_complete = True
+    assert purgatory.wake("a") == 1
+    assert purgatory.errors.counts == {"listener": 1}

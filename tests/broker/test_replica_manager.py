@@ -196,6 +196,9 @@ class Waiter(WaitingEntry):
     def on_expire(self) -> None:
         raise AssertionError("nobody should wait that long")
 
+    def on_fault(self, fault: Exception) -> None:
+        raise fault
+
 
 async def test_a_deleted_topic_is_unknown_and_who_waited_is_told(
     world: World, managed: Managed
@@ -205,6 +208,7 @@ async def test_a_deleted_topic_is_unknown_and_who_waited_is_told(
     managed.purgatory.watch([partition.high_watermark_key], Waiter(partition), 10_000)
     await publish(managed, image_with(world))
     assert managed.purgatory.waiting_count == 0
+    assert not managed.purgatory.errors.counts
     with pytest.raises(RefusedError) as refused:
         managed.table.find("t", 0)
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from ottla.broker.connection import ConnectionLimits
-from ottla.broker.dispatch import Dispatcher, RequestContext
+from ottla.broker.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.listener import Listener
 from ottla.broker.server_driver import SocketServer, open_socket_server
 from ottla.node.clock_driver import RealClock
@@ -264,7 +264,7 @@ async def test_a_file_that_ends_within_its_slice_closes_the_connection(
             await stream.send_all(fetch(1))
             with trio.fail_after(5), pytest.raises(AssertionError, match="closed after"):
                 await read_answer(stream)
-    assert "a request failed" in caplog.text
+    assert "ended by an unexpected error" in caplog.text
 
 
 class Rot13:
@@ -318,32 +318,98 @@ async def test_a_wrapped_listener_reads_its_file_slices(tmp_path: Path) -> None:
         file.close()
 
 
+class UnheardOfError(Exception):
+    """A fault of a kind that no list of exceptions names."""
+
+
+FAULTS: dict[str, Callable[[], Exception]] = {
+    "arithmetic": ZeroDivisionError,
+    "lookup": lambda: KeyError("later"),
+    "runtime": lambda: RuntimeError("recursion or worse"),
+    "iteration": StopIteration,
+    "asynchronous iteration": StopAsyncIteration,
+    "memory": MemoryError,
+    "group": lambda: ExceptionGroup("tasks", [RuntimeError("one"), ValueError("two")]),
+    "unheard of": UnheardOfError,
+}
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+@pytest.mark.parametrize("name", FAULTS)
 async def test_a_bug_in_a_handler_closes_its_connection_and_nothing_else(
-    caplog: pytest.LogCaptureFixture,
+    name: str, is_coroutine: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    fault = FAULTS[name]()
+
     async def fails_later() -> None:
-        raise KeyError("later")
+        raise fault
 
     def on_request(context: RequestContext, request: HeartbeatRequest) -> Any:
-        match context.header.correlation_id:
-            case 1:
-                raise ZeroDivisionError
-            case 2:
-                return fails_later()
-        return HeartbeatResponse()
+        if context.header.correlation_id == 3:
+            return HeartbeatResponse()
+        if is_coroutine:
+            return fails_later()
+        raise fault
 
-    async with (
-        serving(Dispatcher({HEARTBEAT: on_request})) as server,
-        await connect(server) as good,
-    ):
+    dispatcher = Dispatcher({HEARTBEAT: on_request})
+    async with serving(dispatcher) as server, await connect(server) as good:
         for correlation_id in (1, 2):
             async with await connect(server) as bad:
                 await bad.send_all(heartbeat(correlation_id))
                 assert await is_closed(bad)
         await good.send_all(heartbeat(3))
         assert (await read_answer(good))[0] == 3
-    assert "ZeroDivisionError" in caplog.text
-    assert "KeyError" in caplog.text
+        assert server.connection_count == 1
+    assert type(fault).__name__ in caplog.text
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+    assert dispatcher.errors.counts == {"connection": 2}
+
+
+async def test_a_handlers_tasks_may_fail_while_others_of_them_are_cancelled() -> None:
+    async def fails() -> None:
+        raise LookupError
+
+    async def fails_in_a_nursery() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            nursery.start_soon(fails)
+
+    def on_request(context: RequestContext, request: HeartbeatRequest) -> Any:
+        is_bad = context.header.correlation_id == 1
+        return fails_in_a_nursery() if is_bad else HeartbeatResponse()
+
+    async with (
+        serving(Dispatcher({HEARTBEAT: on_request})) as server,
+        await connect(server) as good,
+    ):
+        async with await connect(server) as bad:
+            await bad.send_all(heartbeat(1))
+            assert await is_closed(bad)
+        await good.send_all(heartbeat(2))
+        assert (await read_answer(good))[0] == 2
+
+
+async def test_a_bug_of_what_hears_of_closed_connections_is_counted_and_the_rest_still_hears() -> (
+    None
+):
+    dispatcher = Dispatcher({HEARTBEAT: on_heartbeat})
+    heard: list[int] = []
+
+    def fails(peer: Peer) -> None:
+        raise RuntimeError
+
+    dispatcher.on_closed = [fails, lambda peer: heard.append(peer.connection_id)]
+    async with serving(dispatcher) as server, await connect(server) as good:
+        async with await connect(server) as gone:
+            await gone.send_all(heartbeat(1))
+            await read_answer(gone)
+        await good.send_all(heartbeat(2))
+        assert (await read_answer(good))[0] == 2
+        while server.connection_count > 1:
+            await trio.lowlevel.checkpoint()
+        assert heard == [2]
+        assert server.memory.reserved_bytes == 0
+    assert dispatcher.errors.counts == {"connection": 2}
 
 
 async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:

@@ -47,6 +47,8 @@ class Assignments:
     async def run(self) -> None:
         """Report until cancelled."""
         retry_ms = RETRY_MS_FIRST
+        if self._waiting:
+            self._is_due.set()
         while True:
             await self._is_due.wait()
             self._is_due = trio.Event()

@@ -41,6 +41,7 @@ from ottla.broker.telemetry_driver import ClientTelemetry
 from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.background_driver import keep_running
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.seams import Clock, Rng
@@ -116,13 +117,19 @@ class Broker:
             rpc, config.controller_quorum_voters, lambda: member.leader_id
         )
         self.lifecycle = LifecycleDriver(
-            lifecycle, config, self.controller, metadata_offset=self._metadata_offset
+            lifecycle,
+            config,
+            self.controller,
+            metadata_offset=self._metadata_offset,
+            errors=dispatcher.errors,
         )
         self._assignments = Assignments(
             config.node_id, self.controller, lambda: lifecycle.broker_epoch
         )
-        self.purgatory = Purgatory()
-        self._flusher = Flusher(self.purgatory, clock)
+        self.errors = dispatcher.errors
+        """What was caught at the edges of all its parts."""
+        self.purgatory = Purgatory(self.errors)
+        self._flusher = Flusher(self.purgatory, clock, self.errors)
         self.table = PartitionTable(EMPTY)
         self._traffic = BrokerTraffic()
         self._sessions = FetchSessionCache(config.fetch_session_count_max, rng)
@@ -133,13 +140,18 @@ class Broker:
             clock,
             config,
             broker_epoch=lambda: lifecycle.broker_epoch,
+            errors=self.errors,
         )
         self._fetchers = ReplicaFetchers(
-            config, table=self.table, clock=clock, broker_epoch=lambda: lifecycle.broker_epoch
+            config,
+            table=self.table,
+            clock=clock,
+            broker_epoch=lambda: lifecycle.broker_epoch,
+            errors=self.errors,
         )
         self._replicas = self._new_replica_manager()
         self._groups = self._new_group_coordinator()
-        self.telemetry = ClientTelemetry(config, clock=clock, rng=rng)
+        self.telemetry = ClientTelemetry(config, clock=clock, rng=rng, errors=self.errors)
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
         logs.on_directory_failed = self._on_directory_failed
@@ -159,6 +171,7 @@ class Broker:
             on_isr_due=self._isr.note,
             on_placed=self._assignments.report,
             traffic=self._traffic,
+            errors=self.errors,
         )
 
     def _new_group_coordinator(self) -> GroupCoordinator:
@@ -170,6 +183,7 @@ class Broker:
             clock=self._clock,
             rng=self._rng,
             on_flush_due=self._flusher.request,
+            errors=self.errors,
         )
 
     def _new_own_telemetry(self) -> OwnTelemetry:
@@ -189,6 +203,7 @@ class Broker:
             shards=self._groups.shards,
             network=lambda: self.server.metrics,
             heartbeats=self.lifecycle.metrics,
+            errors=self.errors,
         )
         return OwnTelemetry(
             self.config,
@@ -222,13 +237,16 @@ class Broker:
         """Start, then do what must be done in time until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.own_telemetry.run)
-            nursery.start_soon(self._alarm.run)
-            nursery.start_soon(self._flusher.run)
-            nursery.start_soon(self._assignments.run)
-            nursery.start_soon(self._fetchers.run)
-            nursery.start_soon(self._isr.run)
-            nursery.start_soon(self._groups.run)
-            nursery.start_soon(self.telemetry.run)
+            for name, work in (
+                ("alarm of waiting requests", self._alarm.run),
+                ("flusher", self._flusher.run),
+                ("directory assignments", self._assignments.run),
+                ("follower", self._fetchers.run),
+                ("in-sync replicas", self._isr.run),
+                ("group coordinator", self._groups.run),
+                ("client telemetry", self.telemetry.run),
+            ):
+                nursery.start_soon(keep_running, name, work, self.errors)
             await self._start(nursery)
 
     async def _start(self, nursery: trio.Nursery) -> None:
@@ -387,6 +405,11 @@ class Broker:
             "partitions.offline": len(self.logs.offline),
             "partitions": len(self.logs),
             "requests.waiting": self.purgatory.waiting_count,
+            "errors.unexpected": self.errors.counts.total(),
+            **{
+                f"errors.unexpected.{kind.replace(' ', '.')}": count
+                for kind, count in self.errors.counts.items()
+            },
         }
 
     async def _allocate_producer_ids(self) -> Block:

@@ -23,6 +23,8 @@ from ottla.broker.purgatory import Purgatory
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.request_times import RequestTimes
 from ottla.broker.topic_traffic import BrokerTraffic
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.process_metrics_driver import unexpected_error_families
 from ottla.node.quorum_driver import QuorumMember
 from ottla.node.quorum_metrics import metadata_families, quorum_families
 from ottla.storage.log_manager_driver import LogManager
@@ -71,6 +73,7 @@ class BrokerParts:
     shards: Callable[[], Iterable[GroupShard]]
     network: Callable[[], Mapping[str, float]]
     heartbeats: Callable[[], Mapping[str, float]]
+    errors: UnexpectedErrors
 
 
 def broker_registry(parts: BrokerParts) -> Registry:
@@ -89,6 +92,7 @@ def broker_registry(parts: BrokerParts) -> Registry:
     registry.register(lambda: quorum_families(parts.member, parts.now_ms()))
     registry.register(lambda: metadata_families(parts.member))
     registry.register(lambda: _heartbeats(parts.heartbeats()))
+    registry.register(lambda: unexpected_error_families(parts.errors))
     return registry
 
 

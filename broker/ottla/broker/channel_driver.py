@@ -52,8 +52,8 @@ class ChannelOwner(Protocol):
         """Run a handler's coroutine and hand its result to the connection."""
         ...
 
-    def on_fault(self, channel: "Channel", fault: Exception) -> None:
-        """Close the channel and log why."""
+    def on_fault(self, channel: "Channel", fault: BaseException) -> None:
+        """Close the channel and note why."""
         ...
 
     def wake_at(self, channel: "Channel", deadline_ms: int) -> None:

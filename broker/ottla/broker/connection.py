@@ -275,12 +275,16 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = self._takes_no_more = True
-        self._responses.abandon()
         self._awaited = None
         self._traced.clear()
         self.output.clear()
         self._held.clear()
         self._release_frame()
+        for slot in self._responses.take_open():
+            try:
+                slot.abandon()
+            except Exception as fault:
+                self._dispatcher.errors.note("request", slot.header.api_key, fault)
         self._dispatcher.closed(self.peer)
 
     # What handlers reach through their slot and context.

@@ -77,6 +77,10 @@ class WaitingDeletion(WaitingEntry):
                 _refuse(waiting.result, ErrorCode.REQUEST_TIMED_OUT)
         self._slot.complete(self._response)
 
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection."""
+        self._slot.fail(fault)
+
 
 class DeleteRecordsApi:
     """Serves DeleteRecords 0-2."""

@@ -22,6 +22,7 @@ from ottla.broker.request_times import RequestTimes
 from ottla.broker.request_traces import RequestTraces
 from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import ProtocolError
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.wire.apis import API, API_VERSIONS, request_class
 from ottla.wire.codec import decode_prefix
 from ottla.wire.codec_types import Message
@@ -51,6 +52,11 @@ class Peer:
     software_name: str = UNKNOWN_SOFTWARE
     """What the client is and of which version, as it said in ApiVersions."""
     software_version: str = UNKNOWN_SOFTWARE
+
+    @property
+    def label(self) -> str:
+        """How the log calls the connection."""
+        return f"{self.connection_id} of {self.peer_host}:{self.peer_port}"
 
 
 class RequestContext:
@@ -105,7 +111,14 @@ class Dispatcher:
     an ApiVersions request of a version we do not know: the one request that may be of such.
     """
 
-    def __init__(self, handlers: Mapping[int, Handler] | None = None) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler] | None = None,
+        *,
+        errors: UnexpectedErrors | None = None,
+    ) -> None:
+        self.errors = errors or UnexpectedErrors()
+        """What nobody foresaw, of the whole process."""
         self._routes: dict[int, Route] = {}
         self._request_types: dict[int, type[Message]] = {}
         self.on_unsupported_api_versions: Handler | None = None
@@ -133,7 +146,10 @@ class Dispatcher:
     def closed(self, peer: Peer) -> None:
         """Tell who wants to hear of it that a connection has closed, once."""
         for tell in self.on_closed:
-            tell(peer)
+            try:
+                tell(peer)
+            except Exception as fault:
+                self.errors.note("connection", peer.label, fault)
 
     def dispatch(self, context: RequestContext, frame: memoryview) -> HandlerResult:
         """Decode the request of `frame` and call its handler.

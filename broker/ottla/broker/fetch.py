@@ -114,6 +114,10 @@ class WaitingFetch(WaitingEntry):
         """Answer with what there is."""
         self._context.slot.complete(self.answer(self.read()))
 
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection."""
+        self._context.slot.fail(fault)
+
     def keys(self) -> list[object]:
         """Return what to watch: a session, which hears of its partitions' events; else those.
 

@@ -12,6 +12,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.purgatory import Purgatory
 from ottla.model.errors import RefusedError
 from ottla.model.seams import Clock
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry.instruments import Histogram
 
 BOUNDS_MS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
@@ -22,9 +23,12 @@ logger = logging.getLogger("ottla.broker.flush")
 class Flusher:
     """Partitions that wait for a flush; each at most once, however many appends asked."""
 
-    def __init__(self, purgatory: Purgatory, clock: Clock) -> None:
+    def __init__(
+        self, purgatory: Purgatory, clock: Clock, errors: UnexpectedErrors | None = None
+    ) -> None:
         self._purgatory = purgatory
         self._clock = clock
+        self._errors = errors or UnexpectedErrors()
         self.flushes = Histogram(BOUNDS_MS)
         """How long flushes took, in milliseconds."""
         self._due: dict[Partition, None] = {}
@@ -55,6 +59,8 @@ class Flusher:
         except RefusedError as error:
             # The log is offline now; who waits on it is answered by that.
             logger.error("%r could not be flushed: %s", partition, error.message)
+        except Exception as error:
+            self._errors.note("partition", partition, error)
         now_ms = self._clock.monotonic_ms()
         self.flushes.observe(now_ms - began_ms)
         if partition.log is log and partition.is_leader:

@@ -274,7 +274,7 @@ class FollowerFetch:
         if self._followed.get(followed.key) is followed:
             self._ask(followed)
 
-    def set_aside(self, followed: Followed, error: OttlaError, now_ms: int) -> None:
+    def set_aside(self, followed: Followed, error: Exception, now_ms: int) -> None:
         """Leave a partition alone for a while, longer each time, and remember why."""
         if self._followed.get(followed.key) is not followed:
             return

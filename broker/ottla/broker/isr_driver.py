@@ -19,10 +19,12 @@ from ottla.broker.isr_changes import IsrChange, Outcome, outcome_of, request_of,
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
+from ottla.model.background_driver import keep_running
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.proto import controller_pb2 as pb
 from ottla.telemetry.instruments import Counter
 
@@ -67,6 +69,7 @@ class IsrKeeper:
         clock: Clock,
         config: BrokerConfig,
         broker_epoch: Callable[[], int],
+        errors: UnexpectedErrors | None = None,
     ) -> None:
         """`broker_epoch` returns this broker's own, as registered."""
         self._table = table
@@ -75,6 +78,7 @@ class IsrKeeper:
         self._clock = clock
         self._config = config
         self._broker_epoch = broker_epoch
+        self._errors = errors or UnexpectedErrors()
         self._due: dict[Partition, None] = {}
         self._unanswered: dict[Partition, IsrChange] = {}
         self._rejected_until_ms: dict[Partition, int] = {}
@@ -95,8 +99,11 @@ class IsrKeeper:
     async def run(self) -> None:
         """Keep the in-sync replicas until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._check_regularly)
-            await self._send_changes()
+            for name, work in (
+                ("lag of replicas", self._check_regularly),
+                ("changes of in-sync replicas", self._send_changes),
+            ):
+                nursery.start_soon(keep_running, name, work, self._errors)
 
     # ---- what is due
 
@@ -146,6 +153,8 @@ class IsrKeeper:
     async def _send_changes(self) -> None:
         retry_ms = RETRY_MS_FIRST
         said = ""
+        if self._unanswered or self._due:
+            self._is_due.set()
         while True:
             await self._is_due.wait()
             self._is_due = trio.Event()

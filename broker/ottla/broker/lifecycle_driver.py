@@ -16,6 +16,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.clock_driver import RealClock
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
@@ -48,12 +49,14 @@ class LifecycleDriver:
         *,
         metadata_offset: Callable[[], Offset],
         clock: Clock | None = None,
+        errors: UnexpectedErrors | None = None,
     ) -> None:
         self.lifecycle = lifecycle
         self._config = config
         self._controller = controller
         self._metadata_offset = metadata_offset
         self._clock = clock or RealClock()
+        self._errors = errors or UnexpectedErrors()
         self._is_due = trio.Event()
         self._has_changed = trio.Event()
         self._asked_at = 0.0
@@ -89,7 +92,12 @@ class LifecycleDriver:
         due_at = trio.current_time()
         while True:
             self._is_due = trio.Event()
-            await self._beat()
+            try:
+                await self._beat()
+            except RefusedError:
+                raise  # this incarnation must end
+            except Exception as error:
+                self._errors.note("task", "heartbeats", error)
             self._beats += 1
             self._delays_ms.append((trio.current_time() - due_at) * 1000)
             due_at = trio.current_time() + self._pause_seconds()

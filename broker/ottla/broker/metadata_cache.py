@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.purgatory import Purgatory, WaitingEntry
+from ottla.broker.response_queue import ResponseSlot
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 
@@ -53,10 +54,13 @@ class ImageWatch:
 class ImageWait(WaitingEntry):
     """A request that is answered when the image shows something, or at its deadline."""
 
-    __slots__ = ("_answer", "_is_there")
+    __slots__ = ("_answer", "_is_there", "_slot")
 
-    def __init__(self, is_there: Callable[[], bool], answer: Callable[[], None]) -> None:
+    def __init__(
+        self, slot: ResponseSlot, is_there: Callable[[], bool], answer: Callable[[], None]
+    ) -> None:
         super().__init__()
+        self._slot = slot
         self._is_there = is_there
         self._answer = answer
 
@@ -71,6 +75,10 @@ class ImageWait(WaitingEntry):
         """Answer all the same: what was asked for has been done, only not seen here yet."""
         self._answer()
 
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection."""
+        self._slot.fail(fault)
+
 
 def answer_when(
     purgatory: Purgatory,
@@ -84,6 +92,6 @@ def answer_when(
     if is_there() or context.slot.is_abandoned:
         answer()
         return
-    entry = ImageWait(is_there, answer)
+    entry = ImageWait(context.slot, is_there, answer)
     context.slot.on_abandoned = lambda: purgatory.cancel(entry)
     purgatory.watch((IMAGE_CHANGED,), entry, deadline_ms)

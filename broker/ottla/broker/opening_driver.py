@@ -25,6 +25,7 @@ from ottla.broker.server_seam import OpenServer, Server
 from ottla.model.errors import ConfigError, only_error
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.process_driver import (
     freeze_as_it_grows,
@@ -72,15 +73,25 @@ async def open_broker(
     *,
     seams: NodeSeams | None = None,
     open_server: OpenServer = open_socket_server,
+    errors: UnexpectedErrors | None = None,
 ) -> AsyncIterator[Broker]:
-    """Start a broker and stop it at the end of the block; `is_ready` is set when it serves."""
+    """Start a broker and stop it at the end of the block; `is_ready` is set when it serves.
+
+    `errors` counts what is caught at the edges of all its parts.
+    """
     seams = seams or real_seams()
+    errors = errors or UnexpectedErrors()
     clock, rng = seams.clock, seams.rng
     async with (
         seams.open_disk(sorted({*config.log_dirs, config.metadata_directory})) as disk,
         seams.open_rpc() as rpc,
         open_log_manager(
-            disk, config, clock, rng, cluster_id=await _cluster_id(disk, config, rpc)
+            disk,
+            config,
+            clock,
+            rng,
+            cluster_id=await _cluster_id(disk, config, rpc),
+            errors=errors,
         ) as logs,
     ):
         properties = await _metadata_identity(disk, config, logs, rng)
@@ -89,7 +100,7 @@ async def open_broker(
         )
         lifecycle = Lifecycle()
         lifecycle.become(BrokerState.STARTING)
-        dispatcher = Dispatcher()
+        dispatcher = Dispatcher(errors=errors)
         async with (
             _open_server(open_server, config, dispatcher, clock, disk) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher),
@@ -101,6 +112,7 @@ async def open_broker(
                 rpc=rpc,
                 clock=clock,
                 rng=rng,
+                errors=errors,
             ) as member,
             trio.open_nursery() as nursery,
         ):

@@ -112,6 +112,10 @@ class WaitingProduce(WaitingEntry):
                 self._api.times.note_refusal(PRODUCE, ErrorCode.REQUEST_TIMED_OUT)
         self._answer()
 
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection: what became of the batches is not known."""
+        self._context.slot.fail(fault)
+
     def _answer(self) -> None:
         self._api.add_hints(self._context, self._response)
         self._context.slot.complete(self._response)

@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
+from ottla.model.unexpected_errors import UnexpectedErrors
+
 DEAD_TIMERS_KEPT = 256
 """Timers of finished entries left in the heap before it is rebuilt.  Lower rebuilds often, higher
 keeps more finished requests in memory."""
@@ -39,6 +41,10 @@ class WaitingEntry(ABC):
     def on_expire(self) -> None:
         """Answer the request with what there is: its deadline has come."""
 
+    @abstractmethod
+    def on_fault(self, fault: Exception) -> None:
+        """Let whoever waits for the answer go: one of the other two met a bug of ours."""
+
 
 class Listener(Protocol):
     """What hears of every wake of a key, for longer than one request lasts."""
@@ -52,7 +58,7 @@ class Purgatory:
     """Holds waiting entries under their keys, and one heap of their deadlines.
 
     `on_earlier_deadline` is called when an entry is due before every other, so that the driver
-    can set its alarm anew.
+    can set its alarm anew.  An entry or a listener that meets a bug of ours ends alone.
     """
 
     __slots__ = (
@@ -61,10 +67,12 @@ class Purgatory:
         "_sequence",
         "_timers",
         "_watchers",
+        "errors",
         "on_earlier_deadline",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, errors: UnexpectedErrors | None = None) -> None:
+        self.errors = errors or UnexpectedErrors()
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
         self._listeners: dict[Hashable, dict[Listener, None]] = {}
         self._timers: list[tuple[int, int, WaitingEntry]] = []
@@ -111,7 +119,10 @@ class Purgatory:
         listeners = self._listeners.get(key)
         if listeners is not None:
             for listener in tuple(listeners):
-                listener.on_wake(key)
+                try:
+                    listener.on_wake(key)
+                except Exception as fault:
+                    self.errors.note("listener", key, fault)
         entries = self._watchers.get(key)
         if entries is None:
             return 0
@@ -122,7 +133,13 @@ class Purgatory:
                 continue
             # It counts as ended while it tries: what it wakes in turn must not try it again.
             entry._is_waiting = False
-            if entry.try_complete():
+            try:
+                is_complete = entry.try_complete()
+            except Exception as fault:
+                self._forget(entry)
+                self._on_fault(entry, fault)
+                continue
+            if is_complete:
                 self._forget(entry)
                 completed_count += 1
             else:
@@ -146,9 +163,19 @@ class Purgatory:
                 continue
             entry._is_waiting = False
             self._unwatch(entry)
-            entry.on_expire()
+            try:
+                entry.on_expire()
+            except Exception as fault:
+                self._on_fault(entry, fault)
             expired_count += 1
         return expired_count
+
+    def _on_fault(self, entry: WaitingEntry, fault: Exception) -> None:
+        self.errors.note("request", type(entry).__name__, fault)
+        try:
+            entry.on_fault(fault)
+        except Exception as again:
+            self.errors.note("request", type(entry).__name__, again)
 
     @property
     def next_deadline_ms(self) -> int | None:

@@ -25,10 +25,18 @@ from ottla.broker.list_offsets import EARLIEST, LATEST
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.client.connection import Connection, ConnectionLostError, open_connection
-from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
+from ottla.model.errors import (
+    ErrorCode,
+    OttlaError,
+    ProtocolError,
+    RefusedError,
+    only_error,
+    row_of,
+)
 from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log import Log
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
@@ -67,11 +75,13 @@ class ReplicaFetchers:
         table: PartitionTable,
         clock: Clock,
         broker_epoch: Callable[[], int],
+        errors: UnexpectedErrors | None = None,
     ) -> None:
         self._config = config
         self._table = table
         self._clock = clock
         self._broker_epoch = broker_epoch
+        self._errors = errors or UnexpectedErrors()
         self._fetchers: dict[NodeId, LeaderFetcher] = {}
         self._of: dict[TopicIdPartition, LeaderFetcher] = {}
         self._nursery: trio.Nursery | None = None
@@ -100,6 +110,7 @@ class ReplicaFetchers:
                 table=self._table,
                 clock=self._clock,
                 broker_epoch=self._broker_epoch,
+                errors=self._errors,
             )
             if self._nursery is not None:
                 self._nursery.start_soon(fetcher.run)
@@ -148,12 +159,14 @@ class LeaderFetcher:
         table: PartitionTable,
         clock: Clock,
         broker_epoch: Callable[[], int],
+        errors: UnexpectedErrors,
     ) -> None:
         self.core = core
         self._config = config
         self._table = table
         self._clock = clock
         self._broker_epoch = broker_epoch
+        self._errors = errors
         self._scope = trio.CancelScope()
         self._asking: trio.CancelScope | None = None
         self._asked_at = 0.0
@@ -203,8 +216,13 @@ class LeaderFetcher:
                         host, port, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
                     ) as connection:
                         await self._fetch_over(connection)
-                except OttlaError as error:
+                # With a star: a bug may come together with a cancellation, which goes on.
+                except* Exception as group:
+                    error = only_error(group)
+                    if not isinstance(error, OttlaError):
+                        self._errors.note("follower", f"of broker {self.core.leader_id}", error)
                     self._note_failure(error)
+                if self._failure is not None:
                     backoff_ms = RECONNECT_MS_FIRST << min(self._failure_count - 1, 16)
                     await trio.sleep(min(backoff_ms, RECONNECT_MS_MAX) / 1000)
                 self.core.session.reset()
@@ -223,8 +241,8 @@ class LeaderFetcher:
             )
         return endpoint.host, endpoint.port
 
-    def _note_failure(self, error: OttlaError) -> None:
-        self._failure = str(error)
+    def _note_failure(self, error: BaseException) -> None:
+        self._failure = str(error) or repr(error)
         self._failure_count += 1
         if self._failure_count == FAILURES_TOLERATED:
             # A leader that restarts is back sooner, or is a leader no more.
@@ -291,12 +309,16 @@ class LeaderFetcher:
                 followed = self.core.find(TopicIdPartition(topic.topic_id, data.partition_index))
                 if followed is None:
                     continue
-                duty = self.core.take(
-                    followed,
-                    data,
-                    now_ms=self._clock.monotonic_ms(),
-                    wall_ms=self._clock.wall_ms(),
-                )
+                try:
+                    duty = self.core.take(
+                        followed,
+                        data,
+                        now_ms=self._clock.monotonic_ms(),
+                        wall_ms=self._clock.wall_ms(),
+                    )
+                except Exception as error:
+                    self._set_aside(followed, error)
+                    continue
                 if isinstance(duty, Flush):
                     to_flush.append(followed)
                 elif duty is not None:
@@ -324,8 +346,15 @@ class LeaderFetcher:
             raise
         except OttlaError as error:
             self.core.set_aside(followed, error, self._clock.monotonic_ms())
+        except Exception as error:
+            self._set_aside(followed, error)
         else:
             self.core.done(followed)
+
+    def _set_aside(self, followed: Followed, error: Exception) -> None:
+        """Leave a partition alone for a while that met a bug of ours; the others go on."""
+        self._errors.note("partition", followed.name, error)
+        self.core.set_aside(followed, error, self._clock.monotonic_ms())
 
     async def _find_place(self, connection: Connection, followed: Followed) -> None:
         """Begin where the leader's log does, or cut off what it never had (as Kafka does)."""
@@ -392,6 +421,8 @@ class LeaderFetcher:
             await log.flush()
         except RefusedError as error:
             self.core.set_aside(followed, error, self._clock.monotonic_ms())
+        except Exception as error:
+            self._set_aside(followed, error)
         else:
             self.core.done(followed)
 

@@ -27,6 +27,7 @@ from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.topic import TopicConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 
@@ -108,6 +109,7 @@ class ReplicaManager:
         on_isr_due: Callable[[Partition], None],
         on_placed: Callable[[TopicIdPartition, UUID], None],
         traffic: BrokerTraffic | None = None,
+        errors: UnexpectedErrors | None = None,
     ) -> None:
         """`on_placed` is told of each replica that lies elsewhere than the metadata says.
 
@@ -124,6 +126,7 @@ class ReplicaManager:
         self._on_isr_due = on_isr_due
         self._on_placed = on_placed
         self._traffic = BrokerTraffic() if traffic is None else traffic
+        self._errors = errors or UnexpectedErrors()
         self._without_log: list[Partition] = []
         self._retry_at_ms = 0
         self._settings: dict[str, TopicSettings] = {}

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from ottla.broker.request_times import Times
 from ottla.broker.request_traces import RequestTrace
-from ottla.model.errors import ProtocolError
 from ottla.wire.codec import encode_chunks
 from ottla.wire.codec_types import Chunk, Message
 from ottla.wire.frames import frame
@@ -102,11 +101,11 @@ class ResponseSlot:
         self.error_code = getattr(response, "error_code", 0)
         try:
             body = encode_chunks(response, version)
-        except (ProtocolError, AssertionError) as fault:
+            head = encode_response_header(header.api_key, version, header.correlation_id)
+            chunks = frame([head, *body])
+        except Exception as fault:
             owner.on_answer_failed(fault)
             return
-        head = encode_response_header(header.api_key, version, header.correlation_id)
-        chunks = frame([head, *body])
         # Without records an answer is one piece: most are, and are sent as they are.
         self._finish(chunks if len(body) > 1 else [b"".join(chunks)])  # type: ignore[arg-type]
 
@@ -121,6 +120,11 @@ class ResponseSlot:
         """
         self.closes_connection = True
         self._finish([])
+
+    def fail(self, fault: Exception) -> None:
+        """Close the connection: whoever was to answer met a bug of ours."""
+        if self._owner is not None:
+            self._owner.on_answer_failed(fault)
 
     def mute_until(self, deadline_ms: int) -> None:
         """Keep the connection from being read until then (monotonic): its client is throttled."""
@@ -192,8 +196,7 @@ class ResponseQueue:
             self.is_closing = slot.closes_connection
         return byte_count
 
-    def abandon(self) -> None:
-        """Part every open slot from the closed connection."""
+    def take_open(self) -> "deque[ResponseSlot]":
+        """Return every slot and forget it: the connection has closed."""
         slots, self._slots = self._slots, deque()
-        for slot in slots:
-            slot.abandon()
+        return slots

@@ -12,10 +12,9 @@ import logging
 import os
 import select
 import socket
-import struct
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import trio
@@ -28,11 +27,13 @@ from ottla.broker.listener import Listener
 from ottla.broker.log_limiter import LogLimiter
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
-from ottla.model.errors import CorruptDataError, OttlaError, ProtocolError
+from ottla.model.background_driver import keep_running
+from ottla.model.errors import ProtocolError, only_error
 from ottla.model.limits import INT32_MAX, MIB
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice
+from ottla.wire.codec_types import Message
 
 logger = logging.getLogger("ottla.broker.network")
 
@@ -72,25 +73,6 @@ NETWORK_ERRNOS = (
 )
 """What a peer or the network does to a socket: no fault of ours, and no line in the log."""
 
-# What a bug in a handler can raise.  Spelled out: a cancellation or a full memory is no such.
-HANDLER_FAULTS = (
-    OttlaError,
-    AssertionError,
-    ArithmeticError,
-    AttributeError,
-    BufferError,
-    ExceptionGroup,
-    LookupError,
-    NameError,
-    OSError,
-    TypeError,
-    ValueError,
-    struct.error,
-    trio.BrokenResourceError,
-    trio.ClosedResourceError,
-    trio.TooSlowError,
-)
-
 
 class SocketServer:
     """Accepts, reads, serves and writes; made by `open_socket_server`."""
@@ -108,6 +90,7 @@ class SocketServer:
         nursery: trio.Nursery,
     ) -> None:
         self._dispatcher = dispatcher
+        self._errors = dispatcher.errors
         dispatcher.times.now_ns = time.perf_counter_ns
         self._clock = clock
         self._disk = disk
@@ -193,8 +176,11 @@ class SocketServer:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        self._nursery.start_soon(self._wake_alarm.run)
-        self._nursery.start_soon(self._close_idle_connections)
+        for name, work in (
+            ("alarm of connections", self._wake_alarm.run),
+            ("idle connections", self._close_idle_connections),
+        ):
+            self._nursery.start_soon(keep_running, name, work, self._errors)
         epoll_fd = self._epoll.fileno()
         while True:
             if self._ready or self._events or self._resuming:
@@ -218,14 +204,23 @@ class SocketServer:
             self._ready.clear()
             events.extend(self._epoll.poll(0, EVENTS_PER_TURN_MAX))
         while events and time.perf_counter_ns() < ends_ns:
-            self._on_event(*events.popleft(), now_ms)
+            fd, mask = events.popleft()
+            channel = self._channels.get(fd)
+            if channel is None:
+                self._on_own_event(fd)
+            else:
+                self._serve(self._on_event, channel, mask, now_ms)
         if not events:
             # A descriptor that was closed may be given out again: no old event of it is left.
             for fd in self._knocked:
-                self._accept(*self._doors[fd], now_ms)
+                door, listener = self._doors[fd]
+                try:
+                    self._accept(door, listener, now_ms)
+                except Exception as fault:
+                    self._errors.note("listener", listener.name, fault)
             self._knocked.clear()
         while resuming and time.perf_counter_ns() < ends_ns:
-            self._advance(resuming.popleft(), now_ms, must_resume=True)
+            self._serve(self._resume, resuming.popleft(), 0, now_ms)
         self._flush_completed(now_ms)
         self._is_in_turn = False
 
@@ -236,67 +231,56 @@ class SocketServer:
             if not channel.connection.is_closed:
                 if channel.connection.has_held_bytes:
                     self._ready[channel] = None
-                self._flush(channel, now_ms)
+                self._serve(self._flush, channel, 0, now_ms)
 
-    def _on_event(self, fd: int, events: int, now_ms: int) -> None:
-        channel = self._channels.get(fd)
-        if channel is None:
-            if fd == self._wakeup_fd:
-                os.eventfd_read(fd)
-                self._is_woken = False
-            elif fd in self._doors:
-                self._knocked.append(fd)
-            return
-        if events & select.EPOLLIN and channel.connection.wants_bytes:
-            if not self._read(channel, now_ms):
-                return
-        elif events & (select.EPOLLHUP | select.EPOLLERR):
-            self._close(channel)
-            return
-        self._advance(channel, now_ms, must_resume=False)
-
-    def _read(self, channel: Channel, now_ms: int) -> bool:
-        """Read and serve; return False when that closed the connection."""
-        connection = channel.connection
+    def _serve(
+        self, step: Callable[[Channel, int, int], None], channel: Channel, mask: int, now_ms: int
+    ) -> None:
+        """Do one step of one connection; what goes wrong in it ends that connection alone."""
         try:
-            for _ in range(READS_PER_EVENT_MAX):
-                if not channel.read(self._buffer, now_ms):
-                    connection.on_eof()
-                    break
-                if connection.window() is None or not connection.wants_bytes:
-                    break
+            step(channel, mask, now_ms)
         except ProtocolError as error:
             self._on_bad_input(channel, error, now_ms)
-            return False
-        except HANDLER_FAULTS as fault:
+        except Exception as fault:
             self.on_fault(channel, fault)
-            return False
-        return True
 
-    def _advance(self, channel: Channel, now_ms: int, *, must_resume: bool) -> None:
-        """Take up what is held, send what may leave, and wait for the right events."""
-        connection = channel.connection
-        if connection.is_closed:
+    def _on_own_event(self, fd: int) -> None:
+        if fd == self._wakeup_fd:
+            os.eventfd_read(fd)
+            self._is_woken = False
+        elif fd in self._doors:
+            self._knocked.append(fd)
+
+    def _on_event(self, channel: Channel, mask: int, now_ms: int) -> None:
+        """Read and serve what came, and send what may leave."""
+        if mask & select.EPOLLIN and channel.connection.wants_bytes:
+            self._read(channel, now_ms)
+        elif mask & (select.EPOLLHUP | select.EPOLLERR):
+            self._close(channel)
             return
-        if must_resume:
-            try:
-                connection.resume(now_ms)
-            except ProtocolError as error:
-                self._on_bad_input(channel, error, now_ms)
-                return
-            except HANDLER_FAULTS as fault:
-                self.on_fault(channel, fault)
-                return
-        self._flush(channel, now_ms)
+        if not channel.connection.is_closed:
+            self._flush(channel, 0, now_ms)
 
-    def _flush(self, channel: Channel, now_ms: int) -> None:
+    def _read(self, channel: Channel, now_ms: int) -> None:
+        connection = channel.connection
+        for _ in range(READS_PER_EVENT_MAX):
+            if not channel.read(self._buffer, now_ms):
+                connection.on_eof()
+                break
+            if connection.window() is None or not connection.wants_bytes:
+                break
+
+    def _resume(self, channel: Channel, _: int, now_ms: int) -> None:
+        """Take up what is held, and send what may leave."""
+        if not channel.connection.is_closed:
+            channel.connection.resume(now_ms)
+            self._flush(channel, 0, now_ms)
+
+    def _flush(self, channel: Channel, _: int, now_ms: int) -> None:
+        """Send what may leave, and wait for the right events."""
         connection = channel.connection
         if not channel.is_drained:
-            try:
-                channel.flush(now_ms)
-            except HANDLER_FAULTS as fault:
-                self.on_fault(channel, fault)
-                return
+            channel.flush(now_ms)
         if (connection.is_closing and channel.is_drained) or connection.is_finished:
             self._close(channel)
             return
@@ -321,11 +305,16 @@ class SocketServer:
         self._nursery.start_soon(self._await_pending, channel, slot, pending)
 
     async def _await_pending(self, channel: Channel, slot: ResponseSlot, pending: Pending) -> None:
+        response: Message | None = None
         try:
-            channel.connection.on_coroutine_ended(slot, await pending)
-        except HANDLER_FAULTS as fault:
+            response = await pending
+        # With a star: a bug that comes together with a cancellation is noted, the latter goes on.
+        except* Exception as group:
+            self.on_fault(channel, only_error(group))
+        try:
+            channel.connection.on_coroutine_ended(slot, response)
+        except Exception as fault:
             self.on_fault(channel, fault)
-            channel.connection.on_coroutine_ended(slot, None)
 
     def wake_at(self, channel: Channel, deadline_ms: int) -> None:
         """Serve the channel when that time has come."""
@@ -351,7 +340,7 @@ class SocketServer:
     ) -> None:
         try:
             await self._disk.read_ahead(piece.file, position, size)
-        except OSError as fault:
+        except Exception as fault:
             self.on_fault(channel, fault)
         channel.is_reading_ahead = False
         self.on_work(channel)
@@ -440,9 +429,12 @@ class SocketServer:
         if self._channels.pop(channel.fd, None) is not channel:
             return
         self._ready.pop(channel, None)
-        # Closing the last descriptor takes it out of the epoll.
-        channel.sock.close()
-        channel.connection.close()
+        try:
+            # Closing the last descriptor takes it out of the epoll.
+            channel.sock.close()
+            channel.connection.close()
+        except Exception as fault:
+            self._errors.note("connection", channel.connection.peer.label, fault)
         self._watch_doors(True)
 
     def _on_bad_input(self, channel: Channel, error: ProtocolError, now_ms: int) -> None:
@@ -456,36 +448,31 @@ class SocketServer:
             self._log(
                 self._bad_input_lines,
                 now_ms,
-                f"closed connection {peer.connection_id} of {peer.peer_host}:{peer.peer_port} "
-                f"on {peer.listener_name}: {error.where}",
+                f"closed connection {peer.label} on {peer.listener_name}: {error.where}",
             )
-        with suppress(OSError, CorruptDataError):
+        try:
             channel.flush(now_ms)
+        except Exception as fault:
+            self._note(channel, fault)
         self._close(channel)
 
-    def on_fault(self, channel: Channel, fault: Exception) -> None:
+    def on_fault(self, channel: Channel, fault: BaseException) -> None:
         """Close a connection whose request met a bug of ours, or whose socket broke."""
-        if channel.connection.is_closed:
-            return
-        if not isinstance(fault, OSError) or fault.errno not in NETWORK_ERRNOS:
-            peer = channel.connection.peer
-            self._log(
-                self._fault_lines,
-                self._clock.monotonic_ms(),
-                f"closed connection {peer.connection_id} of {peer.peer_host}: a request failed",
-                fault,
-            )
-        self._close(channel)
+        if not channel.connection.is_closed:
+            self._note(channel, fault)
+            self._close(channel)
 
-    def _log(
-        self, lines: LogLimiter, now_ms: int, line: str, fault: Exception | None = None
-    ) -> None:
+    def _note(self, channel: Channel, fault: BaseException) -> None:
+        if not isinstance(fault, OSError) or fault.errno not in NETWORK_ERRNOS:
+            self._errors.note("connection", channel.connection.peer.label, fault)
+
+    def _log(self, lines: LogLimiter, now_ms: int, line: str) -> None:
         suppressed_count = lines.admit(now_ms)
         if suppressed_count is None:
             return
         if suppressed_count:
             line += f" ({suppressed_count} such lines were left out before)"
-        logger.warning(line, exc_info=fault)
+        logger.warning(line)
 
     async def _close_idle_connections(self) -> None:
         """Close who has been silent for too long; wakes when the next one may have been."""

@@ -19,8 +19,10 @@ from ottla.broker.telemetry_topic_driver import TelemetryTopic
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import CLIENT_METRICS_RESOURCE
+from ottla.model.background_driver import keep_running
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.client_series import ClientSeries
 from ottla.telemetry.exporters_driver import open_exporters
@@ -39,10 +41,18 @@ logger = logging.getLogger("ottla.broker.telemetry")
 class ClientTelemetry:
     """Client telemetry of one broker; also the publisher that brings its subscriptions."""
 
-    def __init__(self, config: BrokerConfig, *, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        rng: Rng,
+        errors: UnexpectedErrors | None = None,
+    ) -> None:
         settings = config.telemetry
         self.is_enabled = settings.enable
         self._config = config
+        self._errors = errors or UnexpectedErrors()
         self._clock = clock
         self._image = EMPTY
         self._topic = TelemetryTopic(self._own_address)
@@ -84,11 +94,13 @@ class ClientTelemetry:
     async def run(self) -> None:
         """Do what must be done in time until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._alarm.run)
-            nursery.start_soon(self.ingest.run)
-            nursery.start_soon(self._topic.run)
-            for exporter in self.exporters:
-                nursery.start_soon(exporter.run)
+            for name, work in (
+                ("alarm of client telemetry", self._alarm.run),
+                ("pushes of clients", self.ingest.run),
+                ("topic of client metrics", self._topic.run),
+                *((exporter.name, exporter.run) for exporter in self.exporters),
+            ):
+                nursery.start_soon(keep_running, name, work, self._errors)
 
     async def flush(self) -> None:
         """Let what was pushed leave by every way out, for as long as that is worth a stop's time.

@@ -12,8 +12,9 @@ import trio
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage, Provenance
 from ottla.metadata.publisher import Publisher
-from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError, only_error
 from ottla.model.ids import Offset, OffsetAndEpoch
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.metadata_log import MetadataLog
 from ottla.node.record_batches import replay
 
@@ -24,7 +25,8 @@ LOAD_BYTES = 1 << 20
 class ImageLoader:
     """The image of this node and those who follow it."""
 
-    def __init__(self, log: MetadataLog) -> None:
+    def __init__(self, log: MetadataLog, errors: UnexpectedErrors | None = None) -> None:
+        self._errors = errors or UnexpectedErrors()
         self.image: MetadataImage = EMPTY
         self.applied_end_offset = Offset(0)
         """One past the last record that the image contains."""
@@ -124,14 +126,21 @@ class ImageLoader:
         assert end_offset >= self.applied_end_offset, "MonotonicImage"
         self.image = image
         for publisher in self._publishers:
-            await publisher.publish(delta, image)
+            await self._tell(publisher, delta, image)
         self.applied_end_offset = end_offset
         applied, self._applied = self._applied, trio.Event()
         applied.set()
         self.on_applied()
 
+    async def _tell(self, publisher: Publisher, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Call one publisher; a bug that it meets keeps no other from the image."""
+        try:
+            await publisher.publish(delta, image)
+        except* Exception as group:
+            self._errors.note("publisher", publisher.name, only_error(group))
+
     async def _introduce_publishers(self) -> None:
         while self._waiting and self._is_caught_up():
             publisher = self._waiting.pop(0)
-            await publisher.publish(MetadataDelta.between(EMPTY, self.image), self.image)
+            await self._tell(publisher, MetadataDelta.between(EMPTY, self.image), self.image)
             self._publishers.append(publisher)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry.instruments import Family, Kind, Value
 from ottla.telemetry.kafka_names import prometheus_name
 
@@ -48,6 +49,17 @@ def process_families() -> Iterator[Family | None]:
         "Runs of the garbage collector.",
         ("generation",),
         [((str(at),), row["collections"]) for at, row in enumerate(gc.get_stats())],
+    )
+
+
+def unexpected_error_families(errors: UnexpectedErrors) -> Iterator[Family]:
+    """Yield how many errors nobody foresaw were caught, by the kind of what each one ended."""
+    yield Family(
+        "ottla_unexpected_errors_total",
+        Kind.COUNTER,
+        "Errors that nobody foresaw, by what each of them ended.",
+        ("owner",),
+        [((kind,), count) for kind, count in sorted(errors.counts.items())],
     )
 
 

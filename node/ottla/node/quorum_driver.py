@@ -17,10 +17,12 @@ import trio
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.metadata.records import Record
+from ottla.model.background_driver import keep_running
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.image_loader_driver import ImageLoader
 from ottla.node.metadata_log import MetadataLog, open_metadata_log
 from ottla.node.peer_troubles import PeerTroubles
@@ -80,6 +82,7 @@ class QuorumMember:
         identity: QuorumIdentity,
         clock: Clock,
         nursery: trio.Nursery,
+        errors: UnexpectedErrors | None = None,
     ) -> None:
         self.identity = identity
         self._log = log
@@ -89,7 +92,8 @@ class QuorumMember:
         self._troubles = troubles
         self._clock = clock
         self._nursery = nursery
-        self._loader = ImageLoader(log)
+        self._errors = errors or UnexpectedErrors()
+        self._loader = ImageLoader(log, self._errors)
         self._snapshots = SnapshotWriter(log, self._loader, config, clock)
         self._loader.introduce_when(lambda: self.is_caught_up)
         self._loader.on_applied = self._on_applied
@@ -286,8 +290,10 @@ class QuorumMember:
     async def start(self) -> None:
         """Load what is on disk, then take part."""
         await self._loader.load_latest_snapshot()
-        for task in (self._run_ticks, self._run_flushes, self._loader.run, self._snapshots.run):
+        for task in (self._run_ticks, self._run_flushes, self._loader.run):
             self._nursery.start_soon(task)
+        name = "snapshots of the metadata"
+        self._nursery.start_soon(keep_running, name, self._snapshots.run, self._errors)
         await self._step(Tick())
 
     async def _run_ticks(self) -> None:
@@ -473,6 +479,7 @@ async def open_quorum_member(
     rpc: Rpc,
     clock: Clock,
     rng: Rng,
+    errors: UnexpectedErrors | None = None,
 ) -> AsyncIterator[QuorumMember]:
     """Take part in the quorum, as voter or observer, for the length of the `with`.
 
@@ -492,6 +499,7 @@ async def open_quorum_member(
                 identity=identity,
                 clock=clock,
                 nursery=nursery,
+                errors=errors,
             )
             await member.start()
             try:

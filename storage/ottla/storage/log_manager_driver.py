@@ -10,16 +10,19 @@ import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 import trio
 
+from ottla.model.background_driver import keep_running
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
 from ottla.storage.directory_names import deleted_name
@@ -51,7 +54,13 @@ class Placed(NamedTuple):
 
 @asynccontextmanager
 async def open_log_manager(
-    disk: Disk, config: BrokerConfig, clock: Clock, rng: Rng, *, cluster_id: str | None = None
+    disk: Disk,
+    config: BrokerConfig,
+    clock: Clock,
+    rng: Rng,
+    *,
+    cluster_id: str | None = None,
+    errors: UnexpectedErrors | None = None,
 ) -> AsyncIterator["LogManager"]:
     """Lock and check every directory; `recover` then opens the logs.
 
@@ -59,7 +68,7 @@ async def open_log_manager(
     node, or when none can be used.  Leaving without `shutdown_cleanly` is a crash.
     """
     directories = await _open_directories(disk, config, rng, cluster_id)
-    logs = LogManager(disk, config, clock, rng, directories)
+    logs = LogManager(disk, config, clock, rng, directories, errors)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(logs.end_when_every_directory_failed)
@@ -118,6 +127,7 @@ class LogManager:
         clock: Clock,
         rng: Rng,
         directories: tuple[LogDirectory, ...],
+        errors: UnexpectedErrors | None = None,
     ) -> None:
         self.directories = directories
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
@@ -127,6 +137,7 @@ class LogManager:
         self._config = config
         self._clock = clock
         self._rng = rng
+        self._errors = errors or UnexpectedErrors()
         self._placed: dict[TopicPartition, Placed] = {}
         self._offline: dict[TopicPartition, str] = {}
         self._changing = trio.Lock()
@@ -346,6 +357,8 @@ class LogManager:
             await self._disk.remove_tree(path)
         except OSError as error:
             _LOGGER.warning("%s stays until the next start: %s", path, error)
+        except Exception as error:
+            self._errors.note("removal", path, error)
 
     # ---- failures
 
@@ -387,9 +400,14 @@ class LogManager:
                 (config.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
                 (FLUSH_CHECK_INTERVAL_MS, self._request_due_flushes),
             ):
-                nursery.start_soon(_every, interval_ms, work)
-            nursery.start_soon(self._flush_requested)
-            nursery.start_soon(self._apply_retention)
+                self._keep_running(nursery, work.__name__, partial(_every, interval_ms, work))
+            self._keep_running(nursery, "flushes", self._flush_requested)
+            self._keep_running(nursery, "retention", self._apply_retention)
+
+    def _keep_running(
+        self, nursery: trio.Nursery, name: str, work: Callable[[], Awaitable[object]]
+    ) -> None:
+        nursery.start_soon(keep_running, f"{name} of logs", work, self._errors)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write what is committed, so that a restarted broker serves it at once."""
@@ -443,6 +461,8 @@ class LogManager:
                 log.expire_producers(self._clock.wall_ms())
             except RefusedError as error:
                 _LOGGER.warning("retention of %s: %s", partition, error.message)
+            except Exception as error:
+                self._errors.note("partition", partition, error)
 
     def request_flush(self, partition: TopicPartition) -> None:
         """Have a log flushed soon: after a roll, or when flush.messages demands it."""
@@ -471,6 +491,8 @@ class LogManager:
                     await placed.log.flush(_flush_target(placed.log))
                 except RefusedError as error:
                     _LOGGER.error("flush of %s: %s", partition, error.message)
+                except Exception as error:
+                    self._errors.note("partition", partition, error)
 
     # ---- the end
 

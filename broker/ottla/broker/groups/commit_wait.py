@@ -1,5 +1,6 @@
 """Answers that wait until what they say is committed.  Pure."""
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ class CommitWait(WaitingEntry):
         super().__init__()
         self._partition = partition
         self._end_offset = end_offset
-        self._answers = answers
+        self._answers = deque(answers)
 
     def try_complete(self) -> bool:
         """Answer once it is known what became of the records."""
@@ -56,6 +57,17 @@ class CommitWait(WaitingEntry):
         """Say that it is not known: they may be committed yet."""
         self._give(ErrorCode.REQUEST_TIMED_OUT)
 
+    def on_fault(self, fault: Exception) -> None:
+        """Say that it is not known to all who have no answer yet."""
+        self._give(ErrorCode.UNKNOWN_SERVER_ERROR)
+
     def _give(self, code: ErrorCode) -> None:
-        for asker, answer in self._answers:
-            asker(answer if code is ErrorCode.NONE else told_as(code))
+        faults: list[Exception] = []
+        while self._answers:
+            asker, answer = self._answers.popleft()
+            try:
+                asker(answer if code is ErrorCode.NONE else told_as(code))
+            except Exception as fault:
+                faults.append(fault)
+        if faults:
+            raise ExceptionGroup("answers that could not be given", faults)

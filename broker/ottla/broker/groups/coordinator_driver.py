@@ -11,6 +11,7 @@ thrown away and loaded again.
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.background_driver import keep_running
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
 from ottla.model.internal_topics import OFFSETS_TOPIC
@@ -117,23 +119,30 @@ class GroupCoordinator:
     async def run(self) -> None:
         """Load, append and keep time until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._alarm.run)
-            nursery.start_soon(self._expire_regularly)
-            while True:
-                await self._is_due.wait()
-                self._is_due = trio.Event()
-                loading, self._to_load = self._to_load, []
-                for led in loading:
-                    nursery.start_soon(self._load, led)
-                due, self._due = self._due, []
-                for led in due:
-                    self._flush(led)
-                if self._topics.unresolved and not self._is_resolving:
-                    nursery.start_soon(self._resolve_regexes)
+            for name, work in (
+                ("alarm of groups", self._alarm.run),
+                ("expiry of committed offsets", self._expire_regularly),
+                ("groups", partial(self._serve, nursery)),
+            ):
+                nursery.start_soon(keep_running, name, work, self._errors)
+
+    async def _serve(self, nursery: trio.Nursery) -> None:
+        while True:
+            await self._is_due.wait()
+            self._is_due = trio.Event()
+            loading, self._to_load = self._to_load, []
+            for led in loading:
+                nursery.start_soon(self._load, led)
+            due, self._due = self._due, []
+            for led in due:
+                self._flush(led)
+            if self._topics.unresolved and not self._is_resolving:
+                self._is_resolving = True
+                name = "regular expressions of groups"
+                nursery.start_soon(keep_running, name, self._resolve_regexes, self._errors)
 
     async def _resolve_regexes(self) -> None:
         """Find out which of many topics are meant, with turns for the other tasks."""
-        self._is_resolving = True
         while self._topics.unresolved:
             if self._topics.resolve_slice():
                 for led in list(self._led.values()):
@@ -242,6 +251,10 @@ class GroupCoordinator:
         except (RefusedError, OSError) as error:
             logger.error("the groups of %r cannot be loaded: %s", led.partition, error)
             led.failure = str(error)
+            return
+        except Exception as error:
+            self._errors.note("groups", led.partition, error)
+            led.failure = repr(error)
             return
         logger.info(
             "loaded %d groups and %d offsets of %r in %d ms",

@@ -69,7 +69,7 @@ async def over_memory() -> AsyncIterator[Reach]:
         network.on_start(network.host(name))
     is_closing, is_closed = trio.Event(), trio.Event()
     reached: list[Reach] = []
-    faults: list[Exception] = []
+    faults: list[BaseException] = []
 
     async def close() -> None:
         is_closing.set()

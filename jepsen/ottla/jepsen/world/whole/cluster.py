@@ -3,7 +3,7 @@
 They are the real ones, from their settings to their last answer, on the seams of their machines.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import trio
@@ -17,6 +17,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.raft.voters import Endpoint, Voter, VoterSet
 from ottla.storage.meta_properties import uuid_to_text
@@ -41,7 +42,7 @@ class Cluster:
         drifts_ppm: Mapping[str, int],
     ) -> None:
         self.world = world
-        self.faults: list[tuple[str, Exception]] = []
+        self.faults: list[tuple[str, BaseException]] = []
         """What a broker's handlers raised that they should not."""
         self._opened: dict[NodeId, tuple[int, Broker]] = {}
         """With which start of its machine it is; one that was killed stays here."""
@@ -197,11 +198,26 @@ class Cluster:
             machine.host,
             lambda fault: self.faults.append((machine.name, fault)),
         )
-        async with open_broker(config, seams=machine.seams, open_server=open_server) as broker:
+        errors = _NotedFaults(lambda fault: self.faults.append((machine.name, fault)))
+        async with open_broker(
+            config, seams=machine.seams, open_server=open_server, errors=errors
+        ) as broker:
             self._opened[node] = (machine.start_count, broker)
             await is_stopping.wait()
             del self._opened[node]
             await broker.leave()
+
+
+class _NotedFaults(UnexpectedErrors):
+    """What a broker catches at its edges and serves on after: here it is the end of the run."""
+
+    def __init__(self, on_fault: Callable[[BaseException], None]) -> None:
+        super().__init__()
+        self._on_fault = on_fault
+
+    def note(self, owner_kind: str, owner: object, error: BaseException) -> None:
+        super().note(owner_kind, owner, error)
+        self._on_fault(error)
 
 
 def _nothing() -> None:

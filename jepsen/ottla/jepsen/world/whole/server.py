@@ -22,18 +22,19 @@ from ottla.broker.response_queue import ResponseSlot
 from ottla.broker.server_seam import OpenServer
 from ottla.jepsen.world.whole.network import Host, Network
 from ottla.jepsen.world.whole.streams import BACKLOG_BYTES_MAX, Ports, Stream
-from ottla.model.errors import ProtocolError
+from ottla.model.errors import ProtocolError, only_error
 from ottla.model.limits import INT32_MAX, KIB, MIB
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice
+from ottla.wire.codec_types import Message
 
 READ_BYTES = 256 * KIB
 """What one turn takes from a stream."""
 
 REQUEST_MEMORY_BYTES_MAX = 256 * MIB
 
-OnFault = Callable[[Exception], None]
+OnFault = Callable[[BaseException], None]
 
 
 class _Channel:
@@ -152,7 +153,7 @@ class MachineServer:
         self._wake_count += 1
         return self._wake_count
 
-    def on_fault(self, channel: _Channel, fault: Exception) -> None:
+    def on_fault(self, channel: _Channel, fault: BaseException) -> None:
         """Close a connection whose request met a bug of ours, or a disk's failure."""
         if not channel.connection.is_closed:
             self._close(channel)
@@ -234,11 +235,15 @@ class MachineServer:
         channel.connection.close()
 
     async def _await_pending(self, channel: _Channel, slot: ResponseSlot, pending: Pending) -> None:
+        response: Message | None = None
         try:
-            channel.connection.on_coroutine_ended(slot, await pending)
+            response = await pending
+        except* Exception as group:
+            self.on_fault(channel, only_error(group))
+        try:
+            channel.connection.on_coroutine_ended(slot, response)
         except Exception as fault:
             self.on_fault(channel, fault)
-            channel.connection.on_coroutine_ended(slot, None)
 
     def _next_wake_ms(self) -> int | None:
         return self._wakes[0][0] if self._wakes else None
