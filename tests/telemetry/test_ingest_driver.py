@@ -9,6 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from ottla.model.errors import ErrorCode
 from ottla.model.limits import MIB
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry import ingest_driver
 from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.client_series import ClientSeries
@@ -17,11 +18,12 @@ from ottla.telemetry.ingest_driver import (
     GATHER_MS,
     GATHER_PUSHES,
     MISSES_MAX,
+    SMALL_BYTES_MAX,
     Ingest,
 )
 from ottla.telemetry.otlp import decode, label, points_of
 from ottla.telemetry.otlp_bounds import RESOURCES_MAX
-from ottla.telemetry.push_work import Pending, Worker
+from ottla.telemetry.push_work import Pending, Taken, Worker
 from ottla.wire.compression import Codec, compress
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
@@ -120,6 +122,35 @@ async def test_each_bad_push_has_its_own_error_and_the_others_pass(
     assert [push.received_ms for push in shelf.pushes] == [0, 7]
     assert ingest.counts()["refused"] == 6
     assert ingest.counts()["pushes"] == 2
+
+
+async def test_a_push_that_meets_a_bug_is_refused_and_the_others_pass(
+    labels_of: Build,
+    counter: Build,
+    pushed: Build,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors, shelf, answers = UnexpectedErrors(), Shelf(), Answers()
+    ingest = Ingest(sinks=[shelf], errors=errors)
+    nursery.start_soon(ingest.run)
+    take_in_one = Worker._take_in_one
+
+    def fails_once(worker: Worker, pending: Pending, data: bytes) -> Taken:
+        if pending.received_ms == 2:
+            raise RuntimeError("a bug")
+        return take_in_one(worker, pending, data)
+
+    monkeypatch.setattr(Worker, "_take_in_one", fails_once)
+    payload = pushed(*(counter(f"{NAME}.{at}", 1) for at in range(100)))
+    assert len(payload) > SMALL_BYTES_MAX
+    for received_ms in (1, 2, 3):
+        ingest.submit(labels_of(), Codec.NONE, payload, received_ms, answers)
+    await answers.wait_for(3)
+    assert answers.codes == [None, ErrorCode.UNKNOWN_SERVER_ERROR, None]
+    assert [push.received_ms for push in shelf.pushes] == [1, 3]
+    assert errors.counts == {"push": 1}
+    assert ingest.counts()["pending"] == 0
 
 
 async def test_an_empty_push_is_taken_and_goes_nowhere(

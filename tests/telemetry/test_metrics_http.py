@@ -10,7 +10,14 @@ import trio
 import trio.testing
 
 from ottla.model.errors import ConfigError, ProtocolError
-from ottla.telemetry.metrics_http_driver import CONNECTION_COUNT_MAX, parse_head, serve_metrics
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.telemetry.metrics_http_driver import (
+    ANSWER_PATIENCE_S,
+    CONNECTION_COUNT_MAX,
+    MetricsServer,
+    parse_head,
+    serve_metrics,
+)
 
 HOST = "127.0.0.1"
 TEXT = [f'ottla_x{{a="{at}"}} 1\n'.encode() for at in range(20_000)]
@@ -102,15 +109,79 @@ async def test_a_request_without_an_end_is_given_up(port: int) -> None:
     assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
 
-async def test_more_connections_than_anybody_needs_are_turned_away(port: int) -> None:
+async def test_who_asks_for_nothing_makes_room_for_who_asks(port: int) -> None:
     async with AsyncExitStack() as open_ones:
-        for _ in range(CONNECTION_COUNT_MAX):
+        idle = [
             await open_ones.enter_async_context(await trio.open_tcp_stream(HOST, port))
+            for _ in range(CONNECTION_COUNT_MAX)
+        ]
+        # One is in the middle of its request, another waits for its next scrape.
+        await idle[0].send_all(b"GET /metrics HTTP/1.1\r\nHost:")
         await trio.testing.wait_all_tasks_blocked(0.05)
 
-        said = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        for _ in range(3):
+            said = await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert said.startswith(b"HTTP/1.1 200 ")
 
-        assert said.startswith(b"HTTP/1.1 503 ")
+        with trio.fail_after(5):
+            assert await idle[0].receive_some() == b"", "the oldest went first"
+        await idle[-1].send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert (await idle[-1].receive_some()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_who_is_being_answered_is_not_cut_off_for_others_until_that_takes_too_long(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = MetricsServer(render, UnexpectedErrors())
+    async with AsyncExitStack() as open_ones, trio.open_nursery() as nursery:
+
+        async def connected() -> trio.SocketStream:
+            async with await _listening() as listener:
+                here = await trio.open_tcp_stream(*listener.socket.getsockname())
+                nursery.start_soon(server.serve, await listener.accept())
+                return await open_ones.enter_async_context(here)
+
+        for _ in range(CONNECTION_COUNT_MAX):
+            # It never reads: the text does not fit the socket's buffers.
+            await (await connected()).send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await trio.testing.wait_all_tasks_blocked()
+
+        async def asked() -> bytes:
+            stream = await connected()
+            await stream.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+            return bytes(await stream.receive_some(16))
+
+        assert (await asked()).startswith(b"HTTP/1.1 503 ")
+        await trio.sleep(ANSWER_PATIENCE_S + 1)
+        assert (await asked()).startswith(b"HTTP/1.1 200 ")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_bug_while_the_text_is_made_ends_that_connection_alone(
+    nursery: trio.Nursery,
+) -> None:
+    errors = UnexpectedErrors()
+    renders = iter([_failing, render])
+
+    async def serve_once_badly(task_status: trio.TaskStatus[int]) -> None:
+        await serve_metrics(
+            lambda: next(renders)(), host=HOST, port=0, errors=errors, task_status=task_status
+        )
+
+    port = await nursery.start(serve_once_badly)
+    assert not (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(b"0\r\n\r\n")
+    body, _ = await trio.to_thread.run_sync(fetched, port)
+    assert body == b"".join(TEXT)
+    assert errors.counts == {"connection": 1}
+
+
+def _failing() -> Iterator[bytes]:
+    yield b"ottla_x 1\n"
+    raise RuntimeError("a bug")
+
+
+async def _listening() -> trio.SocketListener:
+    return (await trio.open_tcp_listeners(0, host=HOST))[0]
 
 
 async def test_a_client_that_goes_in_the_middle_disturbs_nobody(port: int) -> None:

@@ -20,6 +20,7 @@ import trio
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.limits import KIB, MIB
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.client_series import ClientSeries
 from ottla.telemetry.exporter import LabelledPush, Sink
@@ -56,7 +57,14 @@ SLICE_MS_MAX = 2
 class Ingest:
     """Takes pushes in; owns those that wait."""
 
-    def __init__(self, *, sinks: Sequence[Sink] = (), series: ClientSeries | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        sinks: Sequence[Sink] = (),
+        series: ClientSeries | None = None,
+        errors: UnexpectedErrors | None = None,
+    ) -> None:
+        self._errors = errors or UnexpectedErrors()
         self._sinks = tuple(sinks)
         self._series = series
         self._pending: deque[Pending] = deque()
@@ -209,6 +217,8 @@ class Ingest:
                 sink.offer(pushes)
         slice_end = time.monotonic() + SLICE_MS_MAX / 1_000
         for pending, each in zip(turn, taken, strict=False):  # a turn may end early
+            if each.fault is not None:
+                self._errors.note("push", pending.labels.client_instance_id, each.fault)
             if pending.done is not None:
                 self._answer(pending.done, each.error, pending.payload)
             instance_id = pending.labels.client_instance_id

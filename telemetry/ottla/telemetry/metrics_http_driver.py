@@ -3,6 +3,7 @@
 The text is rendered in slices of some milliseconds, between which the process's other tasks run,
 and leaves as it is made; so a scrape neither holds the loop nor the whole text in memory.  What a
 peer may do is bounded: the size of its request, how long it takes, how many there are at once.
+With as many as there may be, who has asked for nothing longest makes room for the next.
 """
 
 import time
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import trio
 
 from ottla.model.errors import ConfigError, ProtocolError
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.telemetry.prometheus_text import CONTENT_TYPE
 
 PATH = "/metrics"
@@ -37,6 +39,10 @@ GZIP_LEVEL = 1
 
 GZIP_WINDOW_BITS = 31
 
+ANSWER_PATIENCE_S = 10.0
+"""How long a peer that reads its answer slowly is safe from making room for others.  Lower cuts off
+a scrape over a slow line, higher lets slow readers keep the others out for longer."""
+
 Render = Callable[[], Iterator[bytes]]
 """Makes the text anew, piece by piece; an empty piece only asks for a pause."""
 
@@ -56,6 +62,7 @@ async def serve_metrics(
     *,
     host: str,
     port: int,
+    errors: UnexpectedErrors | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; starts with the port, which the system chooses where 0 is asked for.
@@ -69,43 +76,80 @@ async def serve_metrics(
         raise ConfigError(
             "metrics.prometheus.port", f"{address} cannot be opened ({error.strerror or error})"
         ) from error
-    server = MetricsServer(render)
+    server = MetricsServer(render, errors or UnexpectedErrors())
     bound: int = listeners[0].socket.getsockname()[1]
     task_status.started(bound)
     await trio.serve_listeners(server.serve, listeners)
 
 
+class Caller:
+    """One connection: what it waits for, and since when."""
+
+    __slots__ = ("is_answered", "scope", "since")
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.turn_to(is_answered=False)
+
+    def turn_to(self, *, is_answered: bool) -> None:
+        """Begin to answer it, or to wait for its next request."""
+        self.is_answered = is_answered
+        self.since = trio.current_time()
+
+
 class MetricsServer:
     """The connections of all who ask."""
 
-    def __init__(self, render: Render) -> None:
+    def __init__(self, render: Render, errors: UnexpectedErrors) -> None:
         self._render = render
-        self._connection_count = 0
+        self._errors = errors
+        self._callers: dict[Caller, None] = {}
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """Answer one connection's requests until it ends."""
-        self._connection_count += 1
+        caller = Caller()
         try:
-            if self._connection_count > CONNECTION_COUNT_MAX:
+            if len(self._callers) >= CONNECTION_COUNT_MAX and not self._make_room():
                 await _refuse(stream, "503 Service Unavailable")
                 return
-            await self._serve_requests(stream)
+            self._callers[caller] = None
+            with caller.scope:
+                await self._serve_requests(stream, caller)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             pass  # the peer has gone, or might as well have
         except ProtocolError:
             await _refuse(stream, "400 Bad Request")
+        except Exception as error:
+            self._errors.note("connection", "to /metrics", error)
         finally:
-            self._connection_count -= 1
+            self._callers.pop(caller, None)
             await trio.aclose_forcefully(stream)
 
-    async def _serve_requests(self, stream: trio.SocketStream) -> None:
+    def _make_room(self) -> bool:
+        """Drop who has asked for nothing longest, else who has been read to for too long."""
+        now = trio.current_time()
+        droppable = [
+            caller
+            for caller in self._callers
+            if not caller.is_answered or now - caller.since > ANSWER_PATIENCE_S
+        ]
+        if not droppable:
+            return False
+        dropped = min(droppable, key=lambda caller: (caller.is_answered, caller.since))
+        del self._callers[dropped]
+        dropped.scope.cancel()
+        return True
+
+    async def _serve_requests(self, stream: trio.SocketStream, caller: Caller) -> None:
         timeout_s = REQUEST_TIMEOUT_S
         held = bytearray()
         while True:
+            caller.turn_to(is_answered=False)
             with trio.fail_after(timeout_s):
                 head = await _next_head(stream, held)
             if head is None:
                 return
+            caller.turn_to(is_answered=True)
             if head.path != PATH:
                 await _refuse(stream, "404 Not Found")
                 return

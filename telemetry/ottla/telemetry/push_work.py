@@ -65,6 +65,8 @@ class Taken(NamedTuple):
     values: list[Value]
     known: Known | None
     """What the next push may be known by."""
+    fault: Exception | None = None
+    """The bug of ours that it met."""
 
 
 class Worker:
@@ -88,6 +90,8 @@ class Worker:
                 each = Taken(error.code, None, (), [], None)
             except CorruptDataError:
                 each = Taken(ErrorCode.INVALID_RECORD, None, (), [], None)
+            except Exception as fault:
+                each = Taken(ErrorCode.UNKNOWN_SERVER_ERROR, None, (), [], None, fault)
             taken.append(each)
             points_count += len(each.values)
             if unpacked_bytes >= TURN_UNPACKED_BYTES_MAX or points_count >= TURN_POINTS_MAX:
