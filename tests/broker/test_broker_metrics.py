@@ -12,6 +12,8 @@ from ottla.client import open_admin, open_producer
 from ottla.client.connection import open_connection
 from ottla.client.testing import ClusterUnderTest, import_cluster, open_test_cluster
 from ottla.model.errors import ErrorCode
+from ottla.wire.messages.describe_node_request import DescribeNodeRequest
+from ottla.wire.messages.describe_node_response import DescribeNodeResponse
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -195,6 +197,27 @@ async def test_refusals_are_counted_by_request_and_code(cluster: ClusterUnderTes
     code = ErrorCode(answer.responses[0].partition_responses[0].error_code).name
     name = "kafka_network_requestmetrics_errors_total"
     assert (await scrape(follower)).value(name, request="Produce", error=code) == 1
+
+
+async def test_errors_that_nobody_foresaw_are_counted_by_what_they_ended(
+    cluster: ClusterUnderTest,
+) -> None:
+    broker = next(iter(cluster.brokers.values()))
+    for _ in range(2):
+        broker.errors.note("request", "Metadata of one client", RuntimeError("a bug"))
+    broker.errors.note("background task", "a test's", RuntimeError("another"))
+
+    found = await scrape(broker)
+
+    name = "ottla_unexpected_errors_total"
+    assert found.value(name, owner="request") == 2
+    assert found.value(name, owner="background task") == 1
+    host, port = broker.addresses["PLAINTEXT"]
+    async with open_connection(host, port, client_id="test", timeout_s=30) as connection:
+        answer = await connection.request(DescribeNodeRequest(), DescribeNodeResponse)
+    plain = {metric.name: metric.value for metric in answer.metrics}
+    assert plain["errors.unexpected"] == 3
+    assert plain["errors.unexpected.background.task"] == 1
 
 
 async def test_flushes_that_acknowledgements_wait_for_are_timed(cluster: ClusterUnderTest) -> None:

@@ -43,9 +43,11 @@ class Recorder:
     name: str = "recorder"
     images: list[MetadataImage] = field(default_factory=list)
     changed: list[tuple[tuple[int, str], ...]] = field(default_factory=list)
+    gap_count: int = 0
+    """Deltas that did not begin where the one before ended."""
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        assert delta.base is (self.images[-1] if self.images else EMPTY)
+        self.gap_count += delta.base is not (self.images[-1] if self.images else EMPTY)
         self.images.append(image)
         self.changed.append(delta.changed_configs)
 
@@ -199,6 +201,31 @@ async def test_a_publisher_is_told_all_first_and_then_every_change_in_order(
         values = [image.config(TOPIC, "otters")["a"] for image in recorder.images]
         assert values == sorted(values)
         assert values[-1] == "3"
+        assert not recorder.gap_count
+
+
+async def test_a_publisher_that_meets_a_bug_keeps_no_other_from_the_image(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing:
+        name = "failing"
+
+        async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+            async with trio.open_nursery():
+                raise RuntimeError("a bug of ours")
+
+    recorder = Recorder()
+    async with open_rpc_runtime() as runtime, open_voter(tmp_path, runtime) as member:
+        await commit(member, setting("a", "1"))
+        member.add_publisher(Failing())
+        member.add_publisher(recorder)
+        await commit(member, setting("a", "2"))
+        await commit(member, setting("a", "3"))
+        assert recorder.images[-1].config(TOPIC, "otters")["a"] == "3"
+        assert not recorder.gap_count
+    lines = [record for record in caplog.records if "publisher failing" in record.getMessage()]
+    assert "a bug of ours" in caplog.text
+    assert sum(record.exc_info is not None for record in lines) == 1
 
 
 async def test_a_voter_restarts_from_a_snapshot_and_the_log_after_it(tmp_path: Path) -> None:
@@ -237,6 +264,7 @@ async def test_an_observer_receives_every_change_over_grpc(tmp_path: Path) -> No
             assert observer.image.configs == leader.image.configs
             assert not observer.is_leader
     assert recorder.images[-1].config(TOPIC, "otters")["a"] == "2"
+    assert not recorder.gap_count
 
 
 async def test_an_observer_far_behind_is_given_the_snapshot(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Traces are sent to collectors alone, and only where `telemetry.traces.sample.rat
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import trio
 
@@ -11,6 +12,7 @@ from ottla.broker.broker_metrics import BrokerParts, broker_registry
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.request_traces import RequestTraces
 from ottla.broker.telemetry_driver import ClientTelemetry
+from ottla.model.background_driver import keep_running
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.process_metrics_driver import process_families
@@ -51,6 +53,7 @@ class OwnTelemetry:
         self._config = config
         self._clients = clients
         self._dispatcher = dispatcher
+        self._errors = dispatcher.errors
         self._clock = clock
         self._rng = rng
         self._attributes = node_attributes(
@@ -67,7 +70,8 @@ class OwnTelemetry:
                     self.metrics_port = await nursery.start(self._serve)
                 exporters = self._clients.exporters
                 if exporters and settings.otlp_interval_ms:
-                    nursery.start_soon(self._send_metrics, exporters)
+                    send = partial(self._send_metrics, exporters)
+                    nursery.start_soon(keep_running, "own metrics", send, self._errors)
                 if settings.traces_sample_ratio and self._config.exporters.otlp_endpoints:
                     self._begin_traces(nursery)
                 task_status.started()
@@ -81,6 +85,7 @@ class OwnTelemetry:
             lambda: render_all(self.registry.collect(), self._clients.series.rows()),
             host=settings.prometheus_host,
             port=settings.prometheus_port,
+            errors=self._errors,
             task_status=task_status,
         )
 
@@ -98,9 +103,10 @@ class OwnTelemetry:
         traces = RequestTraces(self._config.metrics.traces_sample_ratio, self._rng, now_ns=now_ns)
         exporters = open_trace_exporters(self._config.exporters, self._rng)
         for exporter in exporters:
-            nursery.start_soon(exporter.run)
+            nursery.start_soon(keep_running, exporter.name, exporter.run, self._errors)
         self._dispatcher.traces = traces
-        nursery.start_soon(self._send_traces, traces, exporters, now_ns)
+        send = partial(self._send_traces, traces, exporters, now_ns)
+        nursery.start_soon(keep_running, "own traces", send, self._errors)
 
     async def _send_traces(
         self, traces: RequestTraces, exporters: Sequence[Exporter], now_ns: Callable[[], int]

@@ -66,6 +66,7 @@ class ClientTelemetry:
         self.ingest = Ingest(
             sinks=[self.tail, *self.exporters],
             series=self.series if config.metrics.is_prometheus_served else None,
+            errors=self._errors,
         )
         self.instances = ClientInstances(
             fresh_id=rng.uuid,
