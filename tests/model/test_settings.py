@@ -7,7 +7,7 @@ from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.model.settings.client_metrics import SubscriptionConfig
 from ottla.model.settings.controller import load_controller_config
-from ottla.model.settings.declare import definitions, load
+from ottla.model.settings.declare import definitions, load, settings_without_effect
 from ottla.model.settings.dynamic import ResourceType, broker_definitions, check_texts
 from ottla.model.settings.endpoints import Endpoint, Voter, parse_address, parse_listeners
 from ottla.model.settings.exporters import (
@@ -278,3 +278,58 @@ def test_nodes_know_where_metrics_go_and_leave_plug_ins_their_own_settings() -> 
 def test_every_setting_says_what_it_is_for() -> None:
     for definition in [*TOPIC_DEFINITIONS.values(), *broker_definitions().values()]:
         assert definition.doc.endswith("."), definition.key
+
+
+def test_settings_without_effect_are_these_and_say_so() -> None:
+    marked = {
+        key: (definition.has_no_effect_yet, definition.no_effect_values)
+        for key, definition in [*TOPIC_DEFINITIONS.items(), *broker_definitions().items()]
+        if definition.has_no_effect_yet
+    }
+    no_compaction = ("logs are not compacted", ())
+    no_level = ("batches are compressed at the level of the codec's library", ())
+    no_throttle = ("replication is not throttled", ())
+    assert marked == {
+        "cleanup.policy": ("logs are not compacted", ("compact",)),
+        "log.cleanup.policy": ("logs are not compacted", ("compact",)),
+        "delete.retention.ms": no_compaction,
+        "log.cleaner.delete.retention.ms": no_compaction,
+        "max.compaction.lag.ms": no_compaction,
+        "log.cleaner.max.compaction.lag.ms": no_compaction,
+        "min.compaction.lag.ms": no_compaction,
+        "log.cleaner.min.compaction.lag.ms": no_compaction,
+        "min.cleanable.dirty.ratio": no_compaction,
+        "log.cleaner.min.cleanable.ratio": no_compaction,
+        "compression.gzip.level": no_level,
+        "compression.lz4.level": no_level,
+        "compression.zstd.level": no_level,
+        "leader.replication.throttled.replicas": no_throttle,
+        "follower.replication.throttled.replicas": no_throttle,
+        "leader.replication.throttled.rate": no_throttle,
+        "follower.replication.throttled.rate": no_throttle,
+        "controller.quorum.bootstrap.servers": (
+            "the quorum is found by controller.quorum.voters",
+            (),
+        ),
+        "group.consumer.regex.refresh.interval.ms": (
+            "what they match follows every change of topics at once",
+            (),
+        ),
+    }
+    assert TOPIC_DEFINITIONS["delete.retention.ms"].documentation.endswith(
+        " It has no effect yet: logs are not compacted."
+    )
+    assert TOPIC_DEFINITIONS["cleanup.policy"].documentation.endswith(
+        " The value compact has no effect yet: logs are not compacted."
+    )
+
+
+def test_only_what_is_set_in_vain_is_named_as_such() -> None:
+    assert settings_without_effect(TOPIC_DEFINITIONS, {"cleanup.policy": "delete"}) == {}
+    assert settings_without_effect(
+        TOPIC_DEFINITIONS,
+        {"cleanup.policy": "delete, compact", "segment.ms": "1", "compression.gzip.level": "9"},
+    ) == {
+        "cleanup.policy": "logs are not compacted",
+        "compression.gzip.level": "batches are compressed at the level of the codec's library",
+    }

@@ -36,6 +36,7 @@ from ottla.broker.replica_apis import REPLICA_API_KEYS, register_replica_apis
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replica_manager import ReplicaManager
 from ottla.broker.server_seam import Server
+from ottla.broker.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.telemetry_apis import TELEMETRY_API_KEYS
 from ottla.broker.telemetry_driver import ClientTelemetry
 from ottla.broker.topic_traffic import BrokerTraffic
@@ -254,6 +255,7 @@ class Broker:
         self.member.add_publisher(
             DynamicSettings(self.config, {MAX_CONNECTIONS: self.server.bound_connections})
         )
+        self.member.add_publisher(SettingsWithoutEffect())
         with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
             await self.member.wait_caught_up()
         if patience.cancelled_caught:

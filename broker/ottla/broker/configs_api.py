@@ -258,7 +258,7 @@ def _result_of(
             for key, text, source in given
         ],
         config_type=definition.kind,
-        documentation=definition.doc,
+        documentation=definition.documentation,
     )
 
 

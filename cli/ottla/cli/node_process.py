@@ -63,7 +63,16 @@ def config_of(
     config, unknown = load(texts)
     for key in sorted(unknown - _keys_of_any_role()):
         note(f"ottla: warning: {path.name} sets {key}, which Ottla does not know; it is ignored")
+    for key, reason in _without_effect(texts).items():
+        note(f"ottla: warning: {path.name} sets {key}, which has no effect yet: {reason}")
     return config
+
+
+def _without_effect(texts: Mapping[str, str]) -> dict[str, str]:
+    from ottla.model.settings.declare import settings_without_effect
+    from ottla.model.settings.dynamic import broker_definitions
+
+    return settings_without_effect(broker_definitions(), texts)
 
 
 def _keys_of_any_role() -> set[str]:

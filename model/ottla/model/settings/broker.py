@@ -18,8 +18,9 @@ from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.security import SECURITY_KEYS, check_security
 from ottla.model.settings.telemetry import TelemetryConfig
-from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
+from ottla.model.settings.topic import BROKER_TO_TOPIC, NO_THROTTLE, topic_defaults_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class BrokerConfig:
     controller_quorum_bootstrap_servers: tuple[tuple[str, int], ...] = setting(
         (),
         key="controller.quorum.bootstrap.servers",
+        has_no_effect_yet="the quorum is found by controller.quorum.voters",
         parse=parse_bootstrap,
         text="",
         doc="Controllers to find the quorum by, host:port each; the voters when not set.",
@@ -284,18 +286,20 @@ class BrokerConfig:
     leader_replication_throttled_rate: int = setting(
         INT64_MAX,
         key="leader.replication.throttled.rate",
+        has_no_effect_yet=NO_THROTTLE,
         kind=Kind.LONG,
         at_least=0,
         is_dynamic=True,
-        doc="Bytes a second that a leader sends to throttled replicas. Kept, not enforced yet.",
+        doc="Bytes a second that a leader sends to throttled replicas.",
     )
     follower_replication_throttled_rate: int = setting(
         INT64_MAX,
         key="follower.replication.throttled.rate",
+        has_no_effect_yet=NO_THROTTLE,
         kind=Kind.LONG,
         at_least=0,
         is_dynamic=True,
-        doc="Bytes a second that throttled replicas fetch. Kept, not enforced yet.",
+        doc="Bytes a second that throttled replicas fetch.",
     )
     delete_topic_enable: bool = setting(
         True, key="delete.topic.enable", doc="Whether topics can be deleted."
@@ -346,6 +350,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
 
     Raises ConfigError with the first bad or missing setting.
     """
+    check_security(texts)
     values, unknown = values_of(
         BrokerConfig,
         {"log.dirs": texts.get("log.dir", ""), **texts} if "log.dir" in texts else texts,
@@ -371,7 +376,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
-    known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", "controller.listener.names"}
+    known = {*BROKER_TO_TOPIC, "log.dir", "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics
     unknown &= unknown_to_exporters & unknown_to_telemetry

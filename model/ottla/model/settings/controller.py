@@ -11,6 +11,7 @@ from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.security import SECURITY_KEYS, check_security
 from ottla.model.settings.topic import BROKER_TO_TOPIC, topic_defaults_of
 
 
@@ -101,6 +102,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
 
     Raises ConfigError with the first bad or missing setting.
     """
+    check_security(texts)
     values, unknown = values_of(ControllerConfig, texts)
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
@@ -123,7 +125,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
-    known = {*BROKER_TO_TOPIC, "process.roles", "controller.listener.names"}
+    known = {*BROKER_TO_TOPIC, "process.roles", *SECURITY_KEYS}
     known |= {key for key in texts if key.startswith(PLUGIN_PREFIX)}
     unknown &= unknown_to_quorum & unknown_to_groups & unknown_to_metrics & unknown_to_exporters
     return config, unknown - known

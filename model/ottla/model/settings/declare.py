@@ -54,6 +54,25 @@ class Definition:
     """For a topic's setting: the broker keys that give its default, first one set wins."""
     is_dynamic: bool = False
     """Whether a running broker takes a change of it (topic settings always do)."""
+    has_no_effect_yet: str = ""
+    """Why it is accepted and does nothing yet; empty where it has its effect."""
+    no_effect_values: tuple[str, ...] = ()
+    """Where only some of its values do nothing: these."""
+
+    @property
+    def documentation(self) -> str:
+        """Its meaning, with a mark where it has no effect yet."""
+        if not self.has_no_effect_yet:
+            return self.doc
+        subject = f"The value {' or '.join(self.no_effect_values)}" if self.no_effect_values else ""
+        return f"{self.doc} {subject or 'It'} has no effect yet: {self.has_no_effect_yet}."
+
+    def missing_effect(self, text: str) -> str | None:
+        """Return why a text that is set has no effect, None if it has one."""
+        values = {part.strip() for part in text.split(",")}
+        if self.no_effect_values and values.isdisjoint(self.no_effect_values):
+            return None
+        return self.has_no_effect_yet or None
 
     def value_of(self, text: str) -> Any:
         """Return the value that a text stands for; raise ConfigError naming what is allowed."""
@@ -132,6 +151,8 @@ def setting(
     text: str | None = None,
     broker_keys: tuple[str, ...] = (),
     is_dynamic: bool = False,
+    has_no_effect_yet: str = "",
+    no_effect_values: tuple[str, ...] = (),
     doc: str,
 ) -> Any:
     """Declare one setting as a dataclass field.
@@ -153,6 +174,8 @@ def setting(
         "parse": parse,
         "broker_keys": broker_keys,
         "is_dynamic": is_dynamic,
+        "has_no_effect_yet": has_no_effect_yet,
+        "no_effect_values": no_effect_values,
     }
     return field(default=default, metadata={"setting": parts})
 
@@ -186,6 +209,17 @@ def definitions(config: type) -> Mapping[str, Definition]:
         )
         for part in dataclasses.fields(config)
         if "setting" in part.metadata
+    }
+
+
+def settings_without_effect(
+    known: Mapping[str, Definition], texts: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the settings of `texts` that are accepted and do nothing yet, each with the reason."""
+    return {
+        key: reason
+        for key, text in texts.items()
+        if key in known and (reason := known[key].missing_effect(text)) is not None
     }
 
 

@@ -156,8 +156,8 @@ class GroupConfig:
         600_000,
         key="group.consumer.regex.refresh.interval.ms",
         at_least=10_000,
-        doc="Accepted and not needed: what a regular expression matches follows every change of "
-        "topics at once.",
+        has_no_effect_yet="what they match follows every change of topics at once",
+        doc="How often regular expressions of subscriptions are matched with the topics again.",
     )
 
     def __post_init__(self) -> None:

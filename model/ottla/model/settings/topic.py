@@ -20,6 +20,10 @@ LONGER_UNITS = {
 }
 """Broker keys whose value is turned to milliseconds before it serves as a topic's default."""
 
+NO_COMPACTION = "logs are not compacted"
+NO_RECOMPRESSION = "batches are compressed at the level of the codec's library"
+NO_THROTTLE = "replication is not throttled"
+
 REPLICA = re.compile(r"\d+:\d+")
 
 
@@ -38,6 +42,8 @@ class TopicConfig:
     cleanup_policy: tuple[str, ...] = setting(
         ("delete",),
         key="cleanup.policy",
+        has_no_effect_yet=NO_COMPACTION,
+        no_effect_values=("compact",),
         one_of=("delete", "compact"),
         broker_keys=("log.cleanup.policy",),
         doc="What becomes of old segments: deleted by age and size, compacted by key, or both.",
@@ -52,6 +58,7 @@ class TopicConfig:
     compression_gzip_level: int = setting(
         -1,
         key="compression.gzip.level",
+        has_no_effect_yet=NO_RECOMPRESSION,
         at_least=-1,
         at_most=9,
         broker_keys=("compression.gzip.level",),
@@ -60,6 +67,7 @@ class TopicConfig:
     compression_lz4_level: int = setting(
         9,
         key="compression.lz4.level",
+        has_no_effect_yet=NO_RECOMPRESSION,
         at_least=1,
         at_most=17,
         broker_keys=("compression.lz4.level",),
@@ -68,6 +76,7 @@ class TopicConfig:
     compression_zstd_level: int = setting(
         3,
         key="compression.zstd.level",
+        has_no_effect_yet=NO_RECOMPRESSION,
         at_least=-131_072,
         at_most=22,
         broker_keys=("compression.zstd.level",),
@@ -76,6 +85,7 @@ class TopicConfig:
     delete_retention_ms: int = setting(
         DAY_MS,
         key="delete.retention.ms",
+        has_no_effect_yet=NO_COMPACTION,
         kind=Kind.LONG,
         at_least=0,
         broker_keys=("log.cleaner.delete.retention.ms",),
@@ -108,6 +118,7 @@ class TopicConfig:
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         (),
         key="follower.replication.throttled.replicas",
+        has_no_effect_yet=NO_THROTTLE,
         parse=throttled_replicas,
         doc="Replicas throttled on the follower's side, partition:broker each, or *.",
     )
@@ -122,12 +133,14 @@ class TopicConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         (),
         key="leader.replication.throttled.replicas",
+        has_no_effect_yet=NO_THROTTLE,
         parse=throttled_replicas,
         doc="Replicas throttled on the leader's side, partition:broker each, or *.",
     )
     max_compaction_lag_ms: int = setting(
         INT64_MAX,
         key="max.compaction.lag.ms",
+        has_no_effect_yet=NO_COMPACTION,
         kind=Kind.LONG,
         at_least=1,
         broker_keys=("log.cleaner.max.compaction.lag.ms",),
@@ -166,6 +179,7 @@ class TopicConfig:
     min_cleanable_dirty_ratio: float = setting(
         0.5,
         key="min.cleanable.dirty.ratio",
+        has_no_effect_yet=NO_COMPACTION,
         at_least=0,
         at_most=1,
         broker_keys=("log.cleaner.min.cleanable.ratio",),
@@ -174,6 +188,7 @@ class TopicConfig:
     min_compaction_lag_ms: int = setting(
         0,
         key="min.compaction.lag.ms",
+        has_no_effect_yet=NO_COMPACTION,
         kind=Kind.LONG,
         at_least=0,
         broker_keys=("log.cleaner.min.compaction.lag.ms",),

@@ -1,0 +1,136 @@
+"""Kafka's settings for encryption, authentication and authorisation: refused, never ignored.
+
+An operator who writes one of them believes in what it promises; a node that started without it
+would be open where the file says it is closed.  What is refused is what would have an effect: a
+blank value, the protocol PLAINTEXT, and rows of `listener.security.protocol.map` for listeners that
+this node does not have (Kafka's own files carry them) are let through.
+"""
+
+from collections.abc import Callable, Mapping
+
+from ottla.model.errors import ConfigError
+
+PLAINTEXT = "PLAINTEXT"
+PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+PROTOCOL_MAP = "listener.security.protocol.map"
+LISTENER_KEYS = ("listeners", "advertised.listeners")
+LISTENER_NAME_KEYS = (
+    "controller.listener.names",
+    "inter.broker.listener.name",
+    "early.start.listeners",
+)
+INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
+SECURITY_KEYS = frozenset((PROTOCOL_MAP, INTER_BROKER_PROTOCOL, "controller.listener.names"))
+"""What is read here alone."""
+LISTENER_PREFIX = "listener.name."
+
+_NO_TLS = "encryption (TLS) is not served yet"
+_NO_SASL = "authentication (SASL) is not served yet"
+_NO_PRINCIPALS = "clients are not authenticated yet, so there are no principals"
+_NO_ACLS = "authorisation is not served yet: every client may do everything"
+
+REFUSED_PREFIXES: Mapping[str, str] = {
+    "ssl.": _NO_TLS,
+    "sasl.": _NO_SASL,
+    "delegation.token.": _NO_SASL,
+    "password.encoder.": _NO_TLS,
+    "zookeeper.ssl.": "there is no ZooKeeper here",
+}
+"""Families of settings that are refused, each with the reason."""
+
+REFUSED_KEYS: Mapping[str, str] = {
+    "authorizer.class.name": _NO_ACLS,
+    "super.users": _NO_ACLS,
+    "allow.everyone.if.no.acl.found": _NO_ACLS,
+    "principal.builder.class": _NO_PRINCIPALS,
+    "security.providers": _NO_TLS,
+    "connections.max.reauth.ms": _NO_SASL,
+    "connection.failed.authentication.delay.ms": _NO_SASL,
+    "zookeeper.set.acl": "there is no ZooKeeper here",
+}
+"""Single settings that are refused, each with the reason."""
+
+
+def check_security(texts: Mapping[str, str]) -> None:
+    """Refuse what asks for protection that is not there.  Raises ConfigError with the first."""
+    _check_protocols(texts)
+    for key, text in texts.items():
+        reason = reason_refused(key)
+        if reason is not None and text.strip():
+            raise ConfigError(
+                key, f"is set, and {reason}; take it out, and keep strangers off by the network"
+            )
+
+
+def reason_refused(key: str) -> str | None:
+    """Return why a setting of this key is refused, None if it is not."""
+    if key.startswith(LISTENER_PREFIX):
+        # listener.name.NAME.KEY and listener.name.NAME.MECHANISM.KEY
+        _, _, rest = key.removeprefix(LISTENER_PREFIX).partition(".")
+        parts = rest.split(".")
+        keys = (".".join(parts[at:]) for at in range(len(parts)))
+        return next((reason for one in keys if (reason := reason_refused(one))), None)
+    if key in REFUSED_KEYS:
+        return REFUSED_KEYS[key]
+    return next(
+        (reason for prefix, reason in REFUSED_PREFIXES.items() if key.startswith(prefix)), None
+    )
+
+
+def _check_protocols(texts: Mapping[str, str]) -> None:
+    """Refuse a listener that is meant to be anything but PLAINTEXT."""
+    inter_broker = texts.get(INTER_BROKER_PROTOCOL, "").strip().upper()
+    if inter_broker not in ("", PLAINTEXT):
+        raise ConfigError(INTER_BROKER_PROTOCOL, f"is {inter_broker}; {_only_plaintext()}")
+    protocols = _protocol_map(texts.get(PROTOCOL_MAP, ""))
+    for key, names_of in _NAMES_OF.items():
+        for name in names_of(texts.get(key, "")):
+            protocol = protocols.get(name)
+            if protocol is None:
+                if name in PROTOCOLS:
+                    protocol = name
+                elif protocols and key in LISTENER_KEYS:
+                    raise ConfigError(
+                        PROTOCOL_MAP, f"has no protocol for {name}, which {key} names"
+                    )
+                else:
+                    protocol = PLAINTEXT
+            if protocol == PLAINTEXT:
+                continue
+            means = "" if name == protocol else f", which {PROTOCOL_MAP} says is {protocol}"
+            raise ConfigError(key, f"has {name}{means}; {_only_plaintext()}")
+
+
+def _protocol_map(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, protocol = (each.strip().upper() for each in part.partition(":"))
+        if not name or protocol not in PROTOCOLS:
+            raise ConfigError(
+                PROTOCOL_MAP,
+                f"has {part!r}; it must be NAME:PROTOCOL, PROTOCOL one of {', '.join(PROTOCOLS)}",
+            )
+        found[name] = protocol
+    return found
+
+
+def _names_of_listeners(text: str) -> list[str]:
+    return [part.partition("://")[0].strip().upper() for part in text.split(",") if "://" in part]
+
+
+def _names_listed(text: str) -> list[str]:
+    return [part.strip().upper() for part in text.split(",") if part.strip()]
+
+
+_NAMES_OF: Mapping[str, Callable[[str], list[str]]] = {
+    **dict.fromkeys(LISTENER_KEYS, _names_of_listeners),
+    **dict.fromkeys(LISTENER_NAME_KEYS, _names_listed),
+}
+
+
+def _only_plaintext() -> str:
+    return (
+        "only PLAINTEXT is served yet, so what is sent there would be neither encrypted nor "
+        "authenticated"
+    )

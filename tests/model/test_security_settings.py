@@ -1,0 +1,97 @@
+"""What asks for protection that is not there stops the start, with one sentence."""
+
+import pytest
+
+from ottla.model.errors import ConfigError
+from ottla.model.settings.broker import load_broker_config
+from ottla.model.settings.controller import load_controller_config
+
+BROKER = {"node.id": "1", "controller.quorum.voters": "101@localhost:9093"}
+CONTROLLER = {**BROKER, "node.id": "101"}
+
+PROTOCOL_MAP = "listener.security.protocol.map"
+
+REFUSED = [
+    ({"listeners": "SSL://:9092"}, "listeners: has SSL; only PLAINTEXT is served yet, "),
+    ({"listeners": "ssl://:9092"}, "listeners: has SSL; "),
+    ({"listeners": "PLAINTEXT://:9092,SASL_SSL://:9093"}, "listeners: has SASL_SSL; "),
+    ({"listeners": "SASL_PLAINTEXT://:9092"}, "listeners: has SASL_PLAINTEXT; "),
+    (
+        {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "SSL://h:9092"},
+        "advertised.listeners: has SSL; ",
+    ),
+    (
+        {"listeners": "OUT://:9092", PROTOCOL_MAP: "OUT:SASL_SSL"},
+        f"listeners: has OUT, which {PROTOCOL_MAP} says is SASL_SSL; ",
+    ),
+    (
+        {"listeners": "IN://:1,OUT://:2", PROTOCOL_MAP: "IN:PLAINTEXT"},
+        f"{PROTOCOL_MAP}: has no protocol for OUT, which listeners names",
+    ),
+    ({PROTOCOL_MAP: "PLAINTEXT:TLS"}, f"{PROTOCOL_MAP}: has 'PLAINTEXT:TLS'; it must be "),
+    ({PROTOCOL_MAP: "PLAINTEXT"}, f"{PROTOCOL_MAP}: has 'PLAINTEXT'; it must be "),
+    ({"controller.listener.names": "SSL"}, "controller.listener.names: has SSL; "),
+    (
+        {"controller.listener.names": "CONTROLLER", PROTOCOL_MAP: "CONTROLLER:SSL"},
+        f"controller.listener.names: has CONTROLLER, which {PROTOCOL_MAP} says is SSL; ",
+    ),
+    ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol: is SSL; "),
+    (
+        {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
+        "authorizer.class.name: is set, and authorisation is not served yet: every client may do "
+        "everything; take it out, and keep strangers off by the network",
+    ),
+    ({"super.users": "User:admin"}, "super.users: is set, and authorisation is not"),
+    ({"allow.everyone.if.no.acl.found": "false"}, "allow.everyone.if.no.acl.found: is set, and "),
+    ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms: is set, and authentication"),
+    ({"sasl.oauthbearer.jwks.endpoint.url": "x"}, "sasl.oauthbearer.jwks.endpoint.url: is set"),
+    ({"ssl.keystore.location": "/k"}, "ssl.keystore.location: is set, and encryption (TLS)"),
+    ({"ssl.client.auth": "required"}, "ssl.client.auth: is set, and encryption (TLS)"),
+    ({"principal.builder.class": "x"}, "principal.builder.class: is set, and clients are not"),
+    ({"security.providers": "x"}, "security.providers: is set, and "),
+    ({"connections.max.reauth.ms": "1"}, "connections.max.reauth.ms: is set, and "),
+    ({"delegation.token.secret.key": "x"}, "delegation.token.secret.key: is set, and "),
+    ({"password.encoder.secret": "x"}, "password.encoder.secret: is set, and "),
+    ({"listener.name.out.ssl.keystore.location": "/k"}, "listener.name.out.ssl.keystore.loc"),
+    (
+        {"listener.name.out.plain.sasl.jaas.config": "x"},
+        "listener.name.out.plain.sasl.jaas.config: is set, and authentication (SASL)",
+    ),
+    (
+        {"listener.name.out.principal.builder.class": "x"},
+        "listener.name.out.principal.builder.class: is set, and clients are not",
+    ),
+]
+
+
+@pytest.mark.parametrize(("texts", "sentence"), REFUSED)
+def test_protection_that_is_not_served_stops_the_start(
+    texts: dict[str, str], sentence: str
+) -> None:
+    for load, minimal in ((load_broker_config, BROKER), (load_controller_config, CONTROLLER)):
+        with pytest.raises(ConfigError) as caught:
+            load({**minimal, **texts})
+        assert str(caught.value).startswith(sentence)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"listeners": "PLAINTEXT://:9092", "security.inter.broker.protocol": "PLAINTEXT"},
+        {"listeners": "IN://:1,OUT://:2"},
+        {"listeners": "IN://:1,OUT://:2", PROTOCOL_MAP: "in:plaintext, OUT:PLAINTEXT"},
+        # Kafka's own files map protocols that no listener of theirs uses.
+        {
+            "listeners": "PLAINTEXT://:9092",
+            "controller.listener.names": "CONTROLLER",
+            PROTOCOL_MAP: "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        },
+        {"authorizer.class.name": "", "super.users": " "},
+    ],
+)
+def test_what_asks_for_nothing_more_than_there_is_is_let_through(texts: dict[str, str]) -> None:
+    config, unknown = load_broker_config({**BROKER, **texts})
+    assert {one.protocol for one in config.listeners} == {"PLAINTEXT"}
+    assert not [key for key in unknown if texts[key].strip()]
