@@ -196,7 +196,7 @@ async def test_without_a_controller_the_client_is_told_to_ask_again(world: World
     assert (code, producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
 
 
-async def test_transactional_producers_are_told_to_wait_for_a_coordinator(world: World) -> None:
+async def test_transactional_producers_are_refused_for_good(world: World) -> None:
     api = ProducerIdsApi(allocate=Blocks().allocate)
     code, _ = await init_producer(world, api, transactional_id="x")
-    assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from ottla.broker.transactions import NOT_SERVED
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
 from ottla.model.internal_topics import INTERNAL_TOPICS
@@ -203,7 +204,7 @@ BAD: dict[str, tuple[Callable[[World], Any], int, ErrorCode]] = {
             is_transactional=True,
         ),
         9,
-        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ),
     "a batch too large": (
         lambda world: world.batch(b"a" * 2_000),
@@ -235,7 +236,8 @@ async def test_acks_that_do_not_exist_are_refused(world: World, acks: int) -> No
 async def test_a_transactional_request_is_refused_until_transactions_exist(world: World) -> None:
     await world.add("t")
     call = world.produce(request(world, "t", world.batch(b"a"), transactional_id="x"))
-    assert code_of(call) is ErrorCode.INVALID_TXN_STATE
+    assert code_of(call) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert answer_of(call).error_message == NOT_SERVED
 
 
 @pytest.mark.parametrize(

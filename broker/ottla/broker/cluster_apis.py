@@ -17,17 +17,13 @@ from ottla.broker.describe_node import DescribeNodeApi
 from ottla.broker.describe_topic_partitions import DescribeTopicPartitionsApi
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.forwarding import ControllerDoor
-from ottla.broker.groups.find_coordinator import (
-    FindCoordinatorApi,
-    offsets_topic,
-    transactions_topic,
-)
+from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
 from ottla.broker.log_levels import LogLevels
 from ottla.broker.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
 from ottla.broker.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.purgatory import Purgatory
 from ottla.metadata.image import MetadataImage
-from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
 
@@ -100,10 +96,7 @@ def register_cluster_apis(
         controller,
         timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
         on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
-        internal={
-            OFFSETS_TOPIC: offsets_topic(config.groups),
-            TRANSACTIONS_TOPIC: transactions_topic(config),
-        },
+        internal={OFFSETS_TOPIC: offsets_topic(config.groups)},
     )
     topics = MetadataApi(
         config=config,

@@ -19,6 +19,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
 from ottla.broker.request_times import RequestTimes
 from ottla.broker.topic_traffic import BrokerTraffic
+from ottla.broker.transactions import refusal_of_transactions
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
@@ -236,7 +237,7 @@ class ProduceApi:
             partition = self._table.find(topic.name, data.index)
         check_batch(data.records, version)
         if request.transactional_id is not None:
-            raise RefusedError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
+            raise refusal_of_transactions()
         return partition
 
     def _wake(self, touched: list[Partition]) -> None:
@@ -311,7 +312,7 @@ def check_batch(records: Records | None, version: int) -> None:
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
     if attributes & TRANSACTIONAL_FLAG and not attributes & CONTROL_FLAG:  # those the log refuses
-        raise RefusedError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
+        raise refusal_of_transactions()
 
 
 def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None = None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ottla.broker.dispatch import RequestContext
+from ottla.broker.transactions import refusal_of_transactions
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ProducerId
 from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
@@ -55,7 +56,7 @@ class ProducerIdsApi:
         """Answer from the block at hand, else fetch the next one first."""
         if request.transactional_id is not None:
             code = (
-                ErrorCode.COORDINATOR_NOT_AVAILABLE
+                refusal_of_transactions().code
                 if request.transactional_id
                 else ErrorCode.INVALID_REQUEST
             )

@@ -17,11 +17,10 @@ NewClient = Callable[..., Client]
 
 
 GROUP, TRANSACTION = 0, 1
-TOPICS = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
 
 
-def with_state_topic(client: Client, leader: int, key_type: int = GROUP) -> MetadataImage:
-    image: MetadataImage = client.image_with(TOPICS[key_type], leaders=[leader] * 50)
+def with_state_topic(client: Client, leader: int) -> MetadataImage:
+    image: MetadataImage = client.image_with("__consumer_offsets", leaders=[leader] * 50)
     return image
 
 
@@ -35,16 +34,13 @@ def find_request(version: int, key_type: int = 0) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(coordinator_keys=["g", "h"], key_type=key_type)
 
 
-@pytest.mark.parametrize(
-    ("key_type", "version"),
-    [*((GROUP, version) for version in range(7)), *((TRANSACTION, one) for one in range(1, 7))],
-)
+@pytest.mark.parametrize("version", range(7))
 async def test_a_coordinator_leads_the_partition_that_has_the_state(
-    new_client: NewClient, key_type: int, version: int
+    new_client: NewClient, version: int
 ) -> None:
     client = new_client()
-    client.metadata.image = with_state_topic(client, leader=2, key_type=key_type)
-    answer = await client.ask(find_request(version, key_type), version)
+    client.metadata.image = with_state_topic(client, leader=2)
+    answer = await client.ask(find_request(version), version)
     found = coordinators_of(answer, version)
     assert {(f.error_code, f.node_id, f.host, f.port) for f in found} == {(0, 2, "broker2", 9092)}
     assert len(found) == (1 if version < 4 else 2)
@@ -78,29 +74,17 @@ async def test_the_first_group_has_the_offsets_topic_made_and_waits_for_its_lead
     assert {found.node_id for found in answer.coordinators} == {1}
 
 
-async def test_the_first_transaction_has_its_topic_made_as_kafka_makes_it(
-    new_client: NewClient,
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_a_transactional_id_is_refused_for_good_and_has_no_topic_made(
+    new_client: NewClient, version: int
 ) -> None:
     client = new_client()
-    client.controller.answer = client.topics_made
-    await client.send(find_request(6, TRANSACTION), 6)
-    (asked,) = client.controller.requests
-    (topic,) = asked.topics
-    assert (topic.name, topic.num_partitions, topic.replication_factor) == (
-        "__transaction_state",
-        50,
-        3,
-    )
-    assert {one.name: one.value for one in topic.configs} == {
-        "cleanup.policy": "compact",
-        "compression.type": "uncompressed",
-        "min.insync.replicas": "2",
-        "segment.bytes": "104857600",
-        "unclean.leader.election.enable": "false",
-    }
-    await client.publish(with_state_topic(client, leader=1, key_type=TRANSACTION))
-    answer = client.take_answer(find_request(6, TRANSACTION), 6)
-    assert {found.node_id for found in answer.coordinators} == {1}
+    answer = await client.ask(find_request(version, TRANSACTION), version)
+    for found in coordinators_of(answer, version):
+        assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert found.node_id == -1
+        assert found.error_message.startswith("Transactions are not served by this version of ")
+    assert not client.controller.requests
 
 
 async def test_without_room_for_the_offsets_topic_there_is_no_coordinator(
@@ -121,7 +105,7 @@ async def test_without_room_for_the_offsets_topic_there_is_no_coordinator(
         (9, 6, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_nothing_but_groups_and_transactions_is_coordinated(
+async def test_nothing_but_groups_is_coordinated(
     new_client: NewClient, key_type: int, version: int, code: ErrorCode
 ) -> None:
     answer = await new_client().ask(find_request(version, key_type), version)

@@ -1,9 +1,9 @@
-"""FindCoordinator: which broker coordinates a group or the transactions of a producer.
+"""FindCoordinator: which broker coordinates a group.
 
 Pure, but for the topic it may have made.  That is the leader of the group's partition of
-`__consumer_offsets`, or of the transactional id's of `__transaction_state`.  The first group (or
-transaction) of a cluster has that topic made, and waits until it has leaders and this broker serves
-its share of it: sent too early, a client would be sent away again, and take seconds to come back.
+`__consumer_offsets`.  The first group of a cluster has that topic made, and waits until it has
+leaders and this broker serves its share of it: sent too early, a client would be sent away again,
+and take seconds to come back.  A producer's transactions have no coordinator yet.
 """
 
 from collections.abc import Callable, Coroutine
@@ -15,10 +15,11 @@ from ottla.broker.dispatch import RequestContext
 from ottla.broker.groups.placement import partition_of
 from ottla.broker.metadata_cache import answer_when
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.transactions import refusal_of_transactions
 from ottla.metadata.image import MetadataImage
-from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE
-from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.wire.codec_types import Message
@@ -32,7 +33,7 @@ BATCHED_FROM = 4
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_FROM = 6
 
-STATE_TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+STATE_TOPICS = {GROUP: OFFSETS_TOPIC}
 """Where the state of each kind lies that has a coordinator here; share groups have none yet."""
 
 NO_PORT = -1
@@ -52,23 +53,6 @@ def offsets_topic(config: GroupConfig) -> CreatableTopic:
         name=OFFSETS_TOPIC,
         num_partitions=config.offsets_topic_num_partitions,
         replication_factor=config.offsets_topic_replication_factor,
-        configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
-    )
-
-
-def transactions_topic(config: BrokerConfig) -> CreatableTopic:
-    """Return how the topic of the state of transactions is made."""
-    settings = {
-        "cleanup.policy": "compact",
-        "compression.type": "uncompressed",
-        "min.insync.replicas": str(config.transaction_state_log_min_isr),
-        "segment.bytes": str(config.transaction_state_log_segment_bytes),
-        "unclean.leader.election.enable": "false",
-    }
-    return CreatableTopic(
-        name=TRANSACTIONS_TOPIC,
-        num_partitions=config.transaction_state_log_num_partitions,
-        replication_factor=config.transaction_state_log_replication_factor,
         configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
     )
 
@@ -153,7 +137,7 @@ class FindCoordinatorApi:
                 node_id=NO_NODE,
                 port=NO_PORT,
                 error_code=refusal.code,
-                error_message=row_of(refusal.code).meaning,
+                error_message=refusal.message,
             )
         return Coordinator(
             key=key,
@@ -171,6 +155,8 @@ class FindCoordinatorApi:
         )
         if key_type not in known:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
+        if key_type == TRANSACTION:
+            raise refusal_of_transactions()
         image = self._followed()
         topic = image.topic(STATE_TOPICS[key_type]) if key_type in STATE_TOPICS else None
         if topic is not None:
