@@ -83,6 +83,11 @@ class Coordinator:
         if self._pipeline is not None:
             await self._drop(self._pipeline)
 
+    async def forget_unanswered(self) -> None:
+        """Drop a connection on which an answer is due: what is asked next would wait behind it."""
+        if self._pipeline is not None and self._pipeline.in_flight_count:
+            await self._drop(self._pipeline)
+
     async def until_it_answers(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
         """Repeat an attempt while the coordinator moves, loads or is out of reach.
 

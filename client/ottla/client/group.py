@@ -81,6 +81,16 @@ class MembershipDriver(Protocol):
         ...
 
 
+class Serving:
+    """A membership's task: how to end it, and its end."""
+
+    __slots__ = ("ended", "scope")
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+
+
 class Tenancy:
     """As whom to commit: as a member where the group assigns, else as nobody in particular."""
 
@@ -133,8 +143,8 @@ class Group:
         self.driver = self._make_driver(cluster)
         self._subscription = Subscription()
         self._bell = Bell()
-        self._serving: trio.CancelScope | None = None
-        self._is_leaving = False
+        self._serving: Serving | None = None
+        self._leaving = trio.Lock()
         self._is_commit_due = False
 
     def _make_driver(self, cluster: Cluster) -> MembershipDriver:
@@ -242,11 +252,21 @@ class Group:
         )
 
     async def leave(self, *, has_processed: bool) -> None:
-        """Leave, having committed what is processed if that is automatic; then read nothing."""
-        self._is_leaving = True
-        if self._serving is not None:
-            self._serving.cancel()
+        """Leave, having committed what is processed if that is automatic; then read nothing.
+
+        It ends within some `LEAVE_PATIENCE_S`, whatever the coordinator does.
+        """
+        if self.handover.is_in_listener:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "a callback cannot leave the group")
         try:
+            async with self._leaving:
+                await self._leave(has_processed=has_processed)
+        finally:
+            self._bell.ring()
+
+    async def _leave(self, *, has_processed: bool) -> None:
+        try:
+            await self._stop_serving()
             if has_processed:
                 await self._give_back()
             if self.is_subscribed:
@@ -255,8 +275,16 @@ class Group:
                 self._subscription = Subscription()
                 self.driver.drop()
         finally:
-            self._is_leaving = False
             await self._coordinator.forget()
+
+    async def _stop_serving(self) -> None:
+        """Cancel the membership's task and wait for its end: only one may hold the application."""
+        if self._serving is not None:
+            self._serving.scope.cancel()
+            with trio.move_on_after(LEAVE_PATIENCE_S):
+                await self._serving.ended.wait()
+        # A join that is held at the coordinator would hold what is sent behind it.
+        await self._coordinator.forget_unanswered()
 
     async def _give_back(self) -> None:
         with trio.move_on_after(LEAVE_PATIENCE_S):
@@ -285,18 +313,21 @@ class Group:
     async def run(self) -> NoReturn:
         """Take part whenever that is wanted, until cancelled."""
         while True:
-            while not self.is_subscribed or self._is_leaving:
+            while not self.is_subscribed or self._leaving.locked():
                 await self._bell.wait()
+            serving = self._serving = Serving()
             try:
-                with trio.CancelScope() as self._serving:
+                with serving.scope:
                     await self.driver.serve()
             except RefusedError as error:
                 self._on_failure(error)
                 self._subscription = Subscription()
                 self.driver.drop()
                 await self.handover.tell_lost()
+                self.handover.end()
             finally:
                 self._serving = None
+                serving.ended.set()
 
     async def _settle_commits(self) -> None:
         """Commit what is processed, if that is automatic, and wait for all other commits."""

@@ -5,8 +5,8 @@ asked for, begins with the next poll, and until it ends nothing is handed out: t
 still, and what is committed of them loses nothing (at least once).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
@@ -46,6 +46,8 @@ class Handover:
         self._on_end = on_end
         self._on_failure = on_failure
         self._lost: dict[TopicPartition, None] = {}
+        self._holder_count = 0
+        self._telling: trio.lowlevel.Task | None = None
 
     # The application's side.
 
@@ -68,15 +70,18 @@ class Handover:
             self._polled_ms = now_ms()
         return now_ms() - self._polled_ms
 
+    @property
+    def is_in_listener(self) -> bool:
+        """Whether the current task runs a callback of the application."""
+        return self._telling is trio.lowlevel.current_task()
+
     async def next_poll(self) -> None:
         """Wait until the application polls."""
         self.is_held = True
         if self.is_app_waiting:
             self.begin()
-        try:
+        with self._hold():
             await self._until_begun()
-        finally:
-            self.end()
 
     # The group's side.
 
@@ -87,9 +92,10 @@ class Handover:
             self.begin()
 
     def end(self) -> None:
-        """Let the application go on."""
-        self.is_held = self.is_begun = False
-        self._on_end()
+        """Let the application continue, unless a handover holds it."""
+        if not self._holder_count:
+            self.is_held = self.is_begun = False
+            self._on_end()
 
     @asynccontextmanager
     async def held(self, *, is_app_done: bool = False) -> AsyncIterator[None]:
@@ -97,10 +103,18 @@ class Handover:
         self.ask()
         if is_app_done:
             self.begin()
-        try:
+        with self._hold():
             await self._until_begun()
             yield
+
+    @contextmanager
+    def _hold(self) -> Iterator[None]:
+        # A cancelled handover unwinds while its successor may have begun: the last one ends it.
+        self._holder_count += 1
+        try:
+            yield
         finally:
+            self._holder_count -= 1
             self.end()
 
     async def revoke(self, partitions: Iterable[TopicPartition]) -> None:
@@ -141,8 +155,11 @@ class Handover:
     ) -> None:
         if listener is None:
             return
+        before, self._telling = self._telling, trio.lowlevel.current_task()
         try:
             await listener(partitions)
         except (RefusedError, ConnectionLostError) as error:
             # What it could not do, say a commit, is told by the next poll; the group goes on.
             self._on_failure(error)
+        finally:
+            self._telling = before

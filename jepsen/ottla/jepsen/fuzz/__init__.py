@@ -11,6 +11,7 @@ hunt.py            one target's hunt, by either driver, as figures
 kept.py            inputs worth keeping, as text files
 mini_broker.py     a broker's core behind one connection
 hostile_broker.py  a broker that answers what it likes, behind our client
+one_broker.py      a broker of one topic and one group that answers well, late or never
 sync.py            runs coroutines that never wait
 chance.py          the seam of chance over a generator
 """
