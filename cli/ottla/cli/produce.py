@@ -75,9 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
                 )
             count = 0
             for turn, lines in enumerate(_chunks()):
-                await _write(
-                    cluster, arguments, _sorted(lines, arguments, turn, headers, partitions)
+                found = _sorted(
+                    lines,
+                    arguments,
+                    headers,
+                    partitions,
+                    keyless=_keyless(cluster, arguments, turn),
                 )
+                await _write(cluster, arguments, found)
                 count += len(lines)
             note(f"{counted(count, 'record')} written to {arguments.topic}")
             return 0
@@ -103,14 +108,22 @@ def _chunks() -> Iterator[list[bytes]]:
         yield lines
 
 
+def _keyless(cluster: Cluster, arguments: argparse.Namespace, turn: int) -> int:
+    """Return the partition of one lot's keyless records, of those that have a leader."""
+    known = cluster.topics[arguments.topic]
+    available = known.available or known.partitions
+    return available[turn % len(available)]
+
+
 def _sorted(
     lines: list[bytes],
     arguments: argparse.Namespace,
-    turn: int,
     headers: tuple[tuple[str, bytes | None], ...],
     partitions: list[int],
+    *,
+    keyless: int,
 ) -> dict[int, list[RecordToBuild]]:
-    """Give each line its key, value and partition: keyed by hash, keyless one lot a partition."""
+    """Give each line its key, value and partition: keyed by hash, keyless all one partition."""
     now_ms = time.time_ns() // 1_000_000
     delimiter = arguments.key_delimiter.encode() if arguments.key_delimiter else None
     found: dict[int, list[RecordToBuild]] = defaultdict(list)
@@ -126,7 +139,7 @@ def _sorted(
         elif key is not None:
             partition = partition_of(key, len(partitions))
         else:
-            partition = partitions[turn % len(partitions)]
+            partition = keyless
         found[partition].append(RecordToBuild(now_ms, key, value, headers))
     return found
 

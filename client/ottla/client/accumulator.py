@@ -193,6 +193,11 @@ class Accumulator:
                     found = due_ms
         return found
 
+    def next_expiry_ms(self) -> int | None:
+        """Return when the first batch that waits expires; None while none waits."""
+        found = [lane.waiting[0].created_ms for lane in self._busy.values()]
+        return min(found) + self._config.delivery_timeout_ms if found else None
+
     def expire(self, now_ms: int) -> list[Batch]:
         """Settle, as failed, what waits for longer than it may; return it."""
         bound_ms = now_ms - self._config.delivery_timeout_ms

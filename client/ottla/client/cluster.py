@@ -168,15 +168,17 @@ class Cluster:
     async def partitions_of(
         self, topic: str, *, may_create: bool = False, deadline_s: float = 10.0
     ) -> list[int]:
-        """Return a topic's partition numbers once each has a leader; refuse if there is none."""
+        """Return a topic's partition numbers, with or without a leader each.
+
+        Raises RefusedError if there is no such topic, and none has been created in time.
+        """
         code: int = ErrorCode.NONE
         with trio.move_on_after(deadline_s):
             while True:
                 answer = await self.metadata([topic], may_create=may_create)
                 found = only(answer.topics, "topic")
                 code = found.error_code
-                waits = {p.error_code for p in found.partitions} - {ErrorCode.NONE}
-                if code == ErrorCode.NONE and found.partitions and not waits:
+                if code == ErrorCode.NONE and found.partitions:
                     return sorted(p.partition_index for p in found.partitions)
                 # While a topic is being created it is unknown.
                 is_passing = may_create and row_of(code).is_retriable
@@ -189,14 +191,23 @@ class Cluster:
             raise_for(code, f"topic {topic!r}: {row_of(code).meaning}")
         raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic!r} has no leader")
 
-    async def leader_of(self, partition: TopicPartition) -> NodeId:
-        """Return who leads a partition, asking the cluster when that is not known."""
-        if partition not in self._leaders:
-            await self.partitions_of(partition.topic)
+    async def leader_of(self, partition: TopicPartition, *, deadline_s: float = 10.0) -> NodeId:
+        """Return who leads a partition, asking the cluster when that is not known.
+
+        Raises RefusedError if there is no such partition, or it has no leader in time.
+        """
+        with trio.move_on_after(deadline_s):
+            while partition not in self._leaders:
+                if partition.partition not in await self.partitions_of(partition.topic):
+                    raise RefusedError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
+                    )
+                if partition not in self._leaders:
+                    await trio.sleep(RETRY_WAIT_S)
         leader = self._leaders.get(partition)
         if leader is None:
             raise RefusedError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}"
+                ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader"
             )
         return leader.node
 

@@ -49,6 +49,8 @@ class Consumer:
         self._placed = trio.lowlevel.ParkingLot()
         self._failures: deque[Exception | PendingCommit] = deque(maxlen=100)
         self._stale: set[str] = set()
+        self._ask_again_ms = 0
+        """Before this instant nobody is asked again for leaders that there are none of."""
         self._left_to_checkpoint = RECORDS_PER_CHECKPOINT
         self._group: Group | None = None
         if config.group_id is not None:
@@ -324,16 +326,24 @@ class Consumer:
         """Look up positions and leaders; `open_consumer` runs it."""
         refresh_ms = now_ms() + self._config.metadata_age_ms_max
         while True:
+            now = now_ms()
             unknown = {at.topic for at in self.positions if self._cluster.known_leader(at) is None}
-            is_old = now_ms() >= refresh_ms
-            if is_old or self._stale or unknown:
-                refresh_ms = now_ms() + self._config.metadata_age_ms_max
+            is_old = now >= refresh_ms
+            if is_old or self._stale or (unknown and now >= self._ask_again_ms):
+                refresh_ms = now + self._config.metadata_age_ms_max
                 await self._refresh(self._stale | unknown, is_whole=is_old)
-            elif self.positions.unplaced():
-                await self._find_places()
+            elif places := self._placeable():
+                await self._find_places(places)
             else:
                 self._ring_links()
-                await self._bell.wait(refresh_ms)
+                await self._bell.wait(
+                    min(refresh_ms, self._ask_again_ms) if unknown else refresh_ms
+                )
+
+    def _placeable(self) -> list[Place]:
+        """Return what can be looked up: a partition without a leader holds up no other one."""
+        known_leader = self._cluster.known_leader
+        return [place for place in self.positions.unplaced() if known_leader(place.at) is not None]
 
     async def _refresh(self, topics: set[str], *, is_whole: bool) -> None:
         wanted: set[str] | None = set(topics)
@@ -347,14 +357,12 @@ class Consumer:
         except (ConnectionLostError, ProtocolError):
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
             return
+        self._ask_again_ms = now_ms() + self._config.retry_backoff_ms
         if self._group is not None:
             self._group.on_metadata()
         self._ring_links()
-        if any(topic not in self._cluster.topics for topic in topics):
-            await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
-    async def _find_places(self) -> None:
-        places = self.positions.unplaced()
+    async def _find_places(self, places: list[Place]) -> None:
         turns = {place.at: place.turn for place in places}
         try:
             if self._group is not None:

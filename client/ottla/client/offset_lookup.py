@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import trio
 
-from ottla.client.cluster import Cluster
+from ottla.client.cluster import Cluster, raise_for
 from ottla.client.connection import ConnectionLostError
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
@@ -73,19 +73,26 @@ async def _ask_once(
     found: dict[TopicPartition, FoundOffset],
 ) -> None:
     by_leader: dict[NodeId, dict[str, ListOffsetsTopic]] = {}
+    trouble: RefusedError | None = None
+    if unknown := {at.topic for at in wanted if cluster.known_leader(at) is None}:
+        for known_topic in (await cluster.metadata(unknown)).topics:
+            if not row_of(known_topic.error_code).is_retriable:
+                raise_for(known_topic.error_code)
     for at, time_ms in wanted.items():
-        leader = await cluster.leader_of(at)
         known = cluster.known_leader(at)
-        topics = by_leader.setdefault(leader, {})
+        if known is None:
+            # It may have no leader for long: the others are asked without it.
+            trouble = _leaderless(cluster, at)
+            continue
+        topics = by_leader.setdefault(known.node, {})
         topic = topics.setdefault(at.topic, ListOffsetsTopic(name=at.topic))
         topic.partitions.append(
             ListOffsetsPartition(
                 partition_index=at.partition,
-                current_leader_epoch=-1 if known is None else known.epoch,
+                current_leader_epoch=known.epoch,
                 timestamp=time_ms,
             )
         )
-    trouble: ErrorCode | None = None
     for node, topics in by_leader.items():
         request = ListOffsetsRequest(
             replica_id=CONSUMER_REPLICA_ID,
@@ -104,6 +111,13 @@ async def _ask_once(
                         Epoch(partition.leader_epoch),
                     )
                 elif trouble is None or not row_of(partition.error_code).is_retriable:
-                    trouble = ErrorCode(row_of(partition.error_code).code)
+                    trouble = RefusedError(ErrorCode(row_of(partition.error_code).code))
     if trouble is not None:
-        raise RefusedError(trouble)
+        raise trouble
+
+
+def _leaderless(cluster: Cluster, at: TopicPartition) -> RefusedError:
+    topic = cluster.topics.get(at.topic)
+    if topic is None or at.partition not in topic.at:
+        return RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {at}")
+    return RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {at} has no leader")

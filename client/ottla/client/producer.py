@@ -62,6 +62,9 @@ class Producer:
         self._sticky = StickyPartitions(config.batch_bytes, below)
         self._links: dict[NodeId, ProducerLink] = {}
         self._bell = Bell()
+        self._expiry = Bell()
+        self._is_expiry_awaited = False
+        """Whether the task that expires batches wakes by time: later batches expire later."""
         self._room = trio.lowlevel.ParkingLot()
         self._stale: set[str] = set()
         self._sends_left = SENDS_PER_CHECKPOINT
@@ -172,11 +175,23 @@ class Producer:
 
     async def run(self) -> NoReturn:
         """Do what comes by time or after errors; `open_producer` runs it."""
+        async with trio.open_nursery() as nursery:
+            # Its own task: delivery.timeout.ms holds however long a broker takes to answer.
+            nursery.start_soon(self._expire)
+            await self._learn_of_cluster()
+
+    async def _expire(self) -> NoReturn:
+        while True:
+            if self._gathered.expire(now_ms()):
+                self._on_change(None)
+            expiry_ms = self._gathered.next_expiry_ms()
+            self._is_expiry_awaited = expiry_ms is not None
+            await self._expiry.wait(expiry_ms)
+
+    async def _learn_of_cluster(self) -> NoReturn:
         refresh_ms = now_ms() + self._config.metadata_age_ms_max
         while True:
             now = now_ms()
-            if self._gathered.expire(now):
-                self._on_change(None)
             if self._gathered.is_identity_due:
                 await self._take_identity()
             leaderless = {
@@ -190,8 +205,7 @@ class Producer:
                 refresh_ms = now + self._config.metadata_age_ms_max
                 await self._refresh(self._stale | leaderless)
             else:
-                look_ms = self._gathered.next_look_ms(now)
-                await self._bell.wait(refresh_ms if look_ms is None else min(look_ms, refresh_ms))
+                await self._bell.wait(refresh_ms)
 
     async def _wait_to_send(self, topic: str, size_bytes: int) -> None:
         deadline = trio.current_time() + self._config.block_ms_max / 1_000
@@ -268,6 +282,8 @@ class Producer:
 
     def _ring(self, at: TopicPartition) -> None:
         leader = self._cluster.known_leader(at)
+        if not self._is_expiry_awaited:
+            self._expiry.ring()
         if leader is None or self._gathered.identity is None:
             self._bell.ring()
         if leader is not None:
@@ -278,6 +294,7 @@ class Producer:
             leader = self._cluster.known_leader(at)
             if leader is not None:
                 self._link(leader.node).bell.ring()
+        self._expiry.ring()
         self._bell.ring()
 
     def _link(self, node: NodeId) -> ProducerLink:
