@@ -33,5 +33,9 @@ def test_every_other_error_is_a_failure_of_its_directory(number: int) -> None:
     assert not is_disk_full(error)
 
 
+def test_a_file_that_was_closed_meanwhile_has_no_failed_disk() -> None:
+    assert meaning_of(OSError(errno.EBADF, "the file is closed")) is DiskError.CLOSED
+
+
 def test_an_error_without_a_number_is_a_failure() -> None:
     assert is_disk_failure(OSError("the file takes no more bytes"))

@@ -59,7 +59,8 @@ class RealFile:
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
         """Write all chunks one after another from `position`."""
-        assert not self._is_given_up
+        if self._is_given_up:
+            raise OSError(errno.EBADF, "the file is closed", self._path)
         size = 0
         for chunk in chunks:
             size += len(chunk)

@@ -1,9 +1,10 @@
 """What a disk's error means: no room, no resources of this process, or a failed directory.
 
 A full disk gets room again and a process its descriptors and memory, so what was refused for one of
-these is tried again.  Every other error is a failure of the directory: what is on it can no longer
-be trusted to be read or kept.  A failed fsync is one whatever its number, for the kernel forgets
-what it could not write; the caller knows that it was an fsync.
+these is tried again.  A file that was closed meanwhile (EBADF) is this process's own doing.  Every
+other error is a failure of the directory: what is on it can no longer be trusted to be read or
+kept.  A failed fsync is one whatever its number, for the kernel forgets what it could not write;
+the caller knows that it was an fsync.
 """
 
 import errno
@@ -11,6 +12,7 @@ from enum import Enum
 
 FULL_DISK_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 RESOURCE_ERRNOS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+CLOSED_ERRNOS = frozenset((errno.EBADF,))
 
 
 class DiskError(Enum):
@@ -18,6 +20,7 @@ class DiskError(Enum):
 
     FULL = "the disk is full"
     RESOURCES = "the process has no descriptors or memory left"
+    CLOSED = "the file was closed meanwhile"
     FAILURE = "the disk failed"
 
 
@@ -27,6 +30,8 @@ def meaning_of(error: OSError) -> DiskError:
         return DiskError.FULL
     if error.errno in RESOURCE_ERRNOS:
         return DiskError.RESOURCES
+    if error.errno in CLOSED_ERRNOS:
+        return DiskError.CLOSED
     return DiskError.FAILURE
 
 

@@ -67,7 +67,10 @@ class DiskFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the file up; the descriptor closes when nothing pins it.  Twice is once."""
+        """Give the file up; the descriptor closes when nothing pins it.  Twice is once.
+
+        From then on writing fails with EBADF, and so does reading what nothing pins.
+        """
         ...
 
 

@@ -6,8 +6,9 @@ index on a full disk never stops an append.  Sealed, the file is exactly its ent
 read in place: no mapping (a mapped file kills the process when the disk is full), no cache of ours.
 """
 
-from contextlib import suppress
+import errno
 
+from ottla.storage.disk_errors import is_disk_failure
 from ottla.storage.disk_seam import Disk, DiskFile
 
 
@@ -93,9 +94,12 @@ class EntryFile:
         self._written_bytes += len(chunk)
 
     def write_if_possible(self) -> None:
-        """Write what the file lacks, or leave it to the next try."""
-        with suppress(OSError):
+        """Write what the file lacks, or leave it to the next try; OSError when the disk failed."""
+        try:
             self.write()
+        except OSError as error:
+            if is_disk_failure(error):
+                raise
 
     def keep_first(self, count: int) -> None:
         """Drop all entries but the first `count`, in memory; the file must be active."""
@@ -147,7 +151,8 @@ class EntryFile:
             self._file = None
 
     def _open(self) -> DiskFile:
-        assert not self._is_closed
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
         return self._file

@@ -56,6 +56,9 @@ class LocalLog:
         self.on_recede: Callable[[LocalLog], Awaitable[None]] = _told_nobody
         """Awaited when a truncation took the recovery point back, before anything is appended: the
         manager writes its checkpoint, lest a start trusts what comes where flushed bytes were."""
+        self.on_disk_failed: Callable[[LocalLog], None] = lambda log: None
+        """Called once when a file of the log failed, with `failure` set: the manager then fails the
+        whole directory, for what is on a disk that failed once is not trusted."""
         self.directory = directory
         self.topic_id = topic_id
         self.failure: str | None = None
@@ -157,11 +160,18 @@ class LocalLog:
             self._refuse(error)
         new.jitter_ms = self._next_jitter_ms()
         old.add_last_time_entry()
-        old.write_indexes()
         self._segments.append(new)
         self._unsealed.append(old)
+        self._write_indexes(old)
         self.on_roll(self)
         return new
+
+    def _write_indexes(self, segment: Segment) -> None:
+        """Bring index entries to their files; a full disk only delays them."""
+        try:
+            segment.write_indexes()
+        except OSError as error:
+            self._refuse(error)
 
     def _new_segment(self, base_offset: Offset, now_ms: int) -> Segment:
         """Make a segment's files, all or none: a start takes what is there for the log's end."""
@@ -179,7 +189,7 @@ class LocalLog:
         try:
             segment.discard()
         except OSError as error:
-            self._fail(f"{segment.file.path} is no segment's, and stays: {error}")
+            self._fail_by(error, f"{segment.file.path} is no segment's, and stays")
 
     def _begin_before_start(self, base_offset: Offset, now_ms: int) -> None:
         """Have an empty log take a batch that its start lies within (KAFKA-6975)."""
@@ -221,14 +231,26 @@ class LocalLog:
         try:
             segment.file.set_size(segment.size_bytes)
         except OSError as second:
-            self._fail(f"{segment.file.path}: {error}, and its tail stays: {second}")
+            self._fail_by(second, f"{segment.file.path}: {error}, and its tail stays")
         self._refuse(error)
 
     def _refuse(self, error: OSError) -> NoReturn:
         """Answer a disk's error; a failure of the disk takes the log offline."""
         if is_disk_failure(error):
-            self._fail(f"{self.directory}: {error}")
+            self._fail_disk(f"{self.directory}: {error}")
         raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
+
+    def _fail_by(self, error: OSError, where: str) -> None:
+        """Take the log offline for an error that left it half changed, whatever the error was."""
+        if is_disk_failure(error):
+            self._fail_disk(f"{where}: {error}")
+        self._fail(f"{where}: {error}")
+
+    def _fail_disk(self, reason: str) -> None:
+        """Take the log offline and report that its disk failed; the first reason stays."""
+        if self.failure is None:
+            self.failure = reason
+            self.on_disk_failed(self)
 
     def _fail(self, reason: str) -> None:
         if self.failure is None:
@@ -293,7 +315,7 @@ class LocalLog:
         try:
             await self._disk.fsync(segment.file)
         except OSError as error:
-            self._fail(f"{segment.file.path}: {error}")
+            self._fail_disk(f"{segment.file.path}: {error}")
             raise
 
     async def _flush_derived(self) -> None:
@@ -350,7 +372,7 @@ class LocalLog:
             await self._write_epochs()  # none is written while it cuts
             place = self._segments[self._segment_index(offset)].find(offset)
         except OSError as error:
-            self._fail(f"{self.directory}: {error}")
+            self._fail_by(error, self.directory)
             self._refuse(error)
         end_offset = offset if place is None else min(offset, Offset(place[1]))
         if end_offset < self.log_start_offset:
@@ -375,14 +397,15 @@ class LocalLog:
             for segment in reversed(removed):
                 await self._remove_segment(segment)
             await self._disk.truncate(active.file, position)
-            await self._disk.fsync(active.file)  # lest old bytes come back behind new ones
+            await self._fsync(active)  # lest old bytes come back behind new ones
+            self._check_online()  # its directory may have failed meanwhile
             active.cut_index_files()  # not before: until then a start may trust this segment
             await self._write_epochs()
             await self._reload_producers()
             if self.recovery_checkpoint < checkpoint_before:
                 await self.on_recede(self)
         except OSError as error:
-            self._fail(f"{self.directory}: {error}")  # half cut: nothing may be written after it
+            self._fail_by(error, self.directory)  # half cut: nothing may be written after it
             self._refuse(error)
         finally:
             self._is_cutting = False
@@ -426,6 +449,7 @@ class LocalLog:
             for segment in reversed(doomed):
                 await self._remove_segment(segment)
             await self._remove_snapshots(above=Offset(-1))
+            self._check_online()  # its directory may have failed meanwhile
             new = Segment(self._disk, self.directory, offset, self.config, now_ms=0)
             new.begin(self.config)
             self._segments[:] = [new]
@@ -435,7 +459,7 @@ class LocalLog:
             if self.recovery_checkpoint < checkpoint_before:
                 await self.on_recede(self)
         except OSError as error:
-            self._fail(f"{self.directory}: {error}")
+            self._fail_by(error, self.directory)
             self._refuse(error)
         finally:
             self._is_cutting = False

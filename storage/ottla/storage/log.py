@@ -7,7 +7,8 @@ at, but for the topics that demand it.
 
 Invariants: OffsetsInOrder (log start <= last stable <= high watermark <= end),
 WatermarkNeverRecedes (but by truncation), RecoveryPointIsFlushed, and NoTornAppend: a write that
-fails is taken back before it is answered; where that fails too, the log goes offline.
+fails is taken back before it is answered; where that fails too, the log goes offline.  A failure of
+its disk is reported (`on_disk_failed`), whichever file it struck and whoever met it.
 """
 
 from collections.abc import Mapping
@@ -317,7 +318,7 @@ class Log(LocalLog):
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
         if is_indexed:
-            segment.write_indexes()
+            self._write_indexes(segment)
 
     def _note_produced(
         self, segment: Segment, header: BatchHeader, base_offset: Offset, batch: memoryview
@@ -330,7 +331,7 @@ class Log(LocalLog):
             try:
                 segment.note_aborted(AbortedTransaction(*completed[:3], stable))
             except OSError as error:
-                self._fail(f"{segment.transaction_index.path}: {error}")
+                self._fail_by(error, segment.transaction_index.path)
 
     # --- reading ---
 
@@ -353,12 +354,15 @@ class Log(LocalLog):
         if offset >= end_offset:
             return LogRead(None, offset)
         index = self._segment_index(offset)
-        while index < len(self._segments):
-            segment = self._segments[index]
-            found = segment.find(offset)
-            if found is not None:
-                return self._slice(index, found, bytes_max, end_offset, at_least_one)
-            index += 1  # compaction emptied the rest of this segment
+        try:
+            while index < len(self._segments):
+                segment = self._segments[index]
+                found = segment.find(offset)
+                if found is not None:
+                    return self._slice(index, found, bytes_max, end_offset, at_least_one)
+                index += 1  # compaction emptied the rest of this segment
+        except OSError as error:
+            self._refuse(error)
         return LogRead(None, offset)
 
     def _slice(
@@ -388,9 +392,12 @@ class Log(LocalLog):
     def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
         """Return (producer id, first offset) of each aborted transaction that meets the range."""
         found: list[AbortedTransaction] = []
-        for segment in self._segments[self._segment_index(offset) :]:
-            if segment.transaction_index.collect(offset, end_offset, found):
-                break
+        try:
+            for segment in self._segments[self._segment_index(offset) :]:
+                if segment.transaction_index.collect(offset, end_offset, found):
+                    break
+        except OSError as error:
+            self._refuse(error)
         return [(aborted.producer_id, aborted.first_offset) for aborted in found]
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
@@ -405,19 +412,25 @@ class Log(LocalLog):
         self, timestamp_ms: int, end_offset: Offset
     ) -> TimestampedOffset | None:
         """Return the first record below `end_offset` with at least that timestamp."""
-        return await first_at_or_after(
-            self._disk,
-            tuple(self._segments),
-            timestamp_ms,
-            start_offset=self.log_start_offset,
-            end_offset=end_offset,
-        )
+        try:
+            return await first_at_or_after(
+                self._disk,
+                tuple(self._segments),
+                timestamp_ms,
+                start_offset=self.log_start_offset,
+                end_offset=end_offset,
+            )
+        except OSError as error:
+            self._refuse(error)
 
     async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
         """Return the record with the largest timestamp (ListOffsets -3)."""
-        return await with_largest_timestamp(
-            self._disk,
-            tuple(self._segments),
-            start_offset=self.log_start_offset,
-            end_offset=end_offset,
-        )
+        try:
+            return await with_largest_timestamp(
+                self._disk,
+                tuple(self._segments),
+                start_offset=self.log_start_offset,
+                end_offset=end_offset,
+            )
+        except OSError as error:
+            self._refuse(error)

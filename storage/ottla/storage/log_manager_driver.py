@@ -247,6 +247,7 @@ class LogManager:
         assert partition not in self._placed
         self._placed[partition] = Placed(log, directory)
         log.on_roll = lambda rolled: self.request_flush(partition)
+        log.on_disk_failed = lambda failed: self.fail_directory(directory, failed.failure or "")
         log.on_recede = lambda cut: self._write_checkpoint(directory, RECOVERY_POINT_FILE)
 
     # ---- making and deleting
@@ -357,6 +358,7 @@ class LogManager:
             await self._disk.remove_tree(path)
         except OSError as error:
             _LOGGER.warning("%s stays until the next start: %s", path, error)
+            self._judge(directory, error)
         except Exception as error:
             self._errors.note("removal", path, error)
 

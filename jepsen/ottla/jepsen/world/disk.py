@@ -147,6 +147,8 @@ class SimulatedFile:
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
         """Write all chunks; a fault or a full disk may leave the first part of them written."""
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the file is closed", self._path)
         self.check_usable()
         data = b"".join(chunks)
         self._disk.write(self, position, data)

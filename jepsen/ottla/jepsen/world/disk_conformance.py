@@ -160,6 +160,7 @@ async def a_pinned_file_outlives_its_close(disk: Disk, root: str) -> None:
     file.close()
     file.close()
     assert file.is_closed
+    assert _refuses(OSError, lambda: file.pwrite(0, [b"y"]))
     file.unpin()
     assert file.pread(0, 1) == b"x"
     file.unpin()
