@@ -120,7 +120,10 @@ ENGINES: dict[str, dict[str, str]] = {
         "raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft",
         "cluster": "ottla.jepsen.world.timed.timed_cluster:TimedCluster",
     },
-    "C": {"cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster"},
+    "C": {
+        "cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster",
+        "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
+    },
     "D": {
         "raft": "ottla.jepsen.world.exhaustive.raft_cases:RaftCases",
         "replication": "ottla.jepsen.world.exhaustive.partition_cases:PartitionCases",

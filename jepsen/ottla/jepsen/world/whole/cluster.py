@@ -24,7 +24,9 @@ from ottla.storage.meta_properties import uuid_to_text
 
 CONTROLLER_PORT = 9_093
 BROKER_PORT = 9_092
-LOG_DIRECTORY = "/logs"
+LOG_DIRECTORIES = ("/logs", "/more")
+"""Of a broker; the second in some runs only."""
+
 METADATA_DIRECTORY = "/metadata"
 LISTENER = "PLAINTEXT"
 
@@ -38,6 +40,7 @@ class Cluster:
         *,
         controller_count: int,
         broker_count: int,
+        directory_count: int,
         settings: Mapping[str, str],
         drifts_ppm: Mapping[str, int],
     ) -> None:
@@ -46,6 +49,7 @@ class Cluster:
         """What a broker's handlers raised that they should not."""
         self._opened: dict[NodeId, tuple[int, Broker]] = {}
         """With which start of its machine it is; one that was killed stays here."""
+        self.log_directories = LOG_DIRECTORIES[:directory_count]
         self._settings = dict(settings)
         self._controller_ids = [NodeId(101 + index) for index in range(controller_count)]
         self._voters = ",".join(
@@ -147,7 +151,8 @@ class Cluster:
                 initial_voters=voters,
             )
         for machine in self.broker_machines.values():
-            await machine.disk.makedirs(LOG_DIRECTORY)
+            for path in self.log_directories:
+                await machine.disk.makedirs(path)
         for machine in self.machines:
             machine.disk.flush_everything()
 
@@ -182,12 +187,15 @@ class Cluster:
         await serve_controller(config, ready=_nothing, is_stopping=is_stopping, seams=machine.seams)
 
     async def _run_broker(self, machine: Machine, node: NodeId, is_stopping: trio.Event) -> None:
+        # With several directories each of them may fail, so the metadata lie in none of them.
+        has_several = len(self.log_directories) > 1
         config, _ = load_broker_config(
             {
+                **({"metadata.log.dir": METADATA_DIRECTORY} if has_several else {}),
                 "node.id": str(node),
                 "controller.quorum.voters": self._voters,
                 "listeners": f"{LISTENER}://{machine.name}:{BROKER_PORT}",
-                "log.dirs": LOG_DIRECTORY,
+                "log.dirs": ",".join(self.log_directories),
                 "ottla.failure.domain.host": machine.name,
                 **self._settings,
             }

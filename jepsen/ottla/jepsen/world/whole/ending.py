@@ -12,7 +12,7 @@ import trio
 from ottla.client.connection import ConnectionLostError
 from ottla.client.producer_lane import NotDeliveredError
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.whole.cluster import LOG_DIRECTORY, METADATA_DIRECTORY, Cluster
+from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, Cluster
 from ottla.jepsen.world.whole.history import History
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.workload import Workload
@@ -26,6 +26,9 @@ PROGRESS_S_MAX = 30.0
 GROUP_S_MAX = 60.0
 LOOK_S = 0.25
 METADATA_LOG = "__cluster_metadata-0"
+Replica = tuple[Machine, str]
+"""Where a log lies: on whose disk, and where there."""
+
 BATCH_OVERHEAD = 12
 """Bytes of a batch before what its length counts: base offset and the length itself."""
 
@@ -106,18 +109,19 @@ class Ending:
         ]
 
     async def _compare_logs(self) -> None:
-        machines = self._cluster.broker_machines
-        names: dict[str, list[Machine]] = {}
-        for machine in machines.values():
-            for name in await machine.disk.listdir(LOG_DIRECTORY):
-                is_partition = not name.startswith(".") and name.rpartition("-")[2].isdigit()
-                if is_partition and "delete" not in name and name != METADATA_LOG:
-                    names.setdefault(name, []).append(machine)
-        for name, holders in sorted(names.items()):
-            await _compare(f"{LOG_DIRECTORY}/{name}", holders)
+        replicas: dict[str, list[Replica]] = {}
+        for machine in self._cluster.broker_machines.values():
+            for directory in self._cluster.log_directories:
+                for name in await machine.disk.listdir(directory):
+                    is_partition = not name.startswith(".") and name.rpartition("-")[2].isdigit()
+                    if is_partition and "delete" not in name and name != METADATA_LOG:
+                        replicas.setdefault(name, []).append((machine, f"{directory}/{name}"))
+        for name, holders in sorted(replicas.items()):
+            await _compare(name, holders)
+        path = f"{METADATA_DIRECTORY}/{METADATA_LOG}"
         await _compare(
-            f"{METADATA_DIRECTORY}/{METADATA_LOG}",
-            list(self._cluster.controller_machines.values()),
+            METADATA_LOG,
+            [(machine, path) for machine in self._cluster.controller_machines.values()],
         )
 
     async def _until(
@@ -151,9 +155,9 @@ class Ending:
             raise self._history.broken
 
 
-async def _compare(directory: str, holders: list[Machine]) -> None:
+async def _compare(name_of_log: str, holders: list[Replica]) -> None:
     """Hold every two replicas of a log to the same batches up to the shorter one's end."""
-    logs = [(machine.name, await batches_of(machine, directory)) for machine in holders]
+    logs = [(machine.name, await batches_of(machine, path)) for machine, path in holders]
     end = min((max(found, default=-1) for _, found in logs), default=-1)
     start = max((min(found, default=0) for _, found in logs), default=0)
     first_name, first = logs[0]
@@ -163,7 +167,7 @@ async def _compare(directory: str, holders: list[Machine]) -> None:
         if ours != theirs:
             at = min(at for at in {*ours, *theirs} if ours.get(at) != theirs.get(at))
             raise Violation(
-                "LogsAgree", f"{directory}: {first_name} and {name} differ at offset {at}"
+                "LogsAgree", f"{name_of_log}: {first_name} and {name} differ at offset {at}"
             )
 
 

@@ -7,6 +7,7 @@ survives in part).  The next start is always a new process on the same disk.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import trio
 
@@ -26,6 +27,35 @@ from ottla.storage.disk_seam import Disk
 
 BOOT_MS_MAX = 1_000_000
 """Machines were started at some time before the run."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Trouble:
+    """What is wrong with a machine's disk that its process must live with."""
+
+    name: str
+    start_count: int
+    """Which start of the machine met it."""
+    may_end: bool
+    """Whether the process may end by it, as a controller without room may."""
+    may_fail_to_start: bool
+    """Whether a later process may end by it."""
+    has_lost_directory: bool
+    """Whether the process must start anew to have all its directories."""
+
+    def is_on(self, machine: "Machine") -> bool:
+        """Say whether the process that met it still runs in it."""
+        return (
+            machine.trouble is self
+            and machine.is_running
+            and machine.start_count == self.start_count
+        )
+
+    def allows_end_of(self, machine: "Machine") -> bool:
+        """Say whether the process that ended by itself may have done so."""
+        is_later = machine.start_count != self.start_count
+        return self.may_end or (is_later and self.may_fail_to_start)
+
 
 Process = Callable[["Machine", trio.Event], Awaitable[None]]
 """What runs on a machine, until the event is set."""
@@ -79,6 +109,7 @@ class Machine:
         self.rng = chance.stream("process")
         self.has_bad_disk = False
         """Its disk fails calls: a process may end by that."""
+        self.trouble: Trouble | None = None
         self.is_paused = False
         self.failure: BaseException | None = None
         """What the last process ended by, if it did so by an error of its own."""

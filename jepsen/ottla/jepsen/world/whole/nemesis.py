@@ -1,18 +1,13 @@
 """What goes wrong in a run: which faults are on, how often, to whom, for how long.
 
 Each seed draws a subset of the faults and their weights; every choice is drawn from the main
-stream, so that a failing run can be made smaller.
-
-Faults stay within what the protocol promises.  A record counts as written when enough replicas
-have it, not when it is flushed; so a broker loses power only while everybody serves and every
-in-sync set is full, and until they are again no other broker is killed: to the controller a kill
-looks like a loss of power, and it would trust neither (KIP-966).  Brokers that flush what they
-acknowledge, and controllers, who always do, may lose power at any time.
+stream, so that a failing run can be made smaller.  Faults stay within what the protocol promises
+(`mercy.py`).
 """
 
 import errno
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -21,7 +16,9 @@ from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.disk_troubles import DiskTroubles
 from ottla.jepsen.world.whole.machine import Machine
+from ottla.jepsen.world.whole.mercy import Mercy
 from ottla.jepsen.world.whole.workload import Workload
 
 PAUSE_MS = (50, 12_000)
@@ -36,6 +33,9 @@ SLOW_LINK_S = 0.15
 SLOW_DISK_S = 0.2
 BREAK_P = 0.02
 SKEW_MS_MAX = 3_600_000
+
+OFF = ("one file", "hung directory", "lost directory", "no descriptors", "full disk")
+"""Faults that only runs which ask for them by name have."""
 
 Fault = Callable[[], Awaitable[None]]
 
@@ -52,21 +52,22 @@ class Nemesis:
         workload: Workload,
         *,
         is_flushed: bool,
+        only: Sequence[str] = (),
     ) -> None:
+        """`only` names the faults that are on, all of them; without, chance picks some."""
         self.counts: Counter[str] = Counter()
         self._chance = chance
         self._trace = trace
         self._rare = rare
         self._cluster = cluster
         self._workload = workload
-        self._is_flushed = is_flushed
+        self._mercy = Mercy(cluster, rare, is_flushed=is_flushed)
         self._network = cluster.world.network
         self._nursery: trio.Nursery | None = None
         self.is_healed = False
-        self._wounded: Machine | None = None
-        """The broker that lost power, until every in-sync set has been full again."""
-        self._wounded_start = 0
-        """With which start of it: not before it has started anew can it be in sync again."""
+        disks = DiskTroubles(
+            chance, rare, self.counts, cluster, workload, mercy=self._mercy, wait=self._wait
+        )
         faults: dict[str, Fault] = {
             "kill": self._kill_node,
             "kill many": self._kill_many,
@@ -82,10 +83,18 @@ class Nemesis:
             "restart": self._restart,
             "skew": self._skew,
             "client": self._kill_client,
+            "one file": disks.fail_file,
+            "hung directory": disks.hang,
+            "lost directory": disks.lose_directory,
+            "no descriptors": disks.take_descriptors,
+            "full disk": disks.fill,
         }
         self._faults: list[tuple[str, Fault]] = []
         for name, fault in faults.items():
-            weight = chance.below(4)
+            if not only:
+                weight = 0 if name in OFF else chance.below(4)
+            else:
+                weight = 1 + chance.below(3) if name in only else 0
             self._faults += [(name, fault)] * weight
 
     async def run(self, lasting_s: float) -> None:
@@ -108,6 +117,12 @@ class Nemesis:
         for machine in self._all_machines:
             machine.slow_disk_s = 0.0
             machine.clock.wall_skew_ms = 0
+            machine.disk.heal()
+            trouble = machine.trouble
+            if trouble is not None and trouble.has_lost_directory and machine.is_running:
+                machine.kill()
+            if trouble is not None and not trouble.may_end:
+                machine.trouble = None
             if machine.has_bad_disk:
                 if machine.is_running:
                     machine.cut_power()
@@ -143,7 +158,7 @@ class Nemesis:
         await self._kill(self._chance.pick(self._workload.machines))
 
     async def _kill(self, machine: Machine) -> None:
-        if machine.is_running and self._may_die(machine):
+        if machine.is_running and self._mercy.may_die(machine):
             self.counts["crashes"] += 1
             machine.kill()
             await self._start_later(machine)
@@ -172,7 +187,7 @@ class Nemesis:
         for machine in paused:
             machine.pause()
         await self._wait(ALONE_MS)
-        if alone.is_running and self._may_die(alone):
+        if alone.is_running and self._mercy.may_die(alone):
             self.counts["crashes"] += 1
             self._rare.sometimes("a broker dies that no other could follow")
             alone.kill()
@@ -209,9 +224,9 @@ class Nemesis:
 
     async def _cut_power(self) -> None:
         machine = self._chance.pick(self._cluster.machines)
-        if not machine.is_running or not self._may_die(machine):
+        if not machine.is_running or not self._mercy.may_die(machine):
             return
-        if self._is_fragile(machine) and not self._wound(machine):
+        if not self._mercy.wound(machine):
             return
         self.counts["power cuts"] += 1
         machine.cut_power()
@@ -220,7 +235,7 @@ class Nemesis:
     async def _cut_all_power(self) -> None:
         """Cut the power of all controllers, and of all brokers where they flush."""
         machines = [*self._cluster.controller_machines.values()]
-        if self._is_flushed:
+        if self._mercy.is_flushed:
             machines += self._cluster.broker_machines.values()
         self._rare.sometimes("the power is cut for all")
         async with trio.open_nursery() as nursery:
@@ -229,29 +244,6 @@ class Nemesis:
                     self.counts["power cuts"] += 1
                     machine.cut_power()
                     nursery.start_soon(self._start_later, machine)
-
-    def _is_fragile(self, machine: Machine) -> bool:
-        """Say whether a machine that loses power may lose what was acknowledged."""
-        return not self._is_flushed and machine in self._cluster.broker_machines.values()
-
-    def _wound(self, machine: Machine) -> bool:
-        """Say whether a fragile machine may lose power; it has from now on."""
-        if not self._cluster.is_in_sync:
-            return False
-        self._wounded, self._wounded_start = machine, machine.start_count
-        return True
-
-    def _may_die(self, machine: Machine) -> bool:
-        wounded = self._wounded
-        if (
-            wounded is not None
-            and wounded.start_count > self._wounded_start
-            and not wounded.has_bad_disk
-            and self._cluster.is_in_sync
-        ):
-            self._wounded = None
-            self._rare.sometimes("a wound has healed before the end")
-        return self._wounded in (None, machine) or not self._is_fragile(machine)
 
     # ---- network and disks
 
@@ -306,9 +298,9 @@ class Nemesis:
         What an fsync could not write is lost, as after a loss of power.
         """
         machine = self._chance.pick(self._cluster.machines)
-        if not machine.is_running or not self._may_die(machine):
+        if not machine.is_running or not self._mercy.may_die(machine):
             return
-        if self._is_fragile(machine) and not self._wound(machine):
+        if not self._mercy.wound(machine):
             return
         operation = self._chance.pick((Operation.FSYNC, Operation.WRITE, Operation.NAME))
         number = self._chance.pick((errno.EIO, errno.ENOSPC))

@@ -127,6 +127,12 @@ class Network:
 
     # ---- what goes wrong
 
+    @property
+    def is_troubled(self) -> bool:
+        """Say whether any link is worse than it was at the start."""
+        is_slow = any(host.slow_s for host in self.hosts.values())
+        return bool(self._cuts or self._stuck or self.quality.break_p or is_slow)
+
     def cut(self, source: str, target: str) -> None:
         """Hold back all that goes this way from now on."""
         self._cuts.add((source, target))

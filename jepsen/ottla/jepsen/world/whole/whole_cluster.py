@@ -21,7 +21,7 @@ from ottla.jepsen.world.whole.cluster import Cluster
 from ottla.jepsen.world.whole.ending import Ending
 from ottla.jepsen.world.whole.history import History
 from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
-from ottla.jepsen.world.whole.machine import Machine, World
+from ottla.jepsen.world.whole.machine import Machine, Trouble, World
 from ottla.jepsen.world.whole.nemesis import Nemesis
 from ottla.jepsen.world.whole.network import Network
 from ottla.jepsen.world.whole.streams import MachineTransport
@@ -38,12 +38,15 @@ FAULTS_S_MIN = 5.0
 
 
 class WholeCluster:
-    """Whole nodes and clients."""
+    """Whole nodes and clients, and any fault."""
 
     name = "C"
     subject = "cluster"
     budget = BUDGET
-    required = (
+    only: tuple[str, ...] = ()
+    """The faults that are on; without a word any may be."""
+    directory_counts: tuple[int, ...] = (1,)
+    required: tuple[str, ...] = (
         "a broker fails over",
         "an in-sync set has one member",
         "an in-sync set is full again",
@@ -55,16 +58,41 @@ class WholeCluster:
 
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Run one seed; a broken invariant is part of the outcome."""
-        run = _Run(chance, budget)
+        run = _Run(chance, budget, self)
         with _quiet():
             violation = run_in_virtual_time(run.main, seed=chance.stream("loop").below(1 << 62))
         return run.outcome(violation)
 
 
+class DisksOfCluster(WholeCluster):
+    """Whole nodes and clients, and little but trouble with disks: what is owed is demanded."""
+
+    subject = "disks"
+    budget = 15_000
+    only = (
+        "one file",
+        "hung directory",
+        "lost directory",
+        "no descriptors",
+        "full disk",
+        "restart",
+    )
+    directory_counts = (2, 2, 2, 1)
+    required = (
+        "a file fails for good",
+        "metadata passes a hung disk",
+        "other directories acknowledge beside a hung one",
+        "a broker starts without one of its directories",
+        "a file cannot be opened for want of descriptors",
+        "a disk is filled to the last byte",
+    )
+
+
 class _Run:
     """One run of one seed."""
 
-    def __init__(self, chance: Chance, budget: int) -> None:
+    def __init__(self, chance: Chance, budget: int, engine: WholeCluster) -> None:
+        self._engine = engine
         self._chance = chance
         self._budget = budget
         self._trace = Trace()
@@ -120,8 +148,8 @@ class _Run:
         if self._workload is not None:
             figures["topic changes"] = self._workload.topic_change_count
         return Outcome(
-            engine=WholeCluster.name,
-            subject=WholeCluster.subject,
+            engine=self._engine.name,
+            subject=self._engine.subject,
             seed=self._chance.seed,
             event_count=self._trace.event_count,
             sim_ms=self._ended_ms,
@@ -150,7 +178,13 @@ class _Run:
         await workload.create_topics(replication_factor=min(3, len(cluster.broker_machines)))
         self._watch = Watch(cluster, self._rare)
         nemesis = self._nemesis = Nemesis(
-            chance, self._trace, self._rare, cluster, workload, is_flushed=is_flushed
+            chance,
+            self._trace,
+            self._rare,
+            cluster,
+            workload,
+            is_flushed=is_flushed,
+            only=self._engine.only,
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch.run)
@@ -192,6 +226,7 @@ class _Run:
             world,
             controller_count=controller_count,
             broker_count=broker_count,
+            directory_count=chance.pick(self._engine.directory_counts),
             settings=settings,
             drifts_ppm=drifts,
         )
@@ -238,6 +273,9 @@ class _Run:
             for machine in (*cluster.machines, *workload.machines):
                 if not machine.is_running and machine.failure is not None:
                     error = _first(machine.failure)
+                    if machine.trouble is not None and not isinstance(error, AssertionError):
+                        self._judge_end_in_trouble(machine, machine.trouble, error)
+                        continue
                     if machine.has_bad_disk and not isinstance(error, AssertionError):
                         continue  # whoever broke the disk mends it
                     if not isinstance(error, OttlaError):
@@ -246,6 +284,14 @@ class _Run:
                     self._trace.add("gave up", machine.name, str(error))
                     machine.failure = None
                     self._world.nursery.start_soon(_start_again, machine)
+
+    def _judge_end_in_trouble(self, machine: Machine, trouble: Trouble, error: Exception) -> None:
+        if not trouble.allows_end_of(machine):
+            raise Violation("TroubleEndsNobody", f"{machine.name}, {trouble.name}: {error!r}")
+        self._rare.sometimes("a process ends by its disk's trouble")
+        if self._nemesis is not None and self._nemesis.is_healed:
+            machine.trouble = machine.failure = None
+            self._world.nursery.start_soon(_start_again, machine)
 
 
 async def _start_again(machine: Machine) -> None:

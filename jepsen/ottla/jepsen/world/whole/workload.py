@@ -5,7 +5,7 @@ and started again like any node.  What a call may come to while things go wrong 
 error of any other kind ends the run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -102,14 +102,19 @@ class Workload:
                     replication_factor=replication_factor,
                 )
 
-    async def probe(self, patience_s: float) -> None:
-        """Have a fresh producer deliver one record to every partition; NotDelivered is raised."""
+    async def probe(
+        self, patience_s: float, partitions: Sequence[TopicPartition] | None = None
+    ) -> None:
+        """Have a fresh producer deliver one record to these partitions, without a word to all.
+
+        Raises NotDeliveredError.
+        """
         name = self._life("probe")
         config = ProducerConfig(
             delivery_timeout_ms=int(patience_s * 1_000), request_timeout_ms=5_000, linger_ms=0
         )
         async with open_producer(self._cluster.bootstrap, config) as producer:
-            for at in self.partitions:
+            for at in self.partitions if partitions is None else partitions:
                 await self._send_one(producer, at, f"{name}/0".encode())
 
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:

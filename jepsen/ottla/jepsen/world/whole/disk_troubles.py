@@ -1,0 +1,405 @@
+"""Disks that fail in part or for a while, and what is demanded of their brokers meanwhile.
+
+One at a time.  Invariants: TroubleEndsNobody (a disk's trouble that leaves a directory ends no
+process), FailedFileFailsItsDirectory, LeadershipMoves, HungDiskHoldsItsOwn (the other directories
+acknowledge, metadata is followed, the session holds), NoDescriptorIsNoFault (a directory that could
+open no file for a while serves on), FullDiskIsNoFault.
+"""
+
+import errno
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import trio
+
+from ottla.broker.broker_driver import Broker
+from ottla.client.admin import open_admin
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.disk_faults import Fault, Operation
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.whole.calm import Calm
+from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.machine import Machine, Trouble
+from ottla.jepsen.world.whole.mercy import Mercy
+from ottla.jepsen.world.whole.workload import TROUBLE, Workload
+from ottla.model.ids import NodeId, TopicPartition
+from ottla.storage.log_directory_driver import LogDirectory
+
+Wait = Callable[[tuple[int, int]], Awaitable[None]]
+
+STRIKE_MS = (500, 6_000)
+"""How long a file that fails is given to be met."""
+
+HANG_MS = (1_000, 15_000)
+FULL_MS = (1_000, 15_000)
+DESCRIPTORS_MS = (500, 8_000)
+GONE_MS = (1_000, 12_000)
+DOWN_MS = (20, 3_000)
+
+JUDGED_S_MAX = 3.0
+"""How long a failed file may go without its directory being taken offline."""
+
+MOVED_S_MAX = 6.0
+FOLLOWED_S_MAX = 6.0
+SERVED_S_MAX = 12.0
+ROOM_BYTES_MAX = 30_000
+EVER = 1_000_000_000
+
+
+class DiskTroubles:
+    """Makes trouble on one disk at a time, and demands what must go on."""
+
+    def __init__(
+        self,
+        chance: Chance,
+        rare: Rare,
+        counts: Counter[str],
+        cluster: Cluster,
+        workload: Workload,
+        *,
+        mercy: Mercy,
+        wait: Wait,
+    ) -> None:
+        self._chance = chance
+        self._rare = rare
+        self._counts = counts
+        self._cluster = cluster
+        self._workload = workload
+        self._mercy = mercy
+        self._wait = wait
+        self._calm = Calm(cluster)
+        self._probe_count = 0
+
+    # ---- one file
+
+    async def fail_file(self) -> None:
+        """Let one file of a log fail for good: its directory goes, its broker stays."""
+        found = self._pick_directory()
+        if found is None:
+            return
+        node, machine, directory = found
+        files = [path for path in machine.disk.files_in(directory) if path.endswith(".log")]
+        operation = self._chance.pick((Operation.FSYNC, Operation.WRITE, Operation.READ))
+        if not files or not self._mercy.may_die(machine):
+            return
+        if operation is Operation.FSYNC and not self._mercy.wound(machine):
+            return  # what an fsync could not write is lost, as after a loss of power
+        path = self._chance.pick(files)
+        self._counts["failed files"] += 1
+        # What such a file holds in the page cache is as lost as by a loss of power.
+        machine.has_bad_disk = operation is Operation.FSYNC
+        with _troubled(machine, "one file fails", has_lost_directory=True) as trouble:
+            fault = machine.disk.fail(operation, errno.EIO, path_part=path, times=EVER)
+            if operation is Operation.FSYNC and self._chance.below(2):
+                self._flush_soon(node, path)
+            with trio.move_on_after(self._within_s(STRIKE_MS)):
+                while not fault.struck_count:
+                    await trio.sleep(0.05)
+            if fault.struck_count:
+                self._rare.sometimes("a file fails for good")
+                await self._demand_failover(node, machine, trouble, directory, path)
+            await self._restart_mended(machine, fault)
+
+    def _flush_soon(self, node: NodeId, path: str) -> None:
+        """Have the log of a file flushed, as its roll or its age would: nobody waits for it."""
+        broker = self._cluster.brokers.get(node)
+        if broker is not None:
+            for at, log in broker.logs:
+                if path.startswith(f"{log.directory}/"):
+                    broker.logs.request_flush(at)
+
+    async def _demand_failover(
+        self, node: NodeId, machine: Machine, trouble: Trouble, directory: str, path: str
+    ) -> None:
+        def is_void() -> bool:
+            return not trouble.is_on(machine)
+
+        def judged() -> str:
+            broker = self._cluster.brokers.get(node)
+            found = broker and _directory_of(broker, directory)
+            return f"{path} failed, and {directory} serves on" if found and found.is_live else ""
+
+        if not await self._calm.demand(
+            "FailedFileFailsItsDirectory",
+            judged,
+            patience_s=JUDGED_S_MAX,
+            troubled=machine,
+            is_void=is_void,
+        ):
+            return
+        broker = self._cluster.brokers.get(node)
+        found = broker and _directory_of(broker, directory)
+        failed_id = found.directory_id if found else None
+        if failed_id is not None:
+            await self._calm.demand(
+                "LeadershipMoves",
+                lambda: self._still_led(node, failed_id),
+                patience_s=MOVED_S_MAX,
+                troubled=machine,
+                is_void=is_void,
+            )
+
+    def _still_led(self, node: NodeId, directory_id: UUID) -> str:
+        """Return a partition that a broker leads in a directory, though others are in sync."""
+        image = self._cluster.latest_image
+        for topic in image.topics.values() if image else ():
+            for number, state in topic.partitions.items():
+                if state.leader != node or state.directory_of(node) != directory_id:
+                    continue
+                if any(other != node for other in state.isr):
+                    return f"broker {node} leads {topic.name}-{number} in a failed directory"
+        return ""
+
+    async def _restart_mended(self, machine: Machine, fault: Fault) -> None:
+        if machine.has_bad_disk:
+            if machine.is_running:
+                machine.cut_power()
+                await machine.has_ended.wait()
+            machine.mend_disk()
+        else:
+            await self._end(machine)
+        machine.disk.faults.take_back(fault)
+        await self._start_later(machine)
+
+    # ---- a hung directory
+
+    async def hang(self) -> None:
+        """Let all that is awaited of one directory wait: the others go on."""
+        found = self._pick_directory()
+        if found is None:
+            return
+        node, machine, directory = found
+        self._counts["hung directories"] += 1
+        goes_on = trio.Event()
+        with _troubled(machine, f"{directory} hangs") as trouble:
+            machine.disk.faults.hang(directory, goes_on.wait)
+            try:
+                with trio.move_on_after(self._within_s(HANG_MS)):
+                    await self._demand_of_others(node, machine, trouble, directory)
+                    await trio.sleep_forever()
+            finally:
+                machine.disk.faults.give_back(directory)
+                goes_on.set()
+
+    async def _demand_of_others(
+        self, node: NodeId, machine: Machine, trouble: Trouble, directory: str
+    ) -> None:
+        def is_void() -> bool:
+            return not trouble.is_on(machine)
+
+        names = [await self._make_probe_topic() for _ in range(2)]
+        if not await self._calm.demand(
+            "HungDiskHoldsItsOwn",
+            lambda: self._unfollowed(node, names),
+            patience_s=FOLLOWED_S_MAX,
+            troubled=machine,
+            is_void=is_void,
+        ):
+            return
+        self._rare.sometimes("metadata passes a hung disk")
+        broker = self._cluster.brokers.get(node)
+        served = [at for at in self._workload.partitions if _is_elsewhere(broker, at, directory)]
+        delivered = trio.Event()
+
+        async def deliver() -> None:
+            while not delivered.is_set():
+                try:
+                    await self._workload.probe(SERVED_S_MAX, served)
+                    delivered.set()
+                except* TROUBLE:
+                    await trio.sleep(0.5)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(deliver)
+            await self._calm.demand(
+                "HungDiskHoldsItsOwn",
+                lambda: "" if delivered.is_set() else f"{served} do not all acknowledge",
+                patience_s=SERVED_S_MAX,
+                troubled=machine,
+                is_void=is_void,
+            )
+            nursery.cancel_scope.cancel()
+        if served:
+            self._rare.sometimes("other directories acknowledge beside a hung one")
+
+    async def _make_probe_topic(self) -> str:
+        self._probe_count += 1
+        name = f"probe-{self._probe_count}"
+        is_made = False
+        try:
+            async with open_admin(self._cluster.bootstrap, timeout_s=10.0) as admin:
+                await admin.create_topic(name, partition_count=2)
+                is_made = True
+        except* TROUBLE:
+            pass
+        return name if is_made else ""  # nothing is demanded of a topic that may not be there
+
+    def _unfollowed(self, node: NodeId, names: list[str]) -> str:
+        broker = self._cluster.brokers.get(node)
+        if broker is not None:
+            image = broker.table.image
+            for name in filter(None, names):
+                if image.topic(name) is None:
+                    return f"broker {node} does not follow the metadata: it lacks {name}"
+            if not image.is_active(node):
+                return f"broker {node} is fenced"
+        return ""
+
+    # ---- a directory that is gone
+
+    async def lose_directory(self) -> None:
+        """Stop a broker, and start it while one of its directories cannot be read."""
+        found = self._pick_directory()
+        if found is None:
+            return
+        _, machine, directory = found
+        if machine.is_paused or not self._mercy.may_die(machine):
+            return
+        self._counts["lost directories"] += 1
+        with _troubled(machine, f"{directory} is gone", has_lost_directory=True) as trouble:
+            await self._end(machine)
+            machine.disk.faults.lose(directory)
+            try:
+                if not machine.is_running:
+                    machine.start()
+                trouble.start_count = machine.start_count
+                self._rare.sometimes("a broker starts without one of its directories")
+                await self._wait(GONE_MS)
+                await self._end(machine)
+            finally:
+                machine.disk.faults.give_back(directory)
+            await self._start_later(machine)
+
+    async def _end(self, machine: Machine) -> None:
+        if self._chance.below(2) and not machine.is_paused and machine.is_running:
+            with trio.move_on_after(20):
+                await machine.stop()
+        if machine.is_running:
+            machine.kill()
+            await machine.has_ended.wait()
+
+    # ---- descriptors and room
+
+    async def take_descriptors(self) -> None:
+        """Let a broker open no file for a while."""
+        node, machine = self._pick_broker()
+        if not self._may_trouble(machine):
+            return
+        self._counts["times without descriptors"] += 1
+        with _troubled(machine, "no descriptor is left", may_fail_to_start=True) as trouble:
+            number = self._chance.pick((errno.EMFILE, errno.ENFILE))
+            faults = [
+                machine.disk.fail(Operation.OPEN, number, path_part=f"{path}/", times=EVER)
+                for path in self._cluster.log_directories
+            ]
+            await self._wait(DESCRIPTORS_MS)
+            for fault in faults:
+                machine.disk.faults.take_back(fault)
+                if fault.struck_count:
+                    self._rare.sometimes("a file cannot be opened for want of descriptors")
+            self._demand_all_live("NoDescriptorIsNoFault", node, machine, trouble)
+
+    async def fill(self) -> None:
+        """Let a node's disk be full for a while."""
+        machine = self._chance.pick(self._cluster.machines)
+        if not self._may_trouble(machine):
+            return
+        self._counts["full disks"] += 1
+        is_controller = machine in self._cluster.controller_machines.values()
+        with _troubled(machine, "the disk is full", may_end=is_controller) as trouble:
+            disk = machine.disk
+            disk.capacity_bytes = disk.used_bytes + self._chance.below(ROOM_BYTES_MAX)
+            await self._wait(FULL_MS)
+            if disk.capacity_bytes is not None and disk.used_bytes >= disk.capacity_bytes:
+                self._rare.sometimes("a disk is filled to the last byte")
+            disk.capacity_bytes = None
+            for node, broker_machine in self._cluster.broker_machines.items():
+                if machine is broker_machine:
+                    self._demand_all_live("FullDiskIsNoFault", node, machine, trouble)
+            if not machine.is_running and is_controller:
+                await self._start_later(machine)
+
+    def _demand_all_live(
+        self, invariant: str, node: NodeId, machine: Machine, trouble: Trouble
+    ) -> None:
+        broker = self._cluster.brokers.get(node)
+        if broker is None or not trouble.is_on(machine):
+            return
+        for directory in broker.logs.directories:
+            if not directory.is_live:
+                raise Violation(invariant, f"broker {node}: {directory.failure}")
+
+    # ---- whom
+
+    def _pick_broker(self) -> tuple[NodeId, Machine]:
+        return self._chance.pick([*self._cluster.broker_machines.items()])
+
+    def _pick_directory(self) -> tuple[NodeId, Machine, str] | None:
+        """Return a directory beside which its broker has another one."""
+        node, machine = self._pick_broker()
+        directories = self._cluster.log_directories
+        directory = self._chance.pick(directories)
+        if len(directories) < 2 or not self._may_trouble(machine):
+            return None
+        return node, machine, directory
+
+    def _may_trouble(self, machine: Machine) -> bool:
+        """Say whether a machine's node serves, and no disk of the cluster is in trouble."""
+        return machine.name not in self._cluster.unready() and not any(
+            one.trouble is not None or one.has_bad_disk for one in self._cluster.machines
+        )
+
+    def _within_s(self, range_ms: tuple[int, int]) -> float:
+        shortest, longest = range_ms
+        return (shortest + self._chance.below(longest - shortest)) / 1_000
+
+    async def _start_later(self, machine: Machine) -> None:
+        await self._wait(DOWN_MS)
+        if not machine.is_running:
+            machine.start()
+
+
+class _troubled:  # noqa: N801 - reads as a sentence after `with`
+    """Marks a machine as in trouble for the length of a `with`; at the run's end `heal` does."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        name: str,
+        *,
+        may_end: bool = False,
+        may_fail_to_start: bool = False,
+        has_lost_directory: bool = False,
+    ) -> None:
+        self._machine = machine
+        self._trouble = Trouble(
+            name=name,
+            start_count=machine.start_count,
+            may_end=may_end,
+            may_fail_to_start=may_fail_to_start,
+            has_lost_directory=has_lost_directory,
+        )
+
+    def __enter__(self) -> Trouble:
+        self._machine.trouble = self._trouble
+        return self._trouble
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._machine.trouble is self._trouble:
+            self._machine.trouble = None
+
+
+def _directory_of(broker: Broker, path: str) -> LogDirectory | None:
+    return next((one for one in broker.logs.directories if one.path == path), None)
+
+
+def _is_elsewhere(broker: Broker | None, at: TopicPartition, directory: str) -> bool:
+    """Say whether a broker's replica of a partition, if it has one, lies in another directory."""
+    if broker is None:
+        return False
+    for partition, log in broker.logs:
+        if partition == at:
+            return not log.directory.startswith(f"{directory}/")
+    return False
