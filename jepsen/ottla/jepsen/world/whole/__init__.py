@@ -13,6 +13,9 @@ workload.py       the clients of a run
 history.py        what clients saw, held to what Kafka promises
 client_events.py  the same, before the judges of real clusters
 nemesis.py        what goes wrong, within what the protocol promises to bear
+mercy.py          who may lose what, so that it stays within that
+disk_troubles.py  disks that fail in part or for a while, and what is demanded meanwhile
+calm.py           demands that count only while nothing else is wrong
 watch.py          what happens to partitions; rare states
 ending.py         everything mended: progress within bounded time, and all replicas alike
 """
