@@ -14,6 +14,7 @@ from ottla.broker.follower_fetch import (
     FollowerFetch,
     RaiseStart,
     Truncate,
+    place_of,
 )
 from ottla.broker.partition import Partition
 from ottla.model.errors import ErrorCode
@@ -245,6 +246,53 @@ async def test_outside_the_leaders_log_it_asks_where_that_begins_and_ends(
     await pair.theirs.roll(now_ms=0)
     await pair.theirs.delete_records_before(Offset(3))
     assert await pair.round() == [FindPlace()]
+
+
+async def test_a_log_that_begins_beyond_the_leaders_end_begins_again_at_its_start(
+    make_pair: Any,
+) -> None:
+    pair = await make_pair()
+    for value in (b"a", b"b", b"c"):
+        pair.lead(value)
+    await pair.ours.truncate_fully_and_start_at(Offset(50))
+    pair.core.leave(pair.key)
+    pair.core.follow(pair.following)
+
+    assert await pair.round() == [FindPlace()]
+
+    followed = pair.core.find(pair.key)
+    assert place_of(followed, Offset(0), Offset(3)) == BeginAnew(Offset(0))
+
+
+async def test_a_log_that_parts_from_the_leaders_before_its_start_begins_again(
+    make_pair: Any,
+) -> None:
+    """A leadership of another's wrote the leader's log from 2 on: nothing of ours is shared."""
+
+    def before(ours: Log, theirs: Log) -> None:
+        for _ in range(5):
+            written(ours, 1, b"x")
+        ours.update_high_watermark(Offset(5))
+        for _ in range(2):
+            written(theirs, 1, b"x")
+        for _ in range(5):
+            written(theirs, 2, b"y")
+
+    pair = await make_pair(before=before)
+    await pair.ours.delete_records_before(Offset(4))
+
+    assert await pair.round() == [FindPlace()]
+
+    followed = pair.core.find(pair.key)
+    assert place_of(followed, Offset(1), Offset(7)) == BeginAnew(Offset(1))
+
+
+async def test_a_log_within_the_leaders_keeps_its_place(make_pair: Any) -> None:
+    pair = await make_pair(before=lambda ours, theirs: written(ours, 1, b"a", b"b"))
+    followed = pair.core.find(pair.key)
+    assert place_of(followed, Offset(0), Offset(1)) == Truncate(Offset(1))
+    assert place_of(followed, Offset(3), Offset(9)) == BeginAnew(Offset(3))
+    assert place_of(followed, Offset(2), Offset(9)) == RaiseStart(Offset(0))
 
 
 async def test_what_the_leader_has_deleted_is_let_go(make_pair: Any) -> None:

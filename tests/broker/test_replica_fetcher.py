@@ -213,6 +213,24 @@ async def test_a_follower_beyond_the_leaders_end_is_cut_back(world: World, tmp_p
         await until(lambda: end_of(partition) == 1)
 
 
+async def test_a_follower_that_begins_beyond_the_leaders_end_gets_all_the_leader_has(
+    world: World, tmp_path: Path
+) -> None:
+    """A log start that is not the log's own: at the leader's end all before it would be lost."""
+    await world.add("a", replicas=(1, 2))
+    for _ in range(3):
+        lead(world, "a", b"v")
+
+    def before(log: Log) -> None:
+        log.log_start_offset = log.end_offset = Offset(50)
+
+    async with following(world, tmp_path) as (follower, _):
+        partition = await follower.follow("a", before)
+        await until(lambda: end_of(partition) == 3)
+        assert partition.log is not None
+        assert partition.log.log_start_offset == 0
+
+
 class SlowDisk(RealDisk):
     """A disk whose truncations last until they are let through."""
 

@@ -57,7 +57,7 @@ class Truncate(NamedTuple):
 
 
 class FindPlace(NamedTuple):
-    """Ask where the leader's log begins and ends: ours ends outside of it."""
+    """Ask where the leader's log begins and ends: ours ends outside of it, or begins beyond."""
 
 
 class RaiseStart(NamedTuple):
@@ -92,6 +92,7 @@ class Followed:
         "partition",
         "problem",
         "retry_at_ms",
+        "shared_end",
     )
 
     def __init__(self, partition: Partition) -> None:
@@ -106,6 +107,8 @@ class Followed:
         self.backoff_ms = 0
         self.problem: str | None = None
         """Why it does not follow, where waiting alone does not heal that."""
+        self.shared_end: Offset | None = None
+        """Up to where the leader's log is ours, where that is before our log's start."""
 
     @property
     def name(self) -> str:
@@ -246,7 +249,11 @@ class FollowerFetch:
         if data.error_code:
             raise RefusedError(ErrorCode(row_of(data.error_code).code))
         if data.diverging_epoch.epoch >= 0:
-            return Truncate(truncation_of(log, data.diverging_epoch))
+            end = truncation_of(log, data.diverging_epoch)
+            if end >= log.log_start_offset:
+                return Truncate(end)
+            followed.shared_end = end
+            return FindPlace()
         records = data.records
         end_offset = log.end_offset
         if is_unvouched(log, Offset(data.log_start_offset), followed.leader_epoch):
@@ -291,6 +298,25 @@ class FollowerFetch:
         followed.asked_in = NOT_ASKED
         self._set_aside[followed.key] = followed
         self.session.forget(followed.key)
+
+
+def place_of(
+    followed: Followed, leader_start: Offset, leader_end: Offset
+) -> Truncate | BeginAnew | RaiseStart:
+    """Return how a log finds its place in the leader's, which begins and ends there.
+
+    A log that begins beyond all it shares with the leader's begins again where the leader's does:
+    at the end of what they share it would lack, unnoticed, all the leader has before.
+    """
+    log = followed.log
+    shared_end = leader_end if followed.shared_end is None else followed.shared_end
+    followed.shared_end = None
+    shared_end = min(shared_end, leader_end)
+    if shared_end < log.log_start_offset or leader_start > log.end_offset:
+        return BeginAnew(leader_start)
+    if shared_end < log.end_offset:
+        return Truncate(shared_end)
+    return RaiseStart(min(leader_start, log.high_watermark))
 
 
 def is_unvouched(log: Log, leader_start: Offset, leader_epoch: Epoch) -> bool:

@@ -20,6 +20,7 @@ from ottla.broker.follower_fetch import (
     FollowerFetch,
     RaiseStart,
     Truncate,
+    place_of,
 )
 from ottla.broker.list_offsets import EARLIEST, LATEST
 from ottla.broker.partition import Partition
@@ -357,17 +358,18 @@ class LeaderFetcher:
         self.core.set_aside(followed, error, self._clock.monotonic_ms())
 
     async def _find_place(self, connection: Connection, followed: Followed) -> None:
-        """Begin where the leader's log does, or cut off what it never had (as Kafka does)."""
+        """Begin where the leader's log does, or cut off what it never had (see `place_of`)."""
         end = await self._offset_of_leader(connection, followed, LATEST)
         start = await self._offset_of_leader(connection, followed, EARLIEST)
         if self.core.find(followed.key) is not followed:
             return
-        if end < followed.log.end_offset:
-            await self._truncate(followed, end)
-        elif start > followed.log.end_offset:
-            await self._begin_anew(followed, start)
+        duty = place_of(followed, start, end)
+        if isinstance(duty, Truncate):
+            await self._truncate(followed, duty.offset)
+        elif isinstance(duty, BeginAnew):
+            await self._begin_anew(followed, duty.offset)
         else:
-            await self._raise_start(followed, min(start, followed.log.high_watermark))
+            await self._raise_start(followed, duty.offset)
 
     async def _begin_anew(self, followed: Followed, start: Offset) -> None:
         logger.warning(

@@ -23,6 +23,7 @@ from ottla.broker.follower_fetch import (
     FollowerFetch,
     RaiseStart,
     Truncate,
+    place_of,
 )
 from ottla.broker.isr_changes import IsrChange
 from ottla.broker.isr_driver import IsrKeeper
@@ -310,13 +311,7 @@ class Life:
         fetcher.places.remove(followed)
         if fetcher.core.find(followed.key) is not followed:
             return
-        log, (start, end_offset) = followed.log, place
-        if end_offset < log.end_offset:
-            self._perform(fetcher, followed, Truncate(end_offset), now_ms)
-        elif start > log.end_offset:
-            self._perform(fetcher, followed, BeginAnew(start), now_ms)
-        else:
-            self._perform(fetcher, followed, RaiseStart(min(start, log.high_watermark)), now_ms)
+        self._perform(fetcher, followed, place_of(followed, *place), now_ms)
 
     # --- flushing -----------------------------------------------------------------------------
 
