@@ -17,6 +17,7 @@ from ottla.model.ids import Offset
 from ottla.model.seams import Rng
 from ottla.storage.disk_errors import is_disk_failure
 from ottla.storage.disk_seam import Disk
+from ottla.storage.file_tasks import FileTasks, file_task
 from ottla.storage.files import (
     LEADER_EPOCH_CHECKPOINT,
     SNAPSHOT,
@@ -59,6 +60,7 @@ class LocalLog:
         self.on_disk_failed: Callable[[LocalLog], None] = lambda log: None
         """Called once when a file of the log failed, with `failure` set: the manager then fails the
         whole directory, for what is on a disk that failed once is not trusted."""
+        self.file_tasks = FileTasks()
         self.directory = directory
         self.topic_id = topic_id
         self.failure: str | None = None
@@ -258,6 +260,7 @@ class LocalLog:
 
     # --- making durable ---
 
+    @file_task
     async def flush(self, up_to: Offset | None = None) -> Offset:
         """Make everything below `up_to` (default: the end) durable; return the recovery point."""
         self._check_online()
@@ -269,6 +272,7 @@ class LocalLog:
             while self.recovery_point < end or self._unsealed:
                 generation = self._generation
                 await self._flush_segments(end, generation)
+                self._check_online()  # files that were closed meanwhile are not flushed
                 if generation != self._generation:
                     end = min(end, self.end_offset)
                 elif not self._is_sealing_due(end):
@@ -347,6 +351,7 @@ class LocalLog:
             await self._disk.write_atomically(path, self._epochs.encode())
             self._written_epoch_change = change_count
 
+    @file_task
     async def roll(self, *, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty, and flush the closed one."""
         self._check_online()
@@ -355,6 +360,7 @@ class LocalLog:
 
     # --- removing ---
 
+    @file_task
     async def truncate_to(self, offset: Offset) -> bool:
         """Remove all from `offset` on; say whether anything was removed.
 
@@ -431,6 +437,7 @@ class LocalLog:
             with suppress(FileNotFoundError):
                 await self._disk.unlink(path)
 
+    @file_task
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove everything; the log is empty and begins and ends at `offset`."""
         self._check_online()
@@ -464,6 +471,7 @@ class LocalLog:
         finally:
             self._is_cutting = False
 
+    @file_task
     async def delete_records_before(self, offset: Offset) -> None:
         """Raise the log start; OFFSET_OUT_OF_RANGE beyond the high watermark."""
         self._check_online()
@@ -480,6 +488,7 @@ class LocalLog:
         self.log_start_offset = max(self.log_start_offset, offset)
         self._producers.on_log_start(self.log_start_offset)
 
+    @file_task
     async def delete_old_segments(self, now_ms: int) -> int:
         """Remove segments that retention or the log start no longer keeps; return how many.
 
@@ -542,6 +551,7 @@ class LocalLog:
         self._is_removing = True
         try:
             while self._leaving:
+                self._check_online()
                 segment = self._leaving[0]
                 await self._remove_segment(segment)
                 await self._remove_snapshot(segment.base_offset)
@@ -558,6 +568,7 @@ class LocalLog:
 
     # --- ending ---
 
+    @file_task
     async def close(self) -> None:
         """Flush, trim the indexes, write the producer snapshot: what a clean marker promises."""
         await self.flush()
@@ -576,5 +587,6 @@ class LocalLog:
     def abandon(self) -> None:
         """Let go of the files as they are, before the directory is removed or after a failure."""
         self._fail("the log is closed")
+        self._generation += 1
         for segment in self._segments:
             segment.close()

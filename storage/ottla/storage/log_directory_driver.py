@@ -1,19 +1,16 @@
-"""One directory of log.dirs: its lock, its identity, its checkpoints, its clean marker.
+"""The directories of log.dirs: of each its lock, its identity, its checkpoints, its clean marker.
 
-A checkpoint that cannot be read counts as empty, for it only saves work; a directory whose disk
-fails goes offline with its reason until the next start.
+A directory whose disk fails goes offline with its reason until the next start.
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-import trio
-
 from ottla.model.errors import ConfigError, CorruptDataError
-from ottla.model.ids import Offset, TopicPartition
-from ottla.storage.checkpoint_file import format_checkpoint, parse_checkpoint
+from ottla.model.seams import Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.storage.checkpoints_driver import Checkpoints
 from ottla.storage.clean_shutdown import (
     CLEAN_SHUTDOWN_FILE,
     NO_BROKER_EPOCH,
@@ -25,6 +22,7 @@ from ottla.storage.disk_seam import Disk, DiskFile, Space
 from ottla.storage.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
+    check_identities,
     format_meta_properties,
     parse_meta_properties,
 )
@@ -48,6 +46,8 @@ class LogDirectory:
     def __init__(self, disk: Disk, path: str) -> None:
         self.path = path
         self.identity: MetaProperties | None = None
+        self.is_new = False
+        """Whether it got its identity at this start: another may be missing in its place."""
         self.failure: str | None = None
         """Why the directory is offline; None while it serves."""
         self.progress = RecoveryProgress()
@@ -55,9 +55,9 @@ class LogDirectory:
         """Whether all its logs were opened, without which a clean marker would lie."""
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
+        self.checkpoints = Checkpoints(disk, path)
         self._disk = disk
         self._lock_file: DiskFile | None = None
-        self._writing = trio.Lock()
 
     @property
     def is_live(self) -> bool:
@@ -133,18 +133,44 @@ class LogDirectory:
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch)
         )
 
-    async def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
-        """Return a checkpoint's offsets; none when it is missing or cannot be read."""
-        path = f"{self.path}/{name}"
-        try:
-            return parse_checkpoint(await self._disk.read_file(path))
-        except FileNotFoundError:
-            return {}
-        except CorruptDataError as error:
-            _LOGGER.warning("%s is ignored: %s", path, error.where)
-            return {}
 
-    async def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Replace a checkpoint; writers of one directory take turns."""
-        async with self._writing:
-            await self._disk.write_atomically(f"{self.path}/{name}", format_checkpoint(offsets))
+async def open_directories(
+    disk: Disk, config: BrokerConfig, rng: Rng, cluster_id: str | None
+) -> tuple[LogDirectory, ...]:
+    """Lock and check all directories of log.dirs; a bad disk only sets its directory's `failure`.
+
+    Raises ConfigError if another process, node or cluster has one, or none can be used.
+    """
+    if len(set(config.log_dirs)) < len(config.log_dirs):
+        raise ConfigError("log.dirs", "names a directory twice")
+    directories = tuple(LogDirectory(disk, path.rstrip("/")) for path in config.log_dirs)
+    try:
+        for directory in directories:
+            await directory.open()
+        live = [directory for directory in directories if directory.is_live]
+        if not live:
+            raise ConfigError("log.dirs", f"no directory can be used: {directories[0].failure}")
+        shared_id = check_identities(
+            {directory.path: directory.identity for directory in live},
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+        )
+        for directory in live:
+            await _complete_identity(directory, config, rng, shared_id)
+    except BaseException:
+        for directory in directories:
+            directory.release()
+        raise
+    return directories
+
+
+async def _complete_identity(
+    directory: LogDirectory, config: BrokerConfig, rng: Rng, cluster_id: str
+) -> None:
+    """Give a directory that was added to log.dirs its identity."""
+    if directory.directory_id is None:
+        identity = MetaProperties(
+            cluster_id=cluster_id, node_id=config.node_id, directory_id=rng.uuid()
+        )
+        await directory.write_identity(identity)
+        directory.is_new = True

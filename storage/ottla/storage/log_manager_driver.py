@@ -8,6 +8,7 @@ logs offline and nothing else, unless it was the last one.
 
 import errno
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,22 +18,29 @@ from uuid import UUID
 import trio
 
 from ottla.model.background_driver import keep_running
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from ottla.storage.checkpoints_driver import Line
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
 from ottla.storage.directory_names import deleted_name
-from ottla.storage.disk_errors import is_disk_failure, meaning_of
+from ottla.storage.disk_errors import is_disk_failure, is_disk_full, meaning_of
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_directory_driver import LogDirectory
-from ottla.storage.log_recovery_driver import Found, RecoveryPlan, recover_directory
-from ottla.storage.meta_properties import MetaProperties, check_identities
+from ottla.storage.log_directory_driver import LogDirectory, open_directories
+from ottla.storage.log_placement import choose_place
+from ottla.storage.log_recovery_driver import (
+    Found,
+    RecoveryPlan,
+    recover_directory,
+    set_stray_aside,
+)
+from ottla.storage.recovery import load_topic_id
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -67,7 +75,7 @@ async def open_log_manager(
     ConfigError when another process holds a directory, when one belongs to another cluster or
     node, or when none can be used.  Leaving without `shutdown_cleanly` is a crash.
     """
-    directories = await _open_directories(disk, config, rng, cluster_id)
+    directories = await open_directories(disk, config, rng, cluster_id)
     logs = LogManager(disk, config, clock, rng, directories, errors)
     try:
         async with trio.open_nursery() as nursery:
@@ -78,43 +86,6 @@ async def open_log_manager(
             nursery.cancel_scope.cancel()
     finally:
         logs.abandon()
-
-
-async def _open_directories(
-    disk: Disk, config: BrokerConfig, rng: Rng, cluster_id: str | None
-) -> tuple[LogDirectory, ...]:
-    if len(set(config.log_dirs)) < len(config.log_dirs):
-        raise ConfigError("log.dirs", "names a directory twice")
-    directories = tuple(LogDirectory(disk, path.rstrip("/")) for path in config.log_dirs)
-    try:
-        for directory in directories:
-            await directory.open()
-        live = [directory for directory in directories if directory.is_live]
-        if not live:
-            raise ConfigError("log.dirs", f"no directory can be used: {directories[0].failure}")
-        shared_id = check_identities(
-            {directory.path: directory.identity for directory in live},
-            node_id=config.node_id,
-            cluster_id=cluster_id,
-        )
-        for directory in live:
-            await _complete_identity(directory, config, rng, shared_id)
-    except BaseException:
-        for directory in directories:
-            directory.release()
-        raise
-    return directories
-
-
-async def _complete_identity(
-    directory: LogDirectory, config: BrokerConfig, rng: Rng, cluster_id: str
-) -> None:
-    """Give a directory that was added to log.dirs its identity."""
-    if directory.directory_id is None:
-        identity = MetaProperties(
-            cluster_id=cluster_id, node_id=config.node_id, directory_id=rng.uuid()
-        )
-        await directory.write_identity(identity)
 
 
 class LogManager:
@@ -140,7 +111,10 @@ class LogManager:
         self._errors = errors or UnexpectedErrors()
         self._placed: dict[TopicPartition, Placed] = {}
         self._offline: dict[TopicPartition, str] = {}
-        self._changing = trio.Lock()
+        self._changing: dict[TopicPartition, trio.Lock] = {}
+        """Held while a partition's log is made or deleted: one change of a name at a time."""
+        self._making: dict[TopicPartition, LogDirectory] = {}
+        self._is_closing = False
         self._to_flush: dict[TopicPartition, None] = {}
         self._flush_wanted = trio.Event()
         self._retention_wanted = trio.Event()
@@ -259,34 +233,55 @@ class LogManager:
         config: LogConfig,
         *,
         directory_id: UUID | None = None,
+        holds_nothing: bool = True,
     ) -> Log:
         """Return the partition's log, made in the directory with the fewest when it is not there.
 
-        RefusedError: INCONSISTENT_TOPIC_ID when another topic of the name has its log here,
-        KAFKA_STORAGE_ERROR when the disk fails.
+        `holds_nothing` says that the replica cannot have records that count (see `choose_place`).
+
+        Raises RefusedError: INCONSISTENT_TOPIC_ID if another topic of the name has its log here,
+        KAFKA_STORAGE_ERROR if the disk fails or the log may lie on a missing one.
         """
-        async with self._changing:
+        async with self._alone_with(partition):
             log = self.get(partition)
             if log is not None:
                 if log.topic_id != topic_id:
                     raise RefusedError(ErrorCode.INCONSISTENT_TOPIC_ID)
                 return log
-            directory = self._directory_for(directory_id)
+            if self._is_closing:
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker is stopping")
+            directory = self._directory_for(partition, directory_id, holds_nothing)
+            self._making[partition] = directory
             try:
                 log = await self._make(partition, topic_id, config, directory)
             except OSError as error:
                 self._judge(directory, error)
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            finally:
+                del self._making[partition]
             if not directory.is_live:  # it failed while we awaited
                 log.abandon()
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, directory.failure)
             self._place(partition, log, directory)
             return log
 
+    @asynccontextmanager
+    async def _alone_with(self, partition: TopicPartition) -> AsyncIterator[None]:
+        lock = self._changing.setdefault(partition, trio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked():
+                self._changing.pop(partition, None)
+
     async def _make(
         self, partition: TopicPartition, topic_id: UUID, config: LogConfig, directory: LogDirectory
     ) -> Log:
         path = f"{directory.path}/{partition}"
+        if self._disk.exists(path) and await self._is_of_another(path, topic_id):
+            await set_stray_aside(self._disk, self._rng, directory, partition)
+        await self._forget_checkpoints(partition, directory)
         await self._disk.makedirs(path)
         await self._disk.fsync_directory(directory.path)
         return await open_log(
@@ -301,42 +296,70 @@ class LogManager:
             rng=self._rng,
         )
 
-    def _directory_for(self, directory_id: UUID | None) -> LogDirectory:
-        live = self._live_directories()
-        for directory in live:
-            if directory_id is not None and directory.directory_id == directory_id:
-                return directory
-        if not live:
-            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-        counts = {directory.path: 0 for directory in live}
-        for placed in self._placed.values():
-            counts[placed.directory.path] = counts.get(placed.directory.path, 0) + 1
-        return min(live, key=lambda directory: counts[directory.path])
+    async def _is_of_another(self, path: str, topic_id: UUID) -> bool:
+        """Return whether a directory that does not serve was left by another topic of its name."""
+        try:
+            return await load_topic_id(self._disk, path, None) not in (None, topic_id)
+        except CorruptDataError:
+            return True
+
+    async def _forget_checkpoints(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Remove what the checkpoints say of an older log of the name, before a new one is made."""
+        await directory.checkpoints.forget(
+            partition, lambda: {key for key, _ in self.in_directory(directory)}
+        )
+
+    def _directory_for(
+        self, partition: TopicPartition, wanted: UUID | None, holds_nothing: bool
+    ) -> LogDirectory:
+        begun = self._holder_of(partition)  # by a try that did not get to its end
+        if begun is not None:
+            return begun
+        places = [placed.directory for placed in self._placed.values()]
+        counts = Counter(directory.path for directory in (*places, *self._making.values()))
+        index = choose_place(self.directories, wanted, counts, holds_nothing=holds_nothing)
+        return self.directories[index]
 
     async def delete(self, partition: TopicPartition) -> None:
         """Take a partition away at once; its files go after file.delete.delay.ms.
 
-        The name is free for a new topic when this returns, also after a crash.
+        The name is free for a new topic when this returns, also after a crash.  The log's own tasks
+        under way end before: what they remove, they remove by name.
         """
-        async with self._changing:
+        async with self._alone_with(partition):
             placed = self._placed.pop(partition, None)
             self._offline.pop(partition, None)
             directory = self._holder_of(partition) if placed is None else placed.directory
             if directory is None:
                 return
+            delay_ms = LogConfig().file_delete_delay_ms
             if placed is not None:
+                delay_ms = placed.log.config.file_delete_delay_ms
                 placed.log.abandon()
-            target = f"{directory.path}/{deleted_name(partition, self._rng.uuid())}"
+                await _wait_until_idle(placed.log)
             try:
-                await self._disk.rename(f"{directory.path}/{partition}", target)
-                await self._disk.fsync_directory(directory.path)
+                await self._free_name(partition, directory, delay_ms)
             except OSError as error:
                 self._judge(directory, error)
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            config = LogConfig() if placed is None else placed.log.config
-            self._start_removal(directory, target, delay_ms=config.file_delete_delay_ms)
-            for name in CHECKPOINTS:
-                await self._checkpoint_in(directory, name)
+
+    async def _free_name(
+        self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
+    ) -> None:
+        """Have a partition's directory under another name, or gone where there is no room."""
+        path = f"{directory.path}/{partition}"
+        target = f"{directory.path}/{deleted_name(partition, self._rng.uuid())}"
+        try:
+            await self._disk.rename(path, target)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            await self._disk.remove_tree(path)  # a name takes room too; the files give it back
+        else:
+            self._start_removal(directory, target, delay_ms=delay_ms)
+        await self._disk.fsync_directory(directory.path)
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory with the files of a log that does not serve."""
@@ -435,13 +458,10 @@ class LogManager:
             self._judge(directory, error)
 
     async def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
-        offset_of = CHECKPOINTS[name]
-        offsets = {
-            partition: offset_of(placed.log)
-            for partition, placed in self._placed.items()
-            if placed.directory is directory
-        }
-        await directory.write_checkpoint(name, offsets)
+        await directory.checkpoints.write(name, lambda: self._lines(directory, name))
+
+    def _lines(self, directory: LogDirectory, name: str) -> dict[TopicPartition, Line]:
+        return {partition: _line_of(name, log) for partition, log in self.in_directory(directory)}
 
     def apply_retention_soon(self) -> None:
         """Look at all logs now: how long something is kept was changed."""
@@ -500,14 +520,19 @@ class LogManager:
 
     async def shutdown_cleanly(self, broker_epoch: int) -> None:
         """Flush and close every log, then say so in each directory's marker."""
-        async with self._changing, trio.open_nursery() as nursery:
+        self._is_closing = True
+        for partition in list(self._changing):  # what is being made or deleted is so to its end
+            async with self._alone_with(partition):
+                pass
+        async with trio.open_nursery() as nursery:
             for directory in self._live_directories():
                 nursery.start_soon(self._close_directory, directory, broker_epoch)
 
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         if not directory.is_recovered:
             return  # nothing was opened; its marker, if it had one, may be spent
-        offsets: dict[str, dict[TopicPartition, Offset]] = {name: {} for name in CHECKPOINTS}
+        directory.checkpoints.close()  # a late one would forget the logs that are closed by then
+        lines: dict[str, dict[TopicPartition, Line]] = {name: {} for name in CHECKPOINTS}
         is_clean = True
         for partition, placed in list(self._placed.items()):
             if placed.directory is not directory:
@@ -517,17 +542,17 @@ class LogManager:
             except RefusedError as error:
                 _LOGGER.error("%s could not be closed: %s", partition, error.message)
                 is_clean = False
-            for name, offset_of in CHECKPOINTS.items():
-                offsets[name][partition] = offset_of(placed.log)
+            await _wait_until_idle(placed.log)
+            for name in CHECKPOINTS:
+                lines[name][partition] = _line_of(name, placed.log)
             del self._placed[partition]
         try:
-            for name, of_partition in offsets.items():
-                await directory.write_checkpoint(name, of_partition)
+            await directory.checkpoints.write_last(lines)
             if is_clean:
                 await directory.write_clean_marker(broker_epoch)
         except OSError as error:
             self._judge(directory, error)
-        directory.is_recovered = False  # a late checkpoint would forget the closed logs
+        directory.is_recovered = False
 
     def abandon(self) -> None:
         """Let go of all files and locks as they are: what a crash does."""
@@ -543,6 +568,19 @@ CHECKPOINTS: dict[str, Callable[[Log], Offset]] = {
     LOG_START_FILE: lambda log: log.log_start_offset,
     HIGH_WATERMARK_FILE: lambda log: log.high_watermark,
 }
+
+
+def _line_of(name: str, log: Log) -> Line:
+    assert log.topic_id is not None
+    return Line(log.topic_id, CHECKPOINTS[name](log))
+
+
+async def _wait_until_idle(log: Log) -> None:
+    """Wait until no task of a log that was given up works on its files."""
+    while log.file_tasks.count:
+        idle = trio.Event()
+        log.file_tasks.on_idle = idle.set
+        await idle.wait()
 
 
 def _flush_target(log: Log) -> Offset | None:

@@ -3,11 +3,13 @@
 After a clean stop logs are only opened; else everything above the recovery point is checked again
 (ST32, in `log.py`).  Waiting deletions go on, strays are set aside under another name, the
 metadata log is left to the quorum.  One partition that lies goes offline alone; a disk error takes
-the directory.
+the directory.  What the checkpoints say of a partition counts only for the topic id in its
+directory.
 """
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -22,6 +24,7 @@ from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory
+from ottla.storage.recovery import load_topic_id
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -51,28 +54,17 @@ class Found:
     """Logs that the next start must check from further back than their checkpoint says."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Checkpoints:
-    recovery_points: dict[TopicPartition, Offset]
-    log_starts: dict[TopicPartition, Offset]
-    high_watermarks: dict[TopicPartition, Offset]
-
-
 async def recover_directory(
     disk: Disk, clock: Clock, rng: Rng, directory: LogDirectory, plan: RecoveryPlan
 ) -> Found:
     """Open all logs of a directory; OSError and KAFKA_STORAGE_ERROR are the caller's to judge."""
     found = Found(logs={}, corrupt={}, to_delete=[], receded=[])
     partitions = await _sort_names(disk, directory, found)
-    checkpoints = _Checkpoints(
-        recovery_points=await directory.read_checkpoint(RECOVERY_POINT_FILE),
-        log_starts=await directory.read_checkpoint(LOG_START_FILE),
-        high_watermarks=await directory.read_checkpoint(HIGH_WATERMARK_FILE),
-    )
+    await _load_checkpoints(disk, directory, partitions)
     await directory.spend_clean_marker()
     directory.progress.remaining_log_count = len(partitions)
     if not directory.was_clean:
-        await _measure(disk, directory, partitions, checkpoints)
+        await _measure(disk, directory, partitions)
 
     failures: list[OSError | RefusedError] = []
 
@@ -81,7 +73,7 @@ async def recover_directory(
             if failures:
                 return
             try:
-                await _recover_log(disk, clock, rng, directory, partition, plan, checkpoints, found)
+                await _recover_log(disk, clock, rng, directory, partition, plan, found)
             except (OSError, RefusedError) as error:
                 failures.append(error)
             directory.progress.remaining_log_count -= 1
@@ -93,7 +85,22 @@ async def recover_directory(
     if failures:
         _abandon_all(found)
         raise failures[0]
+    directory.progress.remaining_segment_count = 0
     return found
+
+
+async def _load_checkpoints(
+    disk: Disk, directory: LogDirectory, partitions: list[TopicPartition]
+) -> None:
+    await directory.checkpoints.load()
+    if directory.was_clean and not directory.checkpoints.is_side_file_known:
+        topic_ids: dict[TopicPartition, UUID] = {}
+        for partition in partitions:
+            with suppress(CorruptDataError):
+                topic_id = await load_topic_id(disk, f"{directory.path}/{partition}", None)
+                if topic_id is not None:
+                    topic_ids[partition] = topic_id
+        await directory.checkpoints.adopt(topic_ids)
 
 
 def _abandon_all(found: Found) -> None:
@@ -117,18 +124,14 @@ async def _sort_names(disk: Disk, directory: LogDirectory, found: Found) -> list
     return partitions
 
 
-async def _measure(
-    disk: Disk,
-    directory: LogDirectory,
-    partitions: list[TopicPartition],
-    checkpoints: _Checkpoints,
-) -> None:
+async def _measure(disk: Disk, directory: LogDirectory, partitions: list[TopicPartition]) -> None:
     """Count the segments and bytes above the recovery points, for whoever waits."""
+    recovery_points = directory.checkpoints.lines(RECOVERY_POINT_FILE)
     for partition in partitions:
         path = f"{directory.path}/{partition}"
         names = [name for name in await disk.listdir(path) if name.endswith(LOG_FILE_SUFFIX)]
         bases = [int(name.removesuffix(LOG_FILE_SUFFIX)) for name in names if name[:1].isdigit()]
-        recovery_point = checkpoints.recovery_points.get(partition, ZERO)
+        recovery_point = recovery_points.get(partition, ZERO)
         below_count = sum(1 for end in bases[1:] if end <= recovery_point)
         directory.progress.remaining_segment_count += len(bases) - below_count
         for name in names[below_count:]:
@@ -144,7 +147,6 @@ async def _recover_log(
     directory: LogDirectory,
     partition: TopicPartition,
     plan: RecoveryPlan,
-    checkpoints: _Checkpoints,
     found: Found,
 ) -> None:
     progress = directory.progress
@@ -155,14 +157,23 @@ async def _recover_log(
 
     path = f"{directory.path}/{partition}"
     try:
+        topic_id = await load_topic_id(disk, path, None)
+        if topic_id is None or plan.is_stray(partition, topic_id):
+            await set_stray_aside(disk, rng, directory, partition)
+            return
+
+        def checkpointed(name: str) -> Offset | None:
+            return directory.checkpoints.offset_of(name, partition, topic_id)
+
+        recovery_point = checkpointed(RECOVERY_POINT_FILE) or ZERO
         log = await open_log(
             disk,
             path,
             config=plan.config_of(partition),
-            topic_id=None,
+            topic_id=topic_id,
             is_clean=directory.was_clean,
-            recovery_point=checkpoints.recovery_points.get(partition, ZERO),
-            log_start_offset=checkpoints.log_starts.get(partition, ZERO),
+            recovery_point=recovery_point,
+            log_start_offset=checkpointed(LOG_START_FILE) or ZERO,
             now_ms=clock.wall_ms(),
             rng=rng,
             progress=on_progress,
@@ -171,13 +182,10 @@ async def _recover_log(
         _LOGGER.error("%s is offline: %s", path, error.where)
         found.corrupt[partition] = error.where
         return
-    if log.topic_id is None or plan.is_stray(partition, log.topic_id):
-        log.abandon()
-        await set_stray_aside(disk, rng, directory, partition)
-        return
-    high_watermark = checkpoints.high_watermarks.get(partition, log.log_start_offset)
-    log.update_high_watermark(min(high_watermark, log.end_offset))
-    if log.recovery_checkpoint < checkpoints.recovery_points.get(partition, ZERO):
+    high_watermark = checkpointed(HIGH_WATERMARK_FILE)
+    if high_watermark is not None:
+        log.update_high_watermark(min(high_watermark, log.end_offset))
+    if log.recovery_checkpoint < recovery_point:
         found.receded.append(partition)
     found.logs[partition] = log
 

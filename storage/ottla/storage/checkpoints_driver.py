@@ -1,0 +1,177 @@
+"""The offset checkpoints of one log directory, whose lines belong to topic ids and not to names.
+
+Recovery points, log starts and high watermarks are three files in Kafka's format; a side file holds
+the topic id of each line (`checkpoint_topics`).  Invariants:
+
+- LineOfOneTopic: no file holds a line for a partition whose id in the side file is another's.  The
+  side file is durable before a line is; an id is replaced only after the lines are gone.
+- NoLineBeforeDirectory: `forget` durably removes a name's lines before a directory of that name is
+  made, so that a new log never begins with what was said of an older one.
+- A line that cannot be shown to be of a directory's own topic id counts for nothing: it only saves
+  work (recovery point), waiting (high watermark) or space (log start).
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+import trio
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Offset, TopicPartition
+from ottla.storage.checkpoint_file import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    format_checkpoint,
+    parse_checkpoint,
+)
+from ottla.storage.checkpoint_topics import (
+    CHECKPOINT_TOPICS_FILE,
+    format_topic_ids,
+    parse_topic_ids,
+)
+from ottla.storage.disk_seam import Disk
+
+_LOGGER = logging.getLogger(__name__)
+
+V = TypeVar("V")
+
+CHECKPOINT_FILES = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE)
+
+
+class Line(NamedTuple):
+    """One partition's offset, and the topic id it was taken from."""
+
+    topic_id: UUID
+    offset: Offset
+
+
+class Checkpoints:
+    """The checkpoint files of one directory; writers take turns."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._lines: dict[str, dict[TopicPartition, Offset]] = {
+            name: {} for name in CHECKPOINT_FILES
+        }
+        """What each file holds; after a write that failed, what it may hold."""
+        self._topic_ids: dict[TopicPartition, UUID] = {}
+        self.is_side_file_known = False
+        """Whether the side file was read or written; a directory of Kafka's has none."""
+        self._is_closed = False
+        self._writing = trio.Lock()
+
+    # ---- the start
+
+    async def load(self) -> None:
+        """Read the files; one that is missing or cannot be read counts as empty."""
+        for name in CHECKPOINT_FILES:
+            self._lines[name] = await self._read(name, parse_checkpoint)
+        self._topic_ids = await self._read(CHECKPOINT_TOPICS_FILE, parse_topic_ids)
+        self.is_side_file_known = bool(self._topic_ids)
+
+    async def _read(
+        self, name: str, parse: Callable[[bytes], dict[TopicPartition, V]]
+    ) -> dict[TopicPartition, V]:
+        path = f"{self._path}/{name}"
+        try:
+            return parse(await self._disk.read_file(path))
+        except FileNotFoundError:
+            return {}
+        except CorruptDataError as error:
+            _LOGGER.warning("%s is ignored: %s", path, error.where)
+            return {}
+
+    async def adopt(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+        """Take the lines for those of the directory's logs, where no side file says of whom.
+
+        Only after a clean stop, which wrote all lines from the logs that were open: the directory
+        of a Kafka broker, or of an older version.
+        """
+        named = self._named()
+        if named:
+            await self._write_topic_ids({key: topic_ids[key] for key in named & topic_ids.keys()})
+
+    def lines(self, name: str) -> Mapping[TopicPartition, Offset]:
+        """Return all lines of a file, whomever they speak of."""
+        return self._lines[name]
+
+    def offset_of(self, name: str, partition: TopicPartition, topic_id: UUID) -> Offset | None:
+        """Return what a file says of a partition of this topic id; None if it says nothing."""
+        if self._topic_ids.get(partition) != topic_id:
+            return None
+        return self._lines[name].get(partition)
+
+    # ---- writing
+
+    async def write(self, name: str, current: Callable[[], Mapping[TopicPartition, Line]]) -> None:
+        """Replace a file's lines by those that `current` returns once it is our turn."""
+        async with self._writing:
+            if not self._is_closed:
+                await self._replace(name, current())
+
+    def close(self) -> None:
+        """Let no `write` change anything any more; `write_last` follows."""
+        self._is_closed = True
+
+    async def write_last(self, lines: Mapping[str, Mapping[TopicPartition, Line]]) -> None:
+        """Replace the lines of all files by those of the logs that were closed."""
+        assert self._is_closed
+        async with self._writing:
+            for name, of_partition in lines.items():
+                await self._replace(name, of_partition)
+
+    async def forget(
+        self, partition: TopicPartition, kept: Callable[[], Collection[TopicPartition]]
+    ) -> None:
+        """Durably remove a name's lines, for its directory is about to be made.
+
+        The lines of all other names that are not `kept` go with them, so that a thousand topics
+        made again cost one write.
+        """
+        async with self._writing:
+            if any(partition in lines for lines in self._lines.values()):
+                await self._drop_all_but(kept())
+
+    async def _drop_all_but(self, kept: Collection[TopicPartition]) -> None:
+        for name, lines in self._lines.items():
+            if not lines.keys() <= set(kept):
+                await self._write_lines(
+                    name, {key: offset for key, offset in lines.items() if key in kept}
+                )
+
+    async def _replace(self, name: str, lines: Mapping[TopicPartition, Line]) -> None:
+        strange = {
+            key
+            for key, line in lines.items()
+            if self._topic_ids.get(key, line.topic_id) != line.topic_id
+        }
+        if strange:
+            await self._drop_all_but(self._topic_ids.keys() - strange)
+        if any(key not in self._topic_ids or key in strange for key in lines):
+            await self._write_topic_ids(self._topic_ids_for(lines))
+        await self._write_lines(name, {key: line.offset for key, line in lines.items()})
+
+    def _topic_ids_for(self, lines: Mapping[TopicPartition, Line]) -> dict[TopicPartition, UUID]:
+        """Return the ids of all lines that there are and of those that are to come."""
+        used = self._named()
+        kept = {key: found for key, found in self._topic_ids.items() if key in used}
+        return kept | {key: line.topic_id for key, line in lines.items()}
+
+    def _named(self) -> set[TopicPartition]:
+        return {partition for lines in self._lines.values() for partition in lines}
+
+    async def _write_topic_ids(self, topic_ids: dict[TopicPartition, UUID]) -> None:
+        path = f"{self._path}/{CHECKPOINT_TOPICS_FILE}"
+        await self._disk.write_atomically(path, format_topic_ids(topic_ids))
+        self._topic_ids = topic_ids
+        self.is_side_file_known = True
+
+    async def _write_lines(self, name: str, lines: dict[TopicPartition, Offset]) -> None:
+        before = self._lines[name]
+        self._lines[name] = before | lines
+        await self._disk.write_atomically(f"{self._path}/{name}", format_checkpoint(lines))
+        self._lines[name] = lines

@@ -1,0 +1,65 @@
+"""Chooses the directory in which a partition's log is made, or refuses to make one.
+
+Pure.  An empty log in place of one that lies on a missing disk would be taken for a replica that
+has all it ever had, and could be elected.  So a log is made without question only for a replica
+that holds nothing which counts; any other has its place, and stays offline while that is missing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from ottla.model.errors import ErrorCode, RefusedError
+
+
+class Place(Protocol):
+    """What the choice needs of a log directory."""
+
+    path: str
+    is_new: bool
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the directory serves."""
+        ...
+
+    @property
+    def directory_id(self) -> UUID | None:
+        """The directory's id."""
+        ...
+
+
+def choose_place(
+    places: Sequence[Place],
+    wanted: UUID | None,
+    counts: Mapping[str, int],
+    *,
+    holds_nothing: bool,
+) -> int:
+    """Return the index of the directory for a log: the wanted one, else the one with the fewest.
+
+    `wanted` is the id under which the cluster knows the replica's directory, None where it knows
+    none; `counts` are the logs by directory path.  `holds_nothing` says that the replica cannot
+    have records that count.
+
+    Raises RefusedError(KAFKA_STORAGE_ERROR) if the log may lie in a directory that is missing.
+    """
+    live = [index for index, place in enumerate(places) if place.is_live]
+    if not live:
+        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+    found = [index for index in live if wanted is not None and places[index].directory_id == wanted]
+    if not holds_nothing:
+        if wanted is not None and not found:
+            raise RefusedError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"its log directory {wanted} is not here"
+            )
+        missing = next((place for place in places if not place.is_live or place.is_new), None)
+        if missing is not None:
+            state = "was empty at the start" if missing.is_live else "is offline"
+            raise RefusedError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"its log may lie in another directory: {missing.path} {state}",
+            )
+    if found:
+        return found[0]
+    return min(live, key=lambda index: counts.get(places[index].path, 0))
