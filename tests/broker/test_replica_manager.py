@@ -13,6 +13,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
 from ottla.broker.replica_manager import OPEN_RETRY_MS, ReplicaManager
 from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.image import EMPTY, MetadataImage, Provenance, Topic
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -175,6 +176,48 @@ async def test_a_tail_is_flushed_once_a_topic_demands_it(world: World, managed: 
     await publish(managed, replace(image, configs=PersistentMap({(TOPIC_RESOURCE, "t"): flushed})))
 
     assert managed.flush_due == [partition]
+
+
+GONE = UUID(int=5_000)
+
+
+@pytest.mark.parametrize("holding", ["isr", "elr", "last_known_elr", "leader"])
+async def test_a_replica_that_counts_and_lies_in_a_missing_directory_stays_offline(
+    world: World, managed: Managed, holding: str
+) -> None:
+    """An empty log in another directory could be elected for what it held in its own."""
+    state = replace(
+        world.state(replicas=(1, 2), isr=(2,), leader=2, partition_epoch=7),
+        directories=(GONE, UUID(int=6_000)),
+        **{holding: NodeId(1) if holding == "leader" else (NodeId(1),)},
+    )
+    image = image_with(world, ("t", FIRST))
+    topic = Topic("t", FIRST, PersistentMap({0: state}))
+    await publish(managed, replace(image, topics=PersistentMap({FIRST: topic})))
+    partition = managed.table.by_id[FIRST][0]
+    assert partition.log is None
+    assert partition.storage_failure == f"its log directory {GONE} is not here"
+    assert managed.placed == {}
+
+
+@pytest.mark.parametrize("change", ["fell out of sync", "new", "unassigned"])
+async def test_a_replica_that_holds_nothing_which_counts_is_made_in_another_directory(
+    world: World, managed: Managed, change: str
+) -> None:
+    state = replace(
+        world.state(replicas=(1, 2), isr=(2,), leader=2, partition_epoch=7),
+        directories=(GONE, UUID(int=6_000)),
+    )
+    if change == "new":
+        state = replace(state, isr=state.replicas, leader_epoch=Epoch(0), partition_epoch=0)
+    elif change == "unassigned":
+        state = replace(state, isr=state.replicas, directories=(UNASSIGNED, UNASSIGNED))
+    image = image_with(world, ("t", FIRST))
+    topic = Topic("t", FIRST, PersistentMap({0: state}))
+    await publish(managed, replace(image, topics=PersistentMap({FIRST: topic})))
+    assert managed.table.by_id[FIRST][0].log is not None
+    (directory,) = managed.logs.directories
+    assert managed.placed == {TopicIdPartition(FIRST, 0): directory.directory_id}
 
 
 async def test_partitions_of_others_are_not_made(world: World, managed: Managed) -> None:

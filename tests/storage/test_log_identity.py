@@ -502,8 +502,10 @@ async def test_a_creation_is_finished_where_it_was_begun(autojump_clock: MockClo
 # ---- a log that may lie on a missing disk
 
 
-@pytest.mark.parametrize("way", ["offline", "empty"])
-@pytest.mark.parametrize("directory_id", [UUID(int=501), UUID(int=500), None])
+@pytest.mark.parametrize(
+    ("way", "directory_id"),
+    [("offline", UUID(int=501)), ("offline", None), ("empty", UUID(int=501))],
+)
 async def test_while_a_directory_is_missing_only_replicas_that_hold_nothing_are_made(
     way: str, directory_id: UUID | None, autojump_clock: MockClock
 ) -> None:
@@ -512,16 +514,17 @@ async def test_while_a_directory_is_missing_only_replicas_that_hold_nothing_are_
         await logs.create(A0, OLD, CONFIG, directory_id=UUID(int=501))
         await logs.shutdown_cleanly(broker_epoch=1)
     if way == "empty":
-        await disk.remove_tree("/two")  # not mounted: the mount point is another disk's
+        await disk.remove_tree("/two")  # not mounted: the mount point is on another disk
     else:
         disk.fail(Operation.READ, errno.EIO, path_part="/two/meta.properties", times=1_000)
     async with started(disk, *DIRECTORIES, ours=OLD) as logs:
         with pytest.raises(RefusedError) as refused:
             await logs.create(A0, OLD, CONFIG, directory_id=directory_id, holds_nothing=False)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        made = await logs.create(TopicPartition("b", 0), NEW, CONFIG)
-        assert made.end_offset == 0
-    assert not disk.exists("/one/a-0")
+        assert not disk.exists("/one/a-0")
+        assert (await logs.create(TopicPartition("b", 0), NEW, CONFIG)).end_offset == 0
+        added = await logs.create(A0, OLD, CONFIG, directory_id=directory_id, holds_nothing=True)
+        assert added.end_offset == 0
 
 
 async def test_a_replica_whose_directory_was_taken_away_is_not_made_elsewhere(

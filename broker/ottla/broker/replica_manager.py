@@ -20,7 +20,8 @@ from ottla.broker.purgatory import Purgatory
 from ottla.broker.topic_settings import topic_config_of, topic_defaults_of_image
 from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import MetadataImage, PartitionState
+from ottla.metadata.directories import MIGRATING, UNASSIGNED
+from ottla.metadata.image import FIRST_EPOCH, MetadataImage, PartitionState
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
@@ -57,8 +58,9 @@ class Logs(Protocol):
         config: LogConfig,
         *,
         directory_id: UUID | None = None,
+        holds_nothing: bool = True,
     ) -> Log:
-        """Return the partition's log, made when it is not there."""
+        """Return the partition's log, made when it is not there and no other may be missing."""
         ...
 
     async def delete(self, partition: TopicPartition) -> None:
@@ -324,7 +326,8 @@ class ReplicaManager:
                 TopicPartition(partition.topic, partition.index),
                 partition.topic_id,
                 self._settings_of(image, partition.topic).log,
-                directory_id=_directory_of(state, self._local_id),
+                directory_id=_assigned_directory_of(state, self._local_id),
+                holds_nothing=_holds_nothing(state, self._local_id),
             )
         except RefusedError as error:
             if partition.storage_failure != error.message:
@@ -381,3 +384,22 @@ def _holds(image: MetadataImage, found: TopicIdPartition, broker: NodeId) -> boo
 
 def _directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
     return state.directory_of(replica) if state.directories else None
+
+
+def _assigned_directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
+    """Return the directory that the cluster knows the replica in; None where it knows none."""
+    found = _directory_of(state, replica)
+    return None if found in (UNASSIGNED, MIGRATING) else found
+
+
+def _holds_nothing(state: PartitionState, replica: NodeId) -> bool:
+    """Return whether no record that counts can be in a replica.
+
+    It is new: no directory was reported for it yet, or its partition is as it was made.  Or it
+    would not be elected for what it has.
+    """
+    if _assigned_directory_of(state, replica) is None:
+        return True
+    if state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH:
+        return True
+    return replica not in (*state.isr, *state.elr, *state.last_known_elr, state.leader)

@@ -46,8 +46,6 @@ class LogDirectory:
     def __init__(self, disk: Disk, path: str) -> None:
         self.path = path
         self.identity: MetaProperties | None = None
-        self.is_new = False
-        """Whether it got its identity at this start: another may be missing in its place."""
         self.failure: str | None = None
         """Why the directory is offline; None while it serves."""
         self.progress = RecoveryProgress()
@@ -173,4 +171,3 @@ async def _complete_identity(
             cluster_id=cluster_id, node_id=config.node_id, directory_id=rng.uuid()
         )
         await directory.write_identity(identity)
-        directory.is_new = True

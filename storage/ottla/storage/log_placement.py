@@ -16,7 +16,6 @@ class Place(Protocol):
     """What the choice needs of a log directory."""
 
     path: str
-    is_new: bool
 
     @property
     def is_live(self) -> bool:
@@ -47,19 +46,14 @@ def choose_place(
     live = [index for index, place in enumerate(places) if place.is_live]
     if not live:
         raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-    found = [index for index in live if wanted is not None and places[index].directory_id == wanted]
-    if not holds_nothing:
-        if wanted is not None and not found:
-            raise RefusedError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"its log directory {wanted} is not here"
-            )
-        missing = next((place for place in places if not place.is_live or place.is_new), None)
-        if missing is not None:
-            state = "was empty at the start" if missing.is_live else "is offline"
-            raise RefusedError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"its log may lie in another directory: {missing.path} {state}",
-            )
-    if found:
-        return found[0]
+    for index in live:
+        if wanted is not None and places[index].directory_id == wanted:
+            return index
+    if wanted is not None and not holds_nothing:
+        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"its log directory {wanted} is not here")
+    if len(live) < len(places) and not holds_nothing:
+        offline = next(place.path for place in places if not place.is_live)
+        raise RefusedError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"its log may lie in {offline}, which is offline"
+        )
     return min(live, key=lambda index: counts.get(places[index].path, 0))

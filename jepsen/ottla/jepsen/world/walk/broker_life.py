@@ -378,6 +378,7 @@ class Machine:
         config: LogConfig,
         *,
         directory_id: UUID | None = None,
+        holds_nothing: bool = True,
     ) -> Any:
         """Return the partition's log, made when it is not there."""
         return self.store.open(partition.partition, topic_id, config)
