@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
+from uuid import UUID
 
 import pytest
 import trio
@@ -11,6 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ottla.controller import elections
 from ottla.controller.controller_driver import NO_RECORDS, Controller
+from ottla.controller.controller_service import controller_handlers
 from ottla.controller.decision import Decision
 from ottla.controller.rehearsal import IDENTITY, CountingRng, registration
 from ottla.controller.upkeep_driver import Upkeep
@@ -23,16 +26,28 @@ from ottla.metadata.records import (
     no_op_record,
     partition_change_record,
 )
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.dynamic import ResourceType
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.progress import QuorumDescription
+from ottla.rpc import controller_methods as methods
+from ottla.rpc.method import guarded
+from ottla.wire.apis import response_class
+from ottla.wire.codec import decode, encode
+from ottla.wire.codec_types import Message
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
 
 EPOCH = Epoch(1)
@@ -123,6 +138,7 @@ class Played:
     controller: Controller
     quorum: PlayedQuorum
     clock: VirtualClock
+    errors: UnexpectedErrors
     epochs: dict[int, int] = field(default_factory=dict)
 
     async def register(self, *ids: int) -> None:
@@ -169,15 +185,16 @@ class Played:
 @asynccontextmanager
 async def playing(*, idle_interval_ms: int = 0) -> AsyncIterator[Played]:
     """A controller that is active, in a cluster without brokers."""
+    errors = UnexpectedErrors()
     config = ControllerConfig(quorum=QuorumConfig(idle_interval_ms_max=idle_interval_ms))
     quorum, clock = PlayedQuorum(), VirtualClock()
     controller = Controller(quorum, config, IDENTITY, clock, CountingRng())
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Upkeep(controller, config).run)
+        nursery.start_soon(Upkeep(controller, config, errors).run)
         await wait_all_tasks_blocked()
         quorum.elect(EPOCH)
         await controller.wait_active()
-        yield Played(controller, quorum, clock)
+        yield Played(controller, quorum, clock, errors)
         nursery.cancel_scope.cancel()
 
 
@@ -404,3 +421,108 @@ async def test_an_idle_log_moves_and_a_busy_one_is_left_alone(autojump_clock: Mo
         assert after_work <= 1
         assert 18 <= after_rest - after_work <= 20
         assert played.quorum.batches.count((no_op_record(),)) == after_rest
+
+
+async def test_an_unexpected_error_of_a_decision_leaves_nothing_of_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played:
+        await played.register(1)
+        image, end_offset = played.controller.image, played.quorum.end_offset
+
+        def stumble(_image: MetadataImage, _next_offset: Offset) -> Decision[None]:
+            raise KeyError("nobody foresaw this")
+
+        def unfit(_image: MetadataImage, _next_offset: Offset) -> Decision[None]:
+            gone = registration(7)
+            change = partition_change_record(UUID(bytes=gone.incarnation_id), 0, isr=(NodeId(1),))
+            return Decision((no_op_record(), change), None, is_atomic=True)
+
+        for make in (stumble, unfit):
+            with pytest.raises((KeyError, CorruptDataError)):
+                await played.controller.decide(make)
+            assert played.controller.image is image
+            assert played.quorum.end_offset == end_offset
+
+        assert await played.create("orders") == played.quorum.end_offset - 1
+
+
+async def test_an_unexpected_error_ends_one_round_of_upkeep_and_no_task(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with playing() as played:
+        await played.register(1)
+        is_broken = True
+        fence = Upkeep._fence
+
+        def sometimes(self: Upkeep, image: MetadataImage, next_offset: Offset) -> Decision[bool]:
+            if is_broken:
+                raise RuntimeError("nobody foresaw this")
+            return fence(self, image, next_offset)
+
+        monkeypatch.setattr(Upkeep, "_fence", sometimes)
+        await trio.sleep(2 * SESSION_S)
+        was_fenced = played.is_fenced(1)
+        is_broken = False
+        await trio.sleep(2)
+
+        assert (was_fenced, played.is_fenced(1)) == (False, True)
+        assert played.errors.counts["background task"] > 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "codes"),
+    [
+        (
+            IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=ResourceType.BROKER,
+                        resource_name="9" * 5_000,
+                        configs=[AlterableConfig(name="log.retention.ms", value="1")],
+                    )
+                ]
+            ),
+            1,
+            [ErrorCode.INVALID_REQUEST],
+        ),
+        (
+            IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=ResourceType.CLIENT_METRICS,
+                        resource_name="all",
+                        configs=[
+                            AlterableConfig(name="match", value="client_id=a{99999999999999999999}")
+                        ],
+                    )
+                ]
+            ),
+            1,
+            [ErrorCode.INVALID_CONFIG],
+        ),
+        (
+            CreateTopicsRequest(
+                topics=[CreatableTopic(name="x" * 32_700, num_partitions=1, replication_factor=1)]
+            ),
+            4,
+            [ErrorCode.INVALID_TOPIC_EXCEPTION],
+        ),
+    ],
+)
+async def test_a_request_that_is_too_much_of_something_is_answered_with_its_code(
+    autojump_clock: MockClock, request_: Message, version: int, codes: list[ErrorCode]
+) -> None:
+    async with playing() as played:
+        await played.register(1)
+        handlers = guarded(controller_handlers(played.controller), played.errors)
+        forward = next(one for one in handlers if one.method is methods.FORWARD)
+        asked = pb.ForwardRequest(
+            api_key=request_.API_KEY, api_version=version, body=encode(request_, version)
+        )
+        data = await forward.answer_bytes(asked.SerializeToString())
+        body = pb.ForwardResponse.FromString(data).body
+        answer: Any = decode(response_class(request_.API_KEY), version, body)
+        results = getattr(answer, "topics", None) or answer.responses
+        assert [one.error_code for one in results] == codes
+        assert not played.errors.counts

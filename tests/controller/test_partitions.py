@@ -217,3 +217,33 @@ def test_a_leader_of_an_old_incarnation_is_refused_whole(cluster: Rehearsal) -> 
         alter_partition(cluster.image, cluster.config, request)
 
     assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_partition_named_twice_is_decided_once(cluster: Rehearsal) -> None:
+    """Two changes of one state need not fit together: the log would not fold."""
+    topic = cluster.image.topic("a")
+    assert topic is not None
+    state = topic.partitions[0]
+
+    def proposal(*isr: int) -> Proposal:
+        return Proposal(
+            partition_id=0,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            new_isr=[pb.BrokerState(broker_id=one, broker_epoch=-1) for one in isr],
+        )
+
+    twice = [
+        pb.AlterPartitionTopic(topic_id=topic.id.bytes, partitions=[proposal(1, 2)]),
+        pb.AlterPartitionTopic(topic_id=topic.id.bytes, partitions=[proposal(1), proposal(1, 3)]),
+    ]
+    request = pb.AlterPartitionRequest(
+        broker_id=1, broker_epoch=cluster.image.brokers[ONE].epoch, topics=twice
+    )
+    decision = alter_partition(cluster.image, cluster.config, request)
+    reply = cluster.take(decision)
+
+    assert len(decision.records) == 1
+    assert cluster.state("a").isr == (ONE, TWO)
+    codes = [one.error_code for topic in reply.topics for one in topic.partitions]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]

@@ -1,5 +1,6 @@
 """Members of a quorum at work, on real files and over real gRPC."""
 
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from ottla.node.identity import (
     quorum_identity,
     read_meta_properties,
 )
+from ottla.node.metadata_log import MetadataLog
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
@@ -284,3 +286,24 @@ async def test_an_observer_far_behind_is_given_the_snapshot(tmp_path: Path) -> N
                     await observer.wait_caught_up()
                 assert observer.start_offset == leader.latest_snapshot_offset
                 assert observer.image.configs == leader.image.configs
+
+
+async def test_a_disk_that_fails_ends_the_member_whoever_met_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An asker that catches every error, as edges do, must not keep such a replica at work."""
+    told: list[ErrorCode] = []
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    with pytest.RaisesGroup(OSError, allow_unwrapped=True, flatten_subgroups=True):
+        async with open_rpc_runtime() as runtime, open_voter(tmp_path, runtime) as member:
+            epoch = await led_epoch(member)
+            monkeypatch.setattr(MetadataLog, "append", fail)
+            try:
+                await member.append([setting("a", "1")], epoch)
+            except RefusedError as refusal:
+                told.append(refusal.code)
+            await trio.sleep_forever()
+    assert told == [ErrorCode.NETWORK_EXCEPTION]

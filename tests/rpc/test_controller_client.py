@@ -1,7 +1,7 @@
 """Finding the active controller among those that are not."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 import pytest
 import trio
@@ -9,10 +9,12 @@ import trio
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.proto import controller_pb2 as pb
+from ottla.rpc import controller_client
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.controller_client import ControllerClient
 from ottla.rpc.method import MethodHandler
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+from ottla.rpc.status import LostCallError
 
 DEAD_PORT = 1
 
@@ -147,3 +149,76 @@ async def test_a_controller_that_hangs_is_left_as_soon_as_another_is_known_to_le
                 await is_asked.wait()
                 leader = NodeId(2)
     assert answers[0].is_caught_up
+
+
+async def forwarder(
+    runtime: RpcRuntime, node_id: int, asked: list[int], answer: Callable[[], Awaitable[None]]
+) -> Address:
+    async def forward(_request: pb.ForwardRequest) -> pb.ForwardResponse:
+        asked.append(node_id)
+        await answer()
+        return pb.ForwardResponse(body=b"done")
+
+    port = await runtime.serve("127.0.0.1", 0, [MethodHandler(methods.FORWARD, forward)])
+    return Address(NodeId(node_id), "127.0.0.1", port)
+
+
+async def test_a_clients_request_that_cost_a_controller_goes_to_no_other() -> None:
+    asked: list[int] = []
+
+    async def refuse() -> None:
+        raise RefusedError(ErrorCode.NOT_CONTROLLER)
+
+    async def end_the_process() -> None:
+        raise LostCallError(ErrorCode.NETWORK_EXCEPTION, "Socket closed")
+
+    async def done() -> None:
+        pass
+
+    class Peers:
+        """The runtime, but what a handler loses is lost to the caller as by a broken connection."""
+
+        def __init__(self, runtime: RpcRuntime) -> None:
+            self._runtime = runtime
+
+        async def channel(self, address: str) -> "Peers":
+            self._channel = await self._runtime.channel(address)
+            return self
+
+        async def call(self, *arguments: Any, **named: Any) -> Any:
+            try:
+                return await self._channel.call(*arguments, **named)
+            except RefusedError as refusal:
+                if refusal.message == "Socket closed":
+                    raise LostCallError(refusal.code, refusal.message) from None
+                raise
+
+    async with open_rpc_runtime() as runtime:
+        voters = [
+            Address(NodeId(1), "127.0.0.1", DEAD_PORT),
+            await forwarder(runtime, 2, asked, refuse),
+            await forwarder(runtime, 3, asked, end_the_process),
+            await forwarder(runtime, 4, asked, done),
+        ]
+        peers: Any = Peers(runtime)
+        client = ControllerClient(peers, voters, lambda: None)
+        with pytest.raises(RefusedError) as caught:
+            await client.forward(pb.ForwardRequest(), deadline_ms=5_000)
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert asked == [2, 3]
+
+
+async def test_a_clients_request_is_left_unanswered_by_two_controllers_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(controller_client, "ATTEMPT_TIMEOUT_MS", 50)
+    asked: list[int] = []
+    async with open_rpc_runtime() as runtime:
+        voters = [
+            await forwarder(runtime, node_id, asked, trio.sleep_forever) for node_id in (1, 2, 3)
+        ]
+        client = ControllerClient(runtime, voters, lambda: None)
+        with pytest.raises(RefusedError) as caught:
+            await client.forward(pb.ForwardRequest(), deadline_ms=5_000)
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert asked == [1, 2]

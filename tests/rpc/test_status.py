@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.model.errors import ErrorCode
-from ottla.rpc.status import refusal_of
+from ottla.rpc.status import LostCallError, refusal_of
 
 
 def test_a_known_code_is_itself() -> None:
@@ -14,3 +14,15 @@ def test_a_known_code_is_itself() -> None:
 @pytest.mark.parametrize("text", ["--1", "", "9999", "\u00b2", "1" * 5_000, "41 "])
 def test_a_code_that_is_none_says_no_more_than_the_status(text: str) -> None:
     assert refusal_of("UNAVAILABLE", None, text).code is ErrorCode.NETWORK_EXCEPTION
+
+
+def test_a_connection_that_broke_during_a_call_is_told_apart_from_one_that_was_never_made() -> None:
+    """What was sent may have been carried out; what was never sent was not."""
+    for details in ("Socket closed", "recvmsg:Connection reset by peer", None):
+        refusal = refusal_of("UNAVAILABLE", details, None)
+        assert isinstance(refusal, LostCallError)
+        assert refusal.code is ErrorCode.NETWORK_EXCEPTION
+    for details in ("failed to connect to all addresses; last error: refused", "failed to connect"):
+        assert not isinstance(refusal_of("UNAVAILABLE", details, None), LostCallError)
+    closing = refusal_of("FAILED_PRECONDITION", "the server is closing", "13")
+    assert not isinstance(closing, LostCallError)

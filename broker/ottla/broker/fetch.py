@@ -267,8 +267,11 @@ class FetchApi:
     def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
         """Read; answer when that is enough or the client does not wait, else wait."""
         limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
-        if limits.is_from_follower and self._times is not None:
-            context.slot.times = self._times.of_followers(context.header.api_version)
+        if limits.is_from_follower:
+            if self._times is not None:
+                context.slot.times = self._times.of_followers(context.header.api_version)
+            if not self.is_registered(limits):
+                return self._refuse_stranger(context, request, limits)
         try:
             fetch = self._begin(context, request, limits)
         except RefusedError as error:
@@ -279,6 +282,26 @@ class FetchApi:
         self._purgatory.watch(fetch.keys(), fetch, context.arrived_ms + request.max_wait_ms)
         context.slot.on_abandoned = lambda: self._purgatory.cancel(fetch)
         return None
+
+    def is_registered(self, limits: FetchLimits) -> bool:
+        """Return whether a broker of that id and epoch is in the metadata image (KIP-903).
+
+        Only such a follower is believed: an earlier life may have lost what it had, and an epoch
+        above the registered one is a forgery, or a new life that the image is about to bring.
+        """
+        broker = self.table.image.brokers.get(NodeId(limits.replica_id))
+        return broker is not None and broker.epoch == limits.replica_epoch
+
+    def _refuse_stranger(
+        self, context: RequestContext, request: FetchRequest, limits: FetchLimits
+    ) -> FetchResponse:
+        """Refuse each partition that the request names; no session is looked at or changed."""
+        targets = targets_of(request, limits.uses_topic_ids)
+        results = [
+            (target, refused(target, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            for target in targets.values()
+        ]
+        return self.response_of(context, limits, results, NO_SESSION)
 
     def _begin(
         self, context: RequestContext, request: FetchRequest, limits: FetchLimits
@@ -291,7 +314,9 @@ class FetchApi:
             targets = targets_of(request, limits.uses_topic_ids)
             opens_session = epoch == INITIAL_EPOCH and len(targets) > 0
             return WaitingFetch(self, context, limits, targets, None, opens_session=opens_session)
-        session = self._sessions.continue_session(request, limits.uses_topic_ids)
+        session = self._sessions.continue_session(
+            request, replica_id=limits.replica_id, uses_topic_ids=limits.uses_topic_ids
+        )
         if not session.targets:
             self._sessions.close(session.session_id)
             return WaitingFetch(self, context, limits, {}, None, opens_session=False)
@@ -304,7 +329,7 @@ class FetchApi:
         """Open a session over what a full request asked; None when no slot is free."""
         session = self._sessions.open(
             targets,
-            is_privileged=limits.is_from_follower,
+            replica_id=limits.replica_id,
             uses_topic_ids=limits.uses_topic_ids,
             now_ms=now_ms,
         )

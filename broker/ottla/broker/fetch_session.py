@@ -111,6 +111,7 @@ class FetchSession:
         "is_privileged",
         "last_used_ms",
         "on_due",
+        "replica_id",
         "session_id",
         "targets",
         "uses_topic_ids",
@@ -121,13 +122,15 @@ class FetchSession:
         session_id: int,
         targets: dict[SessionKey, FetchTarget],
         *,
-        is_privileged: bool,
+        replica_id: int,
         uses_topic_ids: bool,
         now_ms: int,
     ) -> None:
         self.session_id = session_id
         self.targets = targets
-        self.is_privileged = is_privileged
+        self.replica_id = replica_id
+        """Whose session it is: a follower's id, negative for consumers."""
+        self.is_privileged = replica_id >= 0
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
         self.cached_count = len(targets)
@@ -202,10 +205,15 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def continue_session(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession:
-        """Return the session an incremental request belongs to; refuse one out of step."""
+    def continue_session(
+        self, request: FetchRequest, *, replica_id: int, uses_topic_ids: bool
+    ) -> FetchSession:
+        """Return the session an incremental request belongs to.
+
+        Raises RefusedError for a request out of step, or of another asker than the session's.
+        """
         session = self._sessions.get(request.session_id)
-        if session is None:
+        if session is None or session.replica_id != replica_id:
             raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.uses_topic_ids != uses_topic_ids:
             raise RefusedError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
@@ -237,18 +245,19 @@ class FetchSessionCache:
         self,
         targets: dict[SessionKey, FetchTarget],
         *,
-        is_privileged: bool,
+        replica_id: int,
         uses_topic_ids: bool,
         now_ms: int,
     ) -> FetchSession | None:
         """Open a session if a slot is free or may be taken from another; else None."""
+        is_privileged = replica_id >= 0
         is_free = len(self._sessions) < self.slot_count
         if not is_free and not self._evict_for(len(targets), is_privileged, now_ms):
             return None
         session = FetchSession(
             self._fresh_id(),
             targets,
-            is_privileged=is_privileged,
+            replica_id=replica_id,
             uses_topic_ids=uses_topic_ids,
             now_ms=now_ms,
         )

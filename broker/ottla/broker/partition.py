@@ -370,13 +370,15 @@ class Partition:
     ) -> bool:
         """Take in a follower's fetch; return whether the high or the low watermark may have moved.
 
-        A fetch that an earlier life of the follower sent is refused: it may have lost since what
-        it had then (KIP-903).
+        `broker_epoch` is one that the metadata has registered.  A fetch that an earlier life of the
+        follower sent is refused: it may have lost since what it had then (KIP-903).
         """
         log = self.leader_log()
         follower = self.followers.get(replica)
         if follower is None or broker_epoch < follower.broker_epoch:
             raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if log_start_offset > end_offset:
+            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
         follower.broker_epoch = broker_epoch
         has_deleted = log_start_offset > follower.log_start_offset
         follower.on_fetch(

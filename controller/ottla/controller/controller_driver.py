@@ -221,9 +221,10 @@ class Controller:
             raise
         if self.epoch != epoch:
             raise not_controller()
-        self.counts.note_elections(self.image, records)
-        self.image = image
+        # Nothing may come between the append and this: the image is that of the log.
+        before, self.image = self.image, image
         self.last_appended = last_offset
+        self.counts.note_elections(before, records)
 
     # --- being the controller, or not --------------------------------------------------------
 

@@ -9,6 +9,7 @@ from ottla.controller.controller_service import controller_handlers
 from ottla.controller.own_telemetry_driver import OwnTelemetry
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import prepare_controller_directory, quorum_identity
 from ottla.node.process_driver import freeze_long_lived_objects, open_stop_signal
 from ottla.node.quorum_driver import open_quorum_member
@@ -16,6 +17,7 @@ from ottla.node.seams import NodeSeams
 from ottla.node.seams_driver import real_seams
 from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_handler
+from ottla.rpc.method import guarded
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.storage.directory_lock_driver import lock_directory
 from ottla.storage.disk_seam import Disk
@@ -87,14 +89,18 @@ async def _serve(
         trio.open_nursery() as nursery,
     ):
         controller = Controller(member, config, identity, clock, rng)
-        own_telemetry = OwnTelemetry(config, controller, member, clock=clock, rng=rng)
+        errors = UnexpectedErrors()
+        own_telemetry = OwnTelemetry(config, controller, member, errors, clock=clock, rng=rng)
         await nursery.start(own_telemetry.run)
-        nursery.start_soon(Upkeep(controller, config).run)
-        handlers = [
-            *quorum_handlers(member.answer),
-            *controller_handlers(controller),
-            cluster_id_handler(identity.cluster_id),
-        ]
+        nursery.start_soon(Upkeep(controller, config, errors).run)
+        handlers = guarded(
+            [
+                *quorum_handlers(member.answer),
+                *controller_handlers(controller),
+                cluster_id_handler(identity.cluster_id),
+            ],
+            errors,
+        )
         for listener in config.listeners:
             await rpc.serve(listener.host, listener.port, handlers)
         if not identity.peers:

@@ -12,7 +12,8 @@ from ottla.controller.controller_driver import Controller
 from ottla.controller.controller_metrics import controller_registry
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.controller import ControllerConfig
-from ottla.node.process_metrics_driver import process_families
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.process_metrics_driver import process_families, unexpected_error_families
 from ottla.node.quorum_driver import QuorumMember
 from ottla.node.quorum_metrics import quorum_families
 from ottla.telemetry.exporter import Exporter
@@ -32,6 +33,7 @@ class OwnTelemetry:
         config: ControllerConfig,
         controller: Controller,
         member: QuorumMember,
+        errors: UnexpectedErrors,
         *,
         clock: Clock,
         rng: Rng,
@@ -39,6 +41,7 @@ class OwnTelemetry:
         self._config = config
         self._controller = controller
         self._member = member
+        self._errors = errors
         self._clock = clock
         self._exporters = open_exporters(config.exporters, rng=rng, texts=config.texts)
         self.pauses = LoopPauseMeter()
@@ -57,6 +60,7 @@ class OwnTelemetry:
         registry.register(lambda: quorum_families(member, self._clock.monotonic_ms()))
         self.pauses.register(registry)
         registry.register(process_families)
+        registry.register(lambda: unexpected_error_families(self._errors))
         return registry
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -30,11 +30,20 @@ def alter_partition(
     leader = NodeId(request.broker_id)
     rules = TopicRules(image, config)
     records: list[Record] = []
+    decided: set[tuple[bytes, int]] = set()
     reply = pb.AlterPartitionResponse()
     for asked in request.topics:
         result = reply.topics.add(topic_id=asked.topic_id)
         topic = image.topics.get(request_uuid(asked.topic_id))
         for proposal in asked.partitions:
+            at = (asked.topic_id, proposal.partition_id)
+            if at in decided:
+                # Two changes of one state need not fit together.
+                result.partitions.add(
+                    partition_id=proposal.partition_id, error_code=ErrorCode.INVALID_REQUEST
+                )
+                continue
+            decided.add(at)
             if topic is None:
                 result.partitions.add(
                     partition_id=proposal.partition_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID

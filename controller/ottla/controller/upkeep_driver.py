@@ -1,10 +1,12 @@
 """What the active controller does unasked: fence who is silent, elect, give leaderships back.
 
 Each task sleeps, looks whether there is anything to do, and decides it like any request.  On a node
-that is not the active controller they find nothing to do.
+that is not the active controller they find nothing to do.  An error nobody foresaw ends one round
+of one task: the next round begins after a rest.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -15,6 +17,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import no_op_record
 from ottla.model.ids import NO_OFFSET, Offset
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,25 +25,45 @@ REST_BETWEEN_RUNS_MS = 10
 """Between two full runs of elections, so that requests get their turn."""
 
 
+REST_AFTER_ERROR_MS = 1_000
+"""After an unexpected error: less repeats one that stays in a tight loop, more fences late."""
+
+
 class Upkeep:
     """The tasks of one controller."""
 
-    def __init__(self, controller: Controller, config: ControllerConfig) -> None:
+    def __init__(
+        self, controller: Controller, config: ControllerConfig, errors: UnexpectedErrors
+    ) -> None:
         self._controller = controller
         self._config = config
+        self._errors = errors
 
     async def run(self) -> None:
         """Be the controller whenever the quorum elects this node, and do all that it must."""
         self._controller.take_part()
+        tasks = [
+            self._begin_each_turn,
+            self._look_at_the_clock,
+            self._fence_silent_brokers,
+            self._elect_where_nobody_leads,
+        ]
+        if self._config.auto_leader_rebalance_enable:
+            tasks.append(self._give_leaderships_back)
+        if self._config.quorum.idle_interval_ms_max:
+            tasks.append(self._move_the_log_when_idle)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._begin_each_turn)
-            nursery.start_soon(self._look_at_the_clock)
-            nursery.start_soon(self._fence_silent_brokers)
-            nursery.start_soon(self._elect_where_nobody_leads)
-            if self._config.auto_leader_rebalance_enable:
-                nursery.start_soon(self._give_leaderships_back)
-            if self._config.quorum.idle_interval_ms_max:
-                nursery.start_soon(self._move_the_log_when_idle)
+            for task in tasks:
+                nursery.start_soon(self._keep_up, task)
+
+    async def _keep_up(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task, which does not end by itself; begin it again after an unexpected error."""
+        while True:
+            try:
+                await task()
+            except Exception as error:
+                self._errors.note("background task", getattr(task, "__name__", task), error)
+            await trio.sleep(REST_AFTER_ERROR_MS / 1000)
 
     async def _begin_each_turn(self) -> None:
         """Have a new cluster's first records written, and what was left half done put right."""

@@ -531,15 +531,30 @@ class ProtocolError(OttlaError):
         self.where = where
 
 
+REFUSAL_CHARS_MAX = 500
+"""Characters of a refusal's sentence.  Less cuts our own longest sentences; more does not fit into
+the headers of a gRPC answer once it is escaped, nor beside a long name in a Kafka answer."""
+
+
+def shortened(text: str, chars_max: int = REFUSAL_CHARS_MAX) -> str:
+    """Return the text, its middle left out if it is longer than `chars_max`."""
+    if len(text) <= chars_max:
+        return text
+    cut = f" [{len(text)} characters] "
+    tail_chars = chars_max // 3
+    return text[: chars_max - len(cut) - tail_chars] + cut + text[-tail_chars:]
+
+
 class RefusedError(OttlaError):
     """A well-formed request that cannot be done: `code` says why, as a row of `ERRORS`.
 
-    `message` is one sentence for the person who asked; the row's meaning when none is given.
+    `message` is one sentence for the person who asked, of a bounded length whatever a stranger's
+    request brings into it; the row's meaning when none is given.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code
-        self.message = ERRORS[code].meaning if message is None else message
+        self.message = ERRORS[code].meaning if message is None else shortened(message)
         super().__init__(f"{code.name}: {self.message}")
 
     @property

@@ -9,6 +9,8 @@ type and raising line) is logged with its traceback; repetitions are one line ea
 import logging
 from collections import Counter
 
+from ottla.model.errors import shortened
+
 LINES_PER_KIND_MAX = 100
 """Log lines per kind: smaller hides how often it happens, larger fills the log."""
 
@@ -37,14 +39,17 @@ class UnexpectedErrors:
         seen = self._kinds[kind]
         if seen == 1:
             self._logger.error(
-                "%s %s ended by an unexpected error", owner_kind, owner, exc_info=error
+                "%s %s ended by an unexpected error",
+                owner_kind,
+                shortened(str(owner)),
+                exc_info=error,
             )
         elif seen <= LINES_PER_KIND_MAX:
             self._logger.error(
-                "%s %s ended by %r again (%d times; its traceback is above)",
+                "%s %s ended by %s again (%d times; its traceback is above)",
                 owner_kind,
-                owner,
-                error,
+                shortened(str(owner)),
+                shortened(repr(error)),
                 seen,
             )
 

@@ -355,15 +355,35 @@ class QuorumMember:
         A task that already has its turn at the lock is not cancelled there.
         """
         async with self._lock:
-            if not self._is_stopped:
+            if self._is_stopped:
+                return
+            try:
                 await self._step_locked(event)
+            except RefusedError:
+                if not self._is_stopped:
+                    raise
 
     async def _step_locked(self, event: Event) -> None:
         if self._is_stopped:
-            raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "this member of the quorum is stopping")
-        effects = self._core.step(event, self._now_ms())
-        with trio.CancelScope(shield=True):
-            await self._perform(effects)
+            raise _stopping()
+        try:
+            effects = self._core.step(event, self._now_ms())
+            with trio.CancelScope(shield=True):
+                await self._perform(effects)
+        except Exception as error:
+            if isinstance(error, RefusedError) and isinstance(event, AppendRequested):
+                raise
+            self._end(error)
+            raise _stopping() from error
+
+    def _end(self, error: Exception) -> None:
+        """End this member, and with it the process, whichever task met the error.
+
+        A step that is half done leaves a replica that must not answer: not after a disk that fails,
+        nor after an error of ours.  The edges of requests and tasks must not swallow it.
+        """
+        self._is_stopped = True
+        self._nursery.start_soon(_raise, error)
 
     async def _perform(self, effects: Effects) -> None:
         await self._write(effects)
@@ -467,6 +487,14 @@ class QuorumMember:
         self._active_epoch = epoch
         for listener in self._listeners:
             listener(epoch)
+
+
+def _stopping() -> RefusedError:
+    return RefusedError(ErrorCode.NETWORK_EXCEPTION, "this member of the quorum is stopping")
+
+
+async def _raise(error: Exception) -> None:
+    raise error
 
 
 @asynccontextmanager

@@ -4,6 +4,11 @@ The leader that the local quorum member knows is asked first, else the voters in
 is not the active controller, or cannot be reached, is passed over, with back-off, until the
 deadline.  A request whose answer was lost is sent again too: it may then meet its own effect (a
 topic that exists already), as with Kafka.
+
+A client's request is another matter: it is a stranger's, and may be why a controller ended or does
+not answer.  One that was under way when the connection broke is not sent again, and one that was
+not answered in time goes to one more controller at most; its client hears that the outcome is not
+known.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +23,7 @@ from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import Request, Response, RpcMethod
 from ottla.rpc.quorum_codec import error_code_of
 from ottla.rpc.rpc_seam import Rpc, join_address
+from ottla.rpc.status import LostCallError
 
 RETRY_BACKOFF_MS_FIRST = 10
 RETRY_BACKOFF_MS_MAX = 100
@@ -102,11 +108,19 @@ class ControllerClient:
         return await self._call(methods.UNREGISTER, request, deadline_ms)
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Pass a client's request on, in Kafka's encoding."""
-        return await self._call(methods.FORWARD, request, deadline_ms)
+        """Pass a client's request on, in Kafka's encoding.
+
+        Raises RefusedError with UNKNOWN_SERVER_ERROR if it may have cost a controller.
+        """
+        losses = Losses()
+        return await self._call(methods.FORWARD, request, deadline_ms, losses)
 
     async def _call(
-        self, method: RpcMethod[Request, Response], request: Request, deadline_ms: int
+        self,
+        method: RpcMethod[Request, Response],
+        request: Request,
+        deadline_ms: int,
+        losses: "Losses | None" = None,
     ) -> Response:
         ends_at = trio.current_time() + deadline_ms / 1000
         backoff_ms = RETRY_BACKOFF_MS_FIRST
@@ -123,6 +137,8 @@ class ControllerClient:
             except RefusedError as refusal:
                 if refusal.code not in TRY_ANOTHER:
                     raise
+                if losses is not None:
+                    losses.note(refusal)
                 if trio.current_time() + backoff_ms / 1000 >= ends_at:
                     raise _timed_out(refusal, deadline_ms) from refusal
             self._last_answered = None
@@ -139,7 +155,7 @@ class ControllerClient:
     ) -> Response:
         """Ask one node, and leave it as soon as another is known to lead: it may be paused."""
         answer: Response | None = None
-        refusal = RefusedError(ErrorCode.NOT_CONTROLLER)
+        refusal = RefusedError(ErrorCode.REQUEST_TIMED_OUT, "another controller leads by now")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._leave_when_another_leads, node_id, nursery.cancel_scope)
             try:
@@ -181,6 +197,33 @@ class ControllerClient:
         if tried.issuperset(self._addresses):
             tried.clear()
         return next(node_id for node_id in self._addresses if node_id not in tried)
+
+
+UNANSWERED_MAX = 2
+"""Controllers that a stranger's request may find and not be answered by: one may be paused or cut
+off, which the next leader makes good; with more, one request stops all controllers in turn."""
+
+
+class Losses:
+    """What a stranger's request may have cost so far."""
+
+    __slots__ = ("_unanswered_count",)
+
+    def __init__(self) -> None:
+        self._unanswered_count = 0
+
+    def note(self, refusal: RefusedError) -> None:
+        """Note a try that failed.  Raises RefusedError if the request must not be sent again."""
+        if isinstance(refusal, LostCallError):
+            self._unanswered_count = UNANSWERED_MAX
+        elif refusal.code is ErrorCode.REQUEST_TIMED_OUT:
+            self._unanswered_count += 1
+        if self._unanswered_count >= UNANSWERED_MAX:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "The controller went away, or fell silent, while it had this request; whether it "
+                f"was carried out is not known ({refusal.message}).",
+            ) from refusal
 
 
 def _timed_out(last: RefusedError, deadline_ms: int) -> RefusedError:

@@ -3,13 +3,14 @@
 Pure.  A table of `MethodHandler` is all that a server needs to know of a service.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from ottla.model.errors import ProtocolError
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.unexpected_errors import UnexpectedErrors
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
@@ -44,8 +45,32 @@ class MethodHandler(Generic[Request, Response]):
 
     method: RpcMethod[Request, Response]
     answer: Callable[[Request], Awaitable[Response]]
+    errors: UnexpectedErrors | None = None
+    """Where an error nobody foresaw is noted; None lets it through, for tests."""
 
     async def answer_bytes(self, data: bytes) -> bytes:
-        """Answer an encoded request with an encoded response."""
-        response = await self.answer(self.method.decode_request(data))
-        return response.SerializeToString()
+        """Answer an encoded request with an encoded response.
+
+        Raises RefusedError with UNKNOWN_SERVER_ERROR where the answer ends by an error nobody
+        foresaw: such an error ends the request alone.
+        """
+        try:
+            response = await self.answer(self.method.decode_request(data))
+            return response.SerializeToString()
+        except (RefusedError, ProtocolError):
+            raise
+        except Exception as error:
+            if self.errors is None:
+                raise
+            self.errors.note("request", self.method.path, error)
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, UNFORESEEN) from error
+
+
+UNFORESEEN = "The request met an unexpected error; the controller's log has its traceback."
+
+
+def guarded(
+    handlers: Iterable[MethodHandler[Any, Any]], errors: UnexpectedErrors
+) -> list[MethodHandler[Any, Any]]:
+    """Return the handlers with an edge: an unexpected error of one is noted and ends no other."""
+    return [replace(handler, errors=errors) for handler in handlers]

@@ -2,7 +2,8 @@
 
 Pure.  A handler's `RefusedError` crosses the wire as status FAILED_PRECONDITION with Kafka's error
 code in the trailing metadata, and is raised again at the caller.  A peer that is not there is
-NETWORK_EXCEPTION, one that is late REQUEST_TIMED_OUT: the caller meets `RefusedError` only.
+NETWORK_EXCEPTION, one that goes away during the call too (`LostCallError`), one that is late
+REQUEST_TIMED_OUT: the caller meets `RefusedError` only.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -21,13 +22,22 @@ CODE_OF_STATUS = {
 """gRPC's own statuses in Kafka's words; any other is UNKNOWN_SERVER_ERROR."""
 
 
+class LostCallError(RefusedError):
+    """A call whose peer went away while it was under way: it may have been carried out.
+
+    It may also be why the peer went.
+    """
+
+
 def refusal_of(status: str, details: str | None, error_code: str | None) -> RefusedError:
-    """Return the refusal that a failed call means."""
+    """Return the refusal that a failed call means; LostCallError where its connection broke."""
     known = None if error_code is None else KNOWN_CODES.get(error_code)
     if known is not None:
         return RefusedError(known, details)
     code = CODE_OF_STATUS.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)
     text = f"{status}: {details}"
+    if status == "UNAVAILABLE" and NEVER_CONNECTED not in (details or ""):
+        return LostCallError(code, text)
     if details and NEVER_CONNECTED in details and any(sign in details for sign in NOT_GRPC):
         text += "; what listens there is no controller (is it a broker's address?)"
     return RefusedError(code, text)

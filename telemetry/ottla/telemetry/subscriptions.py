@@ -5,18 +5,17 @@ EqualIdsEqualSubscriptions (of one client, up to a collision of CRC32C), PureId 
 the metrics, the interval and the client alone, so every broker gives the same one).
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-import re2
 from crc32c import crc32c
 
 from ottla.model.ids import uuid_text
 from ottla.model.settings.client_metrics import (
     INTERVAL_MS_MAX,
+    Holds,
     SubscriptionConfig,
     check_subscription_texts,
     match_patterns,
@@ -32,9 +31,6 @@ UNSUBSCRIBED_INTERVAL_MS = 300_000
 LIBRDKAFKA_INTERVAL_MS_MAX = 1_500_000
 """The longest interval that librdkafka (2.16) can keep.  It counts in microseconds of 32 bits, with
 up to 1.2 times the interval: from half an hour on that wraps, and it asks without any pause."""
-
-Holds = Callable[[str], object]
-"""Says of a text whether a pattern matches the whole of it: what it returns is true or false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +102,7 @@ def read_subscription(name: str, texts: Mapping[str, str]) -> Subscription:
         name=name,
         metrics=config.metrics,
         interval_ms=config.interval_ms,
-        patterns=tuple(
-            (trait, _whole_match(pattern))
-            for trait, pattern in match_patterns(config.match).items()
-        ),
+        patterns=tuple(match_patterns(config.match).items()),
     )
 
 
@@ -167,27 +160,3 @@ def _hash_of(client: UUID) -> int:
     """Return what Kafka's `Uuid.hashCode` gives, as an unsigned number of 32 bits."""
     halves = (client.int >> 64) ^ (client.int & (1 << 64) - 1)
     return (halves >> 32) ^ (halves & (1 << 32) - 1)
-
-
-def _options() -> "re2.Options":
-    options = re2.Options()
-    options.never_capture = True
-    options.log_errors = False
-    return options
-
-
-_OPTIONS = _options()
-
-
-def _whole_match(pattern: "re.Pattern[str]") -> Holds:
-    """Return what holds a pattern against a whole text.
-
-    What is matched is what strangers call themselves, and Python's engine can be made to hang by a
-    text: so it is RE2 wherever RE2 knows the syntax.  It has no look-around, and that is how an
-    operator leaves clients out (`client_id=(?!test).*`).
-    """
-    try:
-        fast: Holds = re2.compile(pattern.pattern, _OPTIONS).fullmatch
-    except re2.error:
-        return pattern.fullmatch
-    return fast

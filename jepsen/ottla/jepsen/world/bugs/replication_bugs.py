@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ottla.broker import fetch, fetch_read, follower_fetch, isr_driver
+from ottla.broker.fetch import FetchApi
 from ottla.broker.fetch_read import FetchLimits
 from ottla.broker.fetch_session import FetchTarget
 from ottla.broker.follower_fetch import Followed, FollowerFetch
@@ -230,7 +231,14 @@ def _believe_fetches_of_earlier_lives() -> Iterator[None]:
             said["broker_epoch"] = max(said["broker_epoch"], follower.broker_epoch)
         return original(self, replica, **said)
 
-    with patched(Partition, on_follower_fetch=on_fetch):
+    def is_registered(self: FetchApi, limits: FetchLimits) -> bool:
+        broker = self.table.image.brokers.get(NodeId(limits.replica_id))
+        return broker is not None and limits.replica_epoch <= broker.epoch
+
+    with (
+        patched(Partition, on_follower_fetch=on_fetch),
+        patched(FetchApi, is_registered=is_registered),
+    ):
         yield
 
 
