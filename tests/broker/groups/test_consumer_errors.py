@@ -45,6 +45,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     (BEAT, {"member_epoch": -2}, "InstanceId can't be null."),
     (BEAT, {"member_epoch": -3}, "MemberEpoch is invalid."),
+    (JOIN, {"instance_id": "i" * 250}, "InstanceId has more than 249 characters."),
     (BEAT, {"member_id": "a" * 8_192}, "No text may have more than 8191 characters."),
 ]
 

@@ -122,6 +122,27 @@ def test_a_member_too_large_for_the_log_is_refused_and_changes_nothing(groups: A
     assert len(groups.log) == written
 
 
+def test_a_static_member_whose_new_id_is_too_large_for_the_log_replaces_nobody(
+    groups: Any,
+) -> None:
+    groups.make_topic("orders", 4)
+    enter(groups, "a", instance_id="i")
+    groups.beat("a", -2, instance_id="i")
+    written = len(groups.log)
+    groups.record_bytes_max = 1_000
+    asked = groups.enter("b" * 1_000, instance_id="i")
+    assert asked.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (len(groups.log), list(groups.consumers.members)) == (written, ["a"])
+
+
+def test_a_regex_of_too_many_topics_for_one_record_is_kept_in_memory_alone(groups: Any) -> None:
+    groups.record_bytes_max = 1_000
+    topics = [groups.make_topic(f"topic-{number:03}", 1) for number in range(200)]
+    answer = groups.enter("a", [], regex="topic-.*").answer
+    assert set(given(answer) or {}) == set(topics)
+    assert not [key for key, _ in groups.log if key.startswith(b"\x00\x10")]
+
+
 # ---- epochs
 
 

@@ -252,6 +252,14 @@ def test_a_join_too_large_for_the_log_changes_nothing(groups: Any) -> None:
     assert (len(groups.log), list(groups.consumers.members)) == (written, ["new"])
 
 
+def test_a_classic_group_whose_members_say_too_much_does_not_go_over(groups: Any) -> None:
+    old = classic_group(groups, groups.make_topic("orders", 4))
+    groups.record_bytes_max = 50
+    assert groups.enter("new", []).code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert groups.heartbeat(old, 1) is ErrorCode.NONE
+    assert groups.group.state == "Stable"
+
+
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
 def test_a_policy_may_forbid_to_go_over(make_groups: Any, policy: str) -> None:
     config = GroupConfig(initial_rebalance_delay_ms=0, consumer_migration_policy=policy)

@@ -408,6 +408,18 @@ def test_an_assignment_too_large_to_be_kept_is_refused(groups: Any) -> None:
     assert groups.group.state == "PreparingRebalance"
 
 
+def test_a_static_member_that_says_too_much_to_be_kept_replaces_nobody(groups: Any) -> None:
+    (old,) = groups.stable(size=1, instance_id="i")
+    written = len(groups.log)
+    groups.record_bytes_max = 1_000
+    large = [("range", bytes(1_000))]
+    refused = groups.join(instance_id="i", version=9, protocols=large)
+    assert refused.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(groups.log) == written
+    assert groups.heartbeat(old, 1, "i") is ErrorCode.NONE
+    assert groups.join(instance_id="i", version=9).code is ErrorCode.NONE
+
+
 def test_absent_static_members_without_patience_are_not_waited_for_without_end(
     groups: Any,
 ) -> None:

@@ -19,6 +19,7 @@ from ottla.broker.groups.consumer_records import (
     target_record,
 )
 from ottla.broker.groups.effects import Outbox
+from ottla.broker.groups.group_records import GroupRecord
 from ottla.model.errors import ErrorCode, RefusedError
 
 
@@ -33,10 +34,17 @@ class ConsumerChanges:
 
     def check(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Refuse a description that cannot be written: all groups of the log would be held up."""
-        key, value = member_record(group.group_id, member)
-        if len(key) + len(value or b"") > self._record_bytes_max():
+        if not self.fits(group, member):
             reason = f"What member {member.member_id} says of itself is too large to be kept."
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+
+    def fits(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
+        """Say whether the record of a member's description can be written."""
+        return self._fits(member_record(group.group_id, member))
+
+    def _fits(self, record: GroupRecord) -> bool:
+        key, value = record
+        return len(key) + len(value or b"") <= self._record_bytes_max()
 
     def raise_epoch(self, group: ConsumerGroup, metadata_hash: int) -> None:
         """Have the target computed anew, for topics with this hash."""
@@ -75,9 +83,14 @@ class ConsumerChanges:
         self._outbox.write(target_epoch_record(group))
 
     def resolve(self, group: ConsumerGroup, regex: str, resolved: ResolvedRegex) -> None:
-        """Take in which topics a regular expression means."""
+        """Take in which topics a regular expression means.
+
+        A list too long for a record is not written: the next leader finds it out again.
+        """
         group.put_regex(regex, resolved)
-        self._outbox.write(regex_record(group.group_id, regex, resolved))
+        record = regex_record(group.group_id, regex, resolved)
+        if self._fits(record):
+            self._outbox.write(record)
 
     def forget_regex(self, group: ConsumerGroup, regex: str) -> None:
         """Nobody in the group uses it any more."""

@@ -16,7 +16,7 @@ from ottla.broker.groups.consumer_member import (
 )
 from ottla.broker.groups.consumer_rebalance import Heartbeat
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
-from ottla.broker.groups.group_records import TEXT_LENGTH_MAX
+from ottla.broker.groups.group_records import INSTANCE_ID_LENGTH_MAX, TEXT_LENGTH_MAX
 from ottla.broker.groups.membership_apis import client_of
 from ottla.broker.groups.shard import refused_heartbeat
 from ottla.model.errors import ErrorCode, RefusedError
@@ -91,6 +91,8 @@ def check_heartbeat(
             f"ServerAssignor {request.server_assignor} is not supported. "
             f"Supported assignors: {', '.join(assignors)}.",
         )
+    if len(request.instance_id or "") > INSTANCE_ID_LENGTH_MAX:
+        raise _invalid(f"InstanceId has more than {INSTANCE_ID_LENGTH_MAX} characters.")
     if any(len(text) > TEXT_LENGTH_MAX for text in _texts_of(request)):
         raise _invalid(f"No text may have more than {TEXT_LENGTH_MAX} characters.")
 
@@ -119,6 +121,5 @@ def _invalid(reason: str) -> RefusedError:
 def _texts_of(request: ConsumerGroupHeartbeatRequest) -> Iterator[str]:
     """Yield what goes into keys of records as it is; a flexible version sets it no bound."""
     yield request.member_id
-    yield request.instance_id or ""
     yield request.rack_id or ""
     yield request.subscribed_topic_regex or ""

@@ -125,6 +125,8 @@ class ConsumerRebalancer:
         described = _described(member, beat)
         if described != member:
             self._changes.check(group, described)
+        if replaced is not None:
+            self._changes.check(group, member)
         # From here on nothing is refused.
         if replaced is not None:
             self.replace_static(group, replaced, member)

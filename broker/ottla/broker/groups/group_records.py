@@ -68,6 +68,10 @@ NO_EXPIRY = -1
 TEXT_LENGTH_MAX = 8_191
 """Characters of a text in a record: four bytes each, they fill the 32,767 it may have there."""
 
+INSTANCE_ID_LENGTH_MAX = 249
+"""Characters of a group.instance.id, as in Kafka's clients.  It begins the ids that members get,
+and these are texts of a record too: a longer one makes an id that no record can hold."""
+
 _int16 = Struct(">h")
 _OFFSET_COMMIT_PREFIX = _int16.pack(OFFSET_COMMIT)
 _GROUP_METADATA_PREFIX = _int16.pack(GROUP_METADATA)

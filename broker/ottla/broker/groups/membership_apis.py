@@ -10,7 +10,7 @@ from typing import Any
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.effects import Client
-from ottla.broker.groups.group_records import TEXT_LENGTH_MAX
+from ottla.broker.groups.group_records import INSTANCE_ID_LENGTH_MAX, TEXT_LENGTH_MAX
 from ottla.broker.groups.rebalance import Join, failed_join
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.groups import GroupConfig
@@ -58,7 +58,7 @@ class MembershipApis:
         timeout_ms = request.session_timeout_ms
         if not request.group_id:
             answer(ErrorCode.INVALID_GROUP_ID)
-        elif max(map(len, _texts_of(request))) > TEXT_LENGTH_MAX:
+        elif not _fits_in_records(request):
             answer(ErrorCode.INVALID_REQUEST)
         elif not config.session_timeout_ms_min <= timeout_ms <= config.session_timeout_ms_max:
             answer(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -137,10 +137,18 @@ def _left(members: list[MemberIdentity], codes: list[ErrorCode]) -> LeaveGroupRe
     )
 
 
+def _fits_in_records(request: JoinGroupRequest) -> bool:
+    """Say whether a record can hold each of the texts, and the member id made of one of them."""
+    return (
+        len(request.group_instance_id or "") <= INSTANCE_ID_LENGTH_MAX
+        and max(map(len, _texts_of(request))) <= TEXT_LENGTH_MAX
+    )
+
+
 def _texts_of(request: JoinGroupRequest) -> Iterator[str]:
     """Yield what goes into the group's record as it is; a flexible version sets it no bound."""
     yield request.protocol_type
-    yield request.group_instance_id or ""
+    yield request.member_id
     for protocol in request.protocols:
         yield protocol.name
 

@@ -71,6 +71,15 @@ class MixedGroups:
             and group.protocol_type == CONSUMER_PROTOCOL
             and len(group.members) <= self._config.consumer_size_max
             and all(read_subscription(_metadata(group, one)) for one in group.members.values())
+            and self._can_be_written(group)
+        )
+
+    def _can_be_written(self, group: ClassicGroup) -> bool:
+        """Say whether each member's record has room for all that the member said of itself."""
+        made = ConsumerGroup(group.group_id)
+        return all(
+            self._changes.fits(made, self._upgraded_member(group, one))
+            for one in group.members.values()
         )
 
     def upgraded(self, group: ClassicGroup) -> ConsumerGroup:
@@ -176,6 +185,8 @@ class MixedGroups:
                 classic=ClassicSide(request.session_timeout_ms, join.protocols),
             )
             self._changes.check(group, described)
+            if replaced is not None:
+                self._changes.check(group, member)
         except RefusedError as refusal:
             self._outbox.answer(join.asker, failed_join(refusal.code, request.member_id))
             return

@@ -18,6 +18,7 @@ from ottla.broker.groups.timer_names import NO_MEMBER_ID, TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.groups import GroupConfig
+from ottla.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.join_group_request import JoinGroupRequest
 from ottla.wire.messages.join_group_response import JoinGroupResponse
@@ -186,6 +187,9 @@ class Rebalancer:
         """
         instance_id = join.request.group_instance_id
         assert instance_id is not None
+        if group.state is STABLE and self._is_too_large(_value_after(group, member_id, join)):
+            self._refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         old_id, old_leader_id = group.static_members[instance_id], group.leader_id
         member = group.replace_static(instance_id, member_id)
         self._timers.cancel(TimerName(group.group_id, TimerKind.SESSION, old_id))
@@ -345,8 +349,7 @@ class Rebalancer:
     def _assign(self, group: ClassicGroup, parts: dict[str, bytes], now: Instant) -> None:
         for member in group.members.values():
             member.assignment = parts.get(member.member_id, b"")
-        record = _record_of(group)
-        if len(record.value or b"") > self._record_bytes_max():
+        if self._is_too_large(group.as_value()):
             for member in group.members.values():
                 self._answer_failed_sync(member, ErrorCode.UNKNOWN_SERVER_ERROR)
             self.begin_rebalance(group, now)
@@ -358,6 +361,10 @@ class Rebalancer:
                 self._outbox.answer_when_committed(member.sync_asker, _synced(group, member))
                 member.sync_asker = None
                 self._extend_session(group, member, now)
+
+    def _is_too_large(self, value: GroupMetadataValue) -> bool:
+        """Say whether a group's record cannot be written: all groups of the log would wait."""
+        return len(group_value(value)) > self._record_bytes_max()
 
     # ---- staying and leaving
 
@@ -524,6 +531,20 @@ def _synced(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
         protocol_name=group.protocol_name,
         assignment=member.assignment,
     )
+
+
+def _value_after(group: ClassicGroup, member_id: str, join: Join) -> GroupMetadataValue:
+    """Return what a group's record says when a static member has come back under a new id."""
+    value = group.as_value()
+    for member in value.members:
+        if member.group_instance_id == join.request.group_instance_id:
+            if value.leader == member.member_id:
+                value.leader = member_id
+            member.member_id = member_id
+            for protocol in join.protocols:
+                if protocol.name == group.protocol_name:
+                    member.subscription = protocol.metadata
+    return value
 
 
 def _record_of(group: ClassicGroup) -> GroupRecord:

@@ -125,7 +125,8 @@ async def test_offsets_are_fetched_by_topic_id_too(world: Any, coordinated: Any)
     ("change", "code"),
     [
         ({"group_id": "g" * 8_192}, ErrorCode.INVALID_GROUP_ID),
-        ({"group_instance_id": "i" * 8_192}, ErrorCode.INVALID_REQUEST),
+        ({"group_instance_id": "i" * 250}, ErrorCode.INVALID_REQUEST),
+        ({"member_id": "m" * 8_192}, ErrorCode.INVALID_REQUEST),
         ({"protocol_type": "t" * 8_192}, ErrorCode.INVALID_REQUEST),
         (
             {"protocols": [JoinGroupRequestProtocol(name="p" * 8_192)]},
@@ -141,6 +142,30 @@ async def test_texts_that_no_record_could_hold_are_refused(
         for name, value in change.items():
             setattr(request, name, value)
         assert (await groups.ask(request)).response(JoinGroupResponse).error_code == code
+
+
+async def test_the_id_made_of_the_longest_instance_id_fits_into_every_answer(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (groups, _):
+        for version in range(5, 10):
+            request = groups.join_request()
+            request.group_id = f"g{version}"
+            request.group_instance_id = "\N{GRINNING FACE}" * 249
+            call = await groups.ask(request, version)
+            answer = call.response(JoinGroupResponse)
+            assert answer.error_code == ErrorCode.NONE
+            assert answer.member_id.startswith(request.group_instance_id)
+            sync = SyncGroupRequest(
+                group_id=request.group_id,
+                member_id=answer.member_id,
+                group_instance_id=request.group_instance_id,
+                generation_id=1,
+                protocol_type="consumer",
+                protocol_name="range",
+            )
+            synced = (await groups.ask(sync, 5)).response(SyncGroupResponse)
+            assert synced.error_code == ErrorCode.NONE
 
 
 class SeededRng(random.Random):
