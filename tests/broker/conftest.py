@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.produce import ProduceApi
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.response_queue import ResponseSlot
+from ottla.broker.steps import Answer, run_through
 from ottla.metadata.image import (
     BrokerRegistration,
     Endpoint,
@@ -100,6 +101,11 @@ class Call:
 
     def mute_until(self, deadline_ms: int) -> None:
         raise AssertionError("no handler throttles")
+
+    def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
+        answer = run_through(steps)
+        if answer is not None:
+            slot.complete(answer)
 
     def on_answer_failed(self, *arguments: object) -> None:
         raise AssertionError(f"an answer failed: {arguments}")
@@ -225,6 +231,8 @@ class World:
     def run(self, handle: Callable[..., Any], call: Call, request: Message) -> Call:
         """Do what a connection does with a handler's result."""
         response = handle(call.context, request)
+        if isinstance(response, Generator):
+            response = run_through(response)
         if response is not None:
             call.slot.complete(response)
         return call

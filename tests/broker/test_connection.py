@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.connection import Connection, ConnectionLimits
+from ottla.broker.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.request_traces import RequestTraces
@@ -83,8 +83,9 @@ class Host:
         self,
         connection: Connection,
         slot: ResponseSlot,
-        pending: Coroutine[Any, Any, Message | None],
+        pending: Pending,
     ) -> None:
+        assert isinstance(pending, Coroutine)
         self.pending.append((slot, pending))
 
     def on_fault(self, connection: Connection, fault: Exception) -> None:

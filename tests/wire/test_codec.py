@@ -357,5 +357,5 @@ def test_the_table_of_known_ids_is_bounded() -> None:
 
 def test_the_compiled_source_can_be_read() -> None:
     text = codec.source(ProduceRequest, 9)
-    assert text.startswith("def decode(data, p, end):")
+    assert text.startswith("def decode(data, p, end, left):")
     assert "def encode(m, out, records):" in text

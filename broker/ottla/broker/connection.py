@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Protocol, TypeAlias
 
-from ottla.broker.dispatch import Dispatcher, Peer, RequestContext
+from ottla.broker.dispatch import DecodeApart, Dispatcher, Peer, RequestContext
 from ottla.broker.held_bytes import HeldBytes
 from ottla.broker.output import Output
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.request_traces import RequestTrace
 from ottla.broker.response_queue import ResponseQueue, ResponseSlot
+from ottla.broker.steps import Answer
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import (
     FRAME_LENGTH_BYTES,
@@ -44,7 +45,8 @@ system call each way; higher holds more memory for clients that send far ahead."
 OVERTAKEN = (PRODUCE, PUSH_TELEMETRY)
 """What may wait for its answer while the next request is taken up, once a handler has returned."""
 
-Pending: TypeAlias = Coroutine[Any, Any, Message | None]
+Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | DecodeApart
+"""What a handler left unfinished; see `dispatch.py`."""
 
 FRAME_LENGTH = Struct(">i")
 
@@ -68,7 +70,7 @@ class ConnectionHost(Protocol):
         ...
 
     def run(self, connection: "Connection", slot: ResponseSlot, pending: Pending) -> None:
-        """Run a handler's coroutine, then call `on_coroutine_ended` with its result."""
+        """Finish what a handler left, then call `on_coroutine_ended` with its result."""
         ...
 
     def on_fault(self, connection: "Connection", fault: Exception) -> None:
@@ -311,6 +313,11 @@ class Connection:
         if not self._is_serving:
             self._host.on_work(self)
 
+    def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
+        """Have the host finish an answer that a waiting request has begun."""
+        self._coroutine_count += 1
+        self._host.run(self, slot, steps)
+
     def _note_late(self) -> None:
         """Count how long answers waited for those before them."""
         now_ns = self._dispatcher.times.now_ns()
@@ -427,8 +434,9 @@ class Connection:
             assert self._awaited is None
             self._awaited = slot
             self._coroutine_count += 1
-            # Only a Produce keeps views into its frame (its records); all else was copied out.
-            if header.api_key == PRODUCE:
+            # Only a Produce keeps views into its frame (its records); all else was copied out,
+            # or is about to be.
+            if header.api_key == PRODUCE or isinstance(result, DecodeApart):
                 self._lend()
             self._host.run(self, slot, result)
 

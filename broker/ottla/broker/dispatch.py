@@ -4,8 +4,11 @@ Pure.  A handler is called inline and returns one of three things:
 
 * a response message: the answer leaves now;
 * None: the handler has completed `context.slot`, or keeps it and completes it later (purgatory);
-* a coroutine: it runs in the server's nursery and ends with either of the above; nothing more of
-  the connection is taken up until the request is answered.
+* a coroutine, or steps (see `steps.py`): it runs in the server's nursery and ends with either of
+  the above; nothing more of the connection is taken up until the request is answered.
+
+A request with many elements is decoded apart from the loop first (`DecodeApart`), and served by the
+API's handler in steps where it has one.
 
 Take-up goes on past an unanswered request only when it is a Produce whose handler (or whose
 coroutine) has returned None: its append is done, only the wait for the high watermark is open; or
@@ -21,18 +24,68 @@ from typing import Any, NamedTuple, TypeAlias
 from ottla.broker.request_times import RequestTimes
 from ottla.broker.request_traces import RequestTraces
 from ottla.broker.response_queue import ResponseSlot
+from ottla.broker.steps import Answer
 from ottla.model.errors import ProtocolError
+from ottla.model.limits import KIB, MIB
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.wire.apis import API, API_VERSIONS, request_class
 from ottla.wire.codec import decode_prefix
+from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
 
-HandlerResult: TypeAlias = Message | Coroutine[Any, Any, Message | None] | None
+INLINE_ELEMENTS_BYTES_MAX = 128 * KIB
+"""What the elements of a request's arrays may take for it to be decoded on the loop: some hundred
+partitions.  Higher holds the loop for longer, lower sends honest requests to a thread."""
+
+APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64
+"""Size of a frame whose elements may take more than that: their memory is at most some fifty times
+their bytes.  A smaller one that cannot be decoded is malformed."""
+
+ELEMENTS_BYTES_MAX = 64 * MIB
+"""What they may take at all.  No honest request comes near; a frame of 100 MiB could take a GiB."""
+
+HandlerResult: TypeAlias = (
+    "Message | Coroutine[Any, Any, Message | None] | Answer | DecodeApart | None"
+)
 """What the handler has for its caller: see the top of the file."""
 
 Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
 """Serves one API: `handler(context, request) -> response | None | coroutine`."""
+
+
+class MalformedRequestError(ProtocolError):
+    """A request that was decoded apart is none; its connection is closed."""
+
+
+class DecodeApart:
+    """A request that is too large to be decoded on the loop, and what serves it then."""
+
+    __slots__ = ("_context", "_frame", "_handler", "_kind")
+
+    def __init__(
+        self, context: "RequestContext", frame: memoryview, kind: type[Message], handler: Handler
+    ) -> None:
+        self._context = context
+        self._frame = frame
+        self._kind = kind
+        self._handler = handler
+
+    def decode(self) -> Message:
+        """Return the request; touches nothing that the loop changes.
+
+        Raises MalformedRequestError, also where the elements are too many.
+        """
+        header, frame = self._context.header, self._frame
+        bound = min(COST_FREE_BYTES + len(frame) * COST_PER_BYTE, ELEMENTS_BYTES_MAX)
+        try:
+            return decode_prefix(self._kind, header.api_version, frame, header.body_at, bound)[0]
+        except ProtocolError as error:
+            raise MalformedRequestError(error.where) from error
+
+    def handle(self, request: Message) -> HandlerResult:
+        """Serve the decoded request."""
+        return self._handler(self._context, request)
 
 
 UNKNOWN_SOFTWARE = "unknown"
@@ -97,6 +150,8 @@ class Route(NamedTuple):
     handler: Handler
     lowest: int
     highest: int
+    large_handler: Handler
+    """Serves requests with many elements, in steps."""
 
 
 class NotServedYetError(ProtocolError):
@@ -133,10 +188,17 @@ class Dispatcher:
         for api_key, handler in (handlers or {}).items():
             self.register(api_key, handler)
 
-    def register(self, api_key: int, handler: Handler) -> None:
-        """Serve an API, in every version of its table row, with `handler`."""
+    def register(
+        self, api_key: int, handler: Handler, *, large_handler: Handler | None = None
+    ) -> None:
+        """Serve an API, in every version of its table row, with `handler`.
+
+        `large_handler` serves requests with many elements where `handler` does not do so in steps.
+        """
         api = API[api_key]
-        self._routes[api_key] = Route(handler, api.lowest, api.latest_stable)
+        self._routes[api_key] = Route(
+            handler, api.lowest, api.latest_stable, large_handler or handler
+        )
 
     @property
     def api_keys(self) -> frozenset[int]:
@@ -178,7 +240,14 @@ class Dispatcher:
         request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
         # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata
         # of all topics has three of them.
-        request, _ = decode_prefix(request_type, version, frame, header.body_at)
+        try:
+            request, _ = decode_prefix(
+                request_type, version, frame, header.body_at, INLINE_ELEMENTS_BYTES_MAX
+            )
+        except ProtocolError:
+            if len(frame) < APART_FROM_BYTES:
+                raise
+            return DecodeApart(context, frame, request_type, route.large_handler)
         return route.handler(context, request)
 
     def _import_request_type(self, api_key: int) -> type[Message]:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ottla.broker.request_times import Times
 from ottla.broker.request_traces import RequestTrace
+from ottla.broker.steps import Answer
 from ottla.wire.codec import encode_chunks
 from ottla.wire.codec_types import Chunk, Message
 from ottla.wire.frames import frame
@@ -30,6 +31,10 @@ class SlotOwner(Protocol):
 
     def mute_until(self, deadline_ms: int) -> None:
         """Read no further until then."""
+        ...
+
+    def on_steps(self, slot: "ResponseSlot", steps: Answer) -> None:
+        """Have the steps done, one in a turn of the loop, and the slot completed."""
         ...
 
 
@@ -108,6 +113,18 @@ class ResponseSlot:
             return
         # Without records an answer is one piece: most are, and are sent as they are.
         self._finish(chunks if len(body) > 1 else [b"".join(chunks)])  # type: ignore[arg-type]
+
+    def complete_by(self, steps: Answer) -> None:
+        """Answer with what the steps come to, which are done in turn with all others."""
+        if self._owner is not None:
+            self._owner.on_steps(self, steps)
+
+    def complete_encoded(self, response: Message, body: list[Chunk]) -> None:
+        """Answer with a message that was encoded in the request's version."""
+        header = self.header
+        self.error_code = getattr(response, "error_code", 0)
+        head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+        self._finish(frame([head, *body]))
 
     def complete_silently(self) -> None:
         """Finish without an answer: a Produce of acks=0 that went well."""

@@ -22,9 +22,10 @@ import trio
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.channel_driver import Channel, ReadBuffer
 from ottla.broker.connection import Connection, ConnectionLimits, Pending
-from ottla.broker.dispatch import Dispatcher, NotServedYetError, Peer
+from ottla.broker.dispatch import Dispatcher, MalformedRequestError, NotServedYetError, Peer
 from ottla.broker.listener import Listener
 from ottla.broker.log_limiter import LogLimiter
+from ottla.broker.paced_driver import PacedWork
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
 from ottla.model.background_driver import keep_running
@@ -99,6 +100,7 @@ class SocketServer:
         self._connection_count_max = connection_count_max
         self._are_doors_watched = True
         self._nursery = nursery
+        self._paced = PacedWork()
         self.memory = memory
         self._epoll = select.epoll()
         self._wakeup_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -307,7 +309,11 @@ class SocketServer:
     async def _await_pending(self, channel: Channel, slot: ResponseSlot, pending: Pending) -> None:
         response: Message | None = None
         try:
-            response = await pending
+            response = await self._paced.result_of(slot, pending)
+        except* MalformedRequestError as bad:
+            error = only_error(bad)
+            assert isinstance(error, MalformedRequestError)
+            self._on_bad_input(channel, error, self._clock.monotonic_ms())
         # With a star: a bug that comes together with a cancellation is noted, the latter goes on.
         except* Exception as group:
             self.on_fault(channel, only_error(group))

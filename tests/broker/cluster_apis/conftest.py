@@ -14,13 +14,14 @@ from ottla.broker.cluster_apis import (
     register_cluster_apis,
     register_early_apis,
 )
-from ottla.broker.connection import Connection, ConnectionLimits
+from ottla.broker.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.dispatch import Dispatcher, Peer
 from ottla.broker.metadata_cache import ImageWatch, MetadataCache
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
+from ottla.broker.steps import run_through
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import (
     BrokerRegistration,
@@ -214,8 +215,12 @@ class Client:
         self,
         connection: Connection,
         slot: ResponseSlot,
-        pending: Coroutine[Any, Any, Message | None],
+        pending: Pending,
     ) -> None:
+        if isinstance(pending, Generator):
+            connection.on_coroutine_ended(slot, run_through(pending))
+            return
+        assert isinstance(pending, Coroutine)
         self.pending.append((slot, pending))
 
     def send_without_running(self, request: Message, version: int) -> None:

@@ -15,14 +15,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec_runtime, schema
-from ottla.wire.codec_decoder import decoder_source
+from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE, decoder_source
 from ottla.wire.codec_encoder import encoder_source
 from ottla.wire.codec_source import Source
 from ottla.wire.codec_types import ZERO_UUID, Chunk, Message, Records
 
 M = TypeVar("M", bound=Message)
 
-_Decoder: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
+_Decoder: TypeAlias = Callable[[memoryview, int, int, int], tuple[Any, int]]
 _Encoder: TypeAlias = Callable[[Any, list[bytes], list[tuple[int, Records]]], None]
 
 _decoders: dict[tuple[type[Message], int], _Decoder] = {}
@@ -38,11 +38,24 @@ def decode(message: type[M], version: int, data: bytes | memoryview, at: int = 0
     return value
 
 
-def decode_prefix(message: type[M], version: int, data: memoryview, at: int = 0) -> tuple[M, int]:
-    """Read a message that begins at `at`, and say where it ends."""
+def decode_prefix(
+    message: type[M],
+    version: int,
+    data: memoryview,
+    at: int = 0,
+    elements_bytes_max: int | None = None,
+) -> tuple[M, int]:
+    """Read a message that begins at `at`, and say where it ends.
+
+    The elements of its arrays may take `elements_bytes_max` bytes of memory, by default what no
+    honest message comes near.  Raises ProtocolError if they take more.
+    """
     decoder = _decoders.get((message, version)) or _compile_decoder(message, version)
+    end = len(data)
+    if elements_bytes_max is None:
+        elements_bytes_max = COST_FREE_BYTES + end * COST_PER_BYTE
     try:
-        return decoder(data, at, len(data))
+        return decoder(data, at, end, elements_bytes_max)
     except (IndexError, struct.error):
         raise ProtocolError(f"{message.__name__} v{version} ends too early") from None
     except UnicodeDecodeError:

@@ -1,7 +1,8 @@
 """Writes the source of one straight decode function for one message and version.
 
-The function is `decode(data, p, end) -> (message, p)`: `p` walks, runs of fields of a fixed size
-(with the length byte of what follows them) are one `unpack_from`, structs are inlined.  It may
+The function is `decode(data, p, end, left) -> (message, p)`: `p` walks, runs of fields of a fixed
+size (with the length byte of what follows them) are one `unpack_from`, structs are inlined, and the
+elements of all arrays may take `left` bytes of memory.  It may
 raise IndexError, `struct.error` and UnicodeDecodeError for bytes that end too early or are no text;
 `codec.decode` turns those into ProtocolError.  A count is checked against the bytes left, by the
 smallest encoding of one element, before anything is made for it.
@@ -25,21 +26,16 @@ WORD_BYTES = 4
 def decoder_source(schema: MessageSchema, version: int) -> Source:
     """Write the decode function of a version, with the names it needs."""
     writer = _Decoder(schema, version)
-    writer.line("def decode(data, p, end):")
+    writer.line("def decode(data, p, end, left):")
     writer.depth += 1
     root = writer.struct(schema.root, schema.root.name)
     writer.flush()
     writer.line(f"return {root}, p")
-    if writer.has_arrays:
-        writer.lines.insert(1, f"    left = {COST_FREE_BYTES} + end * {COST_PER_BYTE}")
     return writer
 
 
 class _Decoder(Source):
     """Owns the source text, and the fixed-size reads that are not written yet."""
-
-    has_arrays = False
-    """Say whether the function counts elements: `left` is what those still to come may cost."""
 
     def read(self, code: str, target: str) -> None:
         """Put a read of a fixed size behind the others; `flush` makes them one."""
@@ -187,7 +183,6 @@ class _Decoder(Source):
         cost = element_cost(field, self.version)
         bound = f" or {count} * {cost} > left" if is_counted else ""
         self.line(f'if {count} * {smallest} > end - p{bound}: raise too_long("{where}")')
-        self.has_arrays |= is_counted
         if is_counted:
             self.line(f"left -= {count} * {cost}")
         if code is not None:

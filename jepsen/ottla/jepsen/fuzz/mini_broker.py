@@ -4,7 +4,7 @@ Its logs lie on the world's disk, its controller decides at once, its clock stan
 every input, so that an input means the same whenever it is read.
 """
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import cache
@@ -15,7 +15,7 @@ from ottla.broker.cluster_apis import register_cluster_apis, register_early_apis
 from ottla.broker.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.data_apis import register_data_apis
 from ottla.broker.describe_node import DescribeNodeApi
-from ottla.broker.dispatch import Dispatcher, Peer
+from ottla.broker.dispatch import DecodeApart, Dispatcher, Peer
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.group_apis import register_group_apis
@@ -28,6 +28,7 @@ from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
+from ottla.broker.steps import run_through
 from ottla.broker.telemetry_apis import Done, TelemetryApis
 from ottla.controller.rehearsal import CountingRng, Rehearsal
 from ottla.jepsen.fuzz.sync import run_now
@@ -52,6 +53,7 @@ from ottla.telemetry.push_work import Pending as PendingPush
 from ottla.telemetry.push_work import Worker
 from ottla.wire.apis import API, request_class
 from ottla.wire.codec import decode, encode
+from ottla.wire.codec_types import Message
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -270,7 +272,9 @@ class MiniBroker:
 
     def run(self, connection: Connection, slot: ResponseSlot, pending: Pending) -> None:
         """Run a handler's coroutine; one that waits is given up, with its request."""
-        result = _begun(pending)
+        result: Any = pending
+        while not (result is None or result is _WAITS or isinstance(result, Message)):
+            result = _finished(result)
         if result is not _WAITS:
             connection.on_coroutine_ended(slot, result)
 
@@ -315,10 +319,15 @@ class MiniBroker:
             self.connection.on_sent(output.byte_count, NOW_MS)
 
 
-_WAITS = object()
+_WAITS: Any = object()
 
 
-def _begun(pending: Coroutine[Any, Any, Any]) -> Any:
+def _finished(pending: Pending) -> Any:
+    """Return what comes of that which was left unfinished, `_WAITS` where it waits."""
+    if isinstance(pending, DecodeApart):
+        return pending.handle(pending.decode())
+    if isinstance(pending, Generator):
+        return run_through(pending)
     try:
         pending.send(None)
     except StopIteration as end:

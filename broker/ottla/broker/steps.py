@@ -1,0 +1,61 @@
+"""Costly answers in steps: what would hold the loop is cut where other tasks may have their turn.
+
+Pure.  A handler of a request that may name much is a generator: it yields after every bounded bit
+of work and returns what a handler returns.  `begun` does the first step at once, so that a small
+request is answered like any other; what is left is given to the connection's host, which does one
+step in a turn of the loop, over all requests together.  Between two steps the world may have
+changed: whoever yields looks again at what it holds.
+"""
+
+from collections.abc import Generator
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[None, None, T]
+"""Work in steps, and what it comes to."""
+
+STEP_COST = 250
+"""How much is done in one step: an entry of an answer costs 1, some microseconds.  Higher holds the
+loop for longer, lower wastes more on switching."""
+
+
+class Pace:
+    """Counts work, and says when a step has done enough."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = STEP_COST
+
+    def is_due(self, cost: int = 1) -> bool:
+        """Count work that was done; return whether the step should end here."""
+        self._left -= cost
+        if self._left > 0:
+            return False
+        self._left = STEP_COST
+        return True
+
+
+def begun(steps: Steps[T]) -> T | Steps[T]:
+    """Do the first step; return the result if that was all, else what is left."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return steps
+
+
+def run_through(steps: Steps[T]) -> T:
+    """Do all steps at once, for tests and for what is small."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+Answer: TypeAlias = Steps[Any]
+"""The steps of a handler; they come to what a handler returns."""
