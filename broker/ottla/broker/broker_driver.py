@@ -1,5 +1,6 @@
 """A broker at work: its parts, who tells whom, and how it starts to serve once it is opened."""
 
+import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from ottla.broker.cluster_apis import (
 from ottla.broker.data_apis import DATA_API_KEYS, register_data_apis
 from ottla.broker.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.dispatch import Dispatcher
-from ottla.broker.drain_api import DrainApi
+from ottla.broker.drain_api import DrainApi, refused_drain
 from ottla.broker.dynamic_settings import MAX_CONNECTIONS, DynamicSettings
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.flush_driver import Flusher
@@ -27,6 +28,7 @@ from ottla.broker.isr_driver import IsrKeeper
 from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.lifecycle_driver import LifecycleDriver
 from ottla.broker.metadata_cache import ImageWatch, MetadataCache
+from ottla.broker.own_requests import OwnRequests
 from ottla.broker.own_telemetry_driver import OwnTelemetry
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.producer_ids import Block
@@ -65,6 +67,9 @@ BROKER_API_KEYS = CLUSTER_API_KEYS | DATA_API_KEYS | GROUP_API_KEYS | REPLICA_AP
 def served_api_keys(config: BrokerConfig) -> frozenset[int]:
     """Return what clients are told that they may ask, from the first moment on."""
     return BROKER_API_KEYS | (TELEMETRY_API_KEYS if config.telemetry.enable else frozenset())
+
+
+logger = logging.getLogger("ottla.broker")
 
 
 class Readiness:
@@ -345,7 +350,7 @@ class Broker:
             controller=self.controller,
             followed=lambda: self._groups.image,
         )
-        self.dispatcher.register(DRAIN_BROKER, DrainApi(self.lifecycle).handle)
+        self._register_own_requests()
         register_replica_apis(self.dispatcher, table=self.table, logs=self.logs)
         register_data_apis(
             self.dispatcher,
@@ -366,6 +371,13 @@ class Broker:
             metadata=self.metadata,
         )
         self.telemetry.open_doors(self.dispatcher)
+
+    def _register_own_requests(self) -> None:
+        own = OwnRequests(self.config)
+        if (warning := own.warning()) is not None:
+            logger.warning("%s", warning)
+        drain = own.guarded(DrainApi(self.lifecycle).handle, refused_drain)
+        self.dispatcher.register(DRAIN_BROKER, drain)
 
     def _recovery(self) -> list[DirectoryRecovery]:
         return [

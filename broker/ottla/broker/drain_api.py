@@ -36,5 +36,10 @@ class DrainApi:
         try:
             await (self._broker.undo_drain() if request.undo else self._broker.drain())
         except RefusedError as error:
-            return DrainBrokerResponse(error_code=error.code, error_message=error.message)
+            return refused_drain(error)
         return DrainBrokerResponse()
+
+
+def refused_drain(refusal: RefusedError) -> DrainBrokerResponse:
+    """Return the answer to a drain that is refused."""
+    return DrainBrokerResponse(error_code=refusal.code, error_message=refusal.message)

@@ -301,6 +301,13 @@ class BrokerConfig:
         is_dynamic=True,
         doc="Bytes a second that throttled replicas fetch.",
     )
+    admin_requests: str = setting(
+        "loopback",
+        key="ottla.admin.requests",
+        one_of=("loopback", "any", "none"),
+        doc="Ottla's own: who may send Ottla's own requests that change state, such as draining "
+        "this broker: clients on its own machine, any, or none.",
+    )
     delete_topic_enable: bool = setting(
         True, key="delete.topic.enable", doc="Whether topics can be deleted."
     )
