@@ -1,7 +1,7 @@
 """`ottla jepsen run|run-all|bugs|analyze|serve|list`: real processes, real faults, exact checkers.
 
-Exit code 0 only when a run is valid; 1 usage, or the harness itself failed; 2 invalid: an anomaly,
-too little load or too few faults; 3 unknown: something could not be decided, which is no pass.
+Exit code 0 only when a run is valid; 1 usage, or the harness itself failed; 2 invalid: an anomaly;
+4 unknown: too little load, too few faults, or something else that leaves it undecided: no pass.
 """
 
 import argparse
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 HARNESS = 1
 INVALID = 2
-UNKNOWN = 3
+UNKNOWN = 4
 STORE_DEFAULT = "store"
 PORT_DEFAULT = 8470
-EPILOG = "Exit codes: 0 valid, 1 usage or the harness failed, 2 invalid, 3 unknown."
+EPILOG = "Exit codes: 0 valid, 1 usage or the harness failed, 2 invalid, 4 unknown."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -26,9 +26,6 @@ def test_a_run_with_load_faults_and_a_good_end_is_one() -> None:
 @pytest.mark.parametrize(
     ("changes", "anomaly"),
     [
-        ({"operation_count": 29_000}, "too-few-operations"),
-        ({"seconds": 0.0}, "too-few-operations"),
-        ({"faults": {}}, "too-few-faults"),
         ({"broken_clients": {"KeyError: 3": 2}}, "client-broke"),
         ({"died": ["b1 ended with code 1"]}, "node-died"),
         ({"unhealthy": "b1 is not in sync"}, "not-healthy-again"),
@@ -39,6 +36,31 @@ def test_a_poor_run_is_invalid(changes: dict[str, Any], anomaly: str) -> None:
 
     assert verdict.valid is False
     assert list(verdict.findings_count) == [anomaly]
+
+
+@pytest.mark.parametrize(
+    ("changes", "shortage"),
+    [
+        ({"operation_count": 29_000}, "too-few-operations"),
+        ({"seconds": 0.0}, "too-few-operations"),
+        ({"faults": {}}, "too-few-faults"),
+    ],
+)
+def test_a_run_with_too_little_load_or_too_few_faults_is_unknown(
+    changes: dict[str, Any], shortage: str
+) -> None:
+    verdict = judge_course(PLAN, Course(**{**GOOD, **changes}))
+
+    assert verdict.valid == "unknown"
+    assert list(verdict.findings_count) == [shortage]
+    assert "say" in str(verdict.reason)
+
+
+def test_too_little_load_excuses_no_anomaly() -> None:
+    verdict = judge_course(PLAN, Course(**{**GOOD, "operation_count": 1, "died": ["b1 ended"]}))
+
+    assert verdict.valid is False
+    assert verdict.reason == "node-died × 1"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Pure.  Source: R9.  A fault lasts from its "start" to its "end"; time in which t
 calm.  unavailable: of the operations that began and ended in calm, after recovery, too few
 succeeded.  slow-recovery: after the end of a fault something (a key that is written, or a kind of
 operation) took too much calm time until it succeeded again; the 99th percentile of all faults
-counts.  too-slow and too-few-faults: the run did too little to mean anything.
+counts.  too-slow and too-few-faults: the run did too little to mean anything, which is unknown.
 """
 
 from bisect import bisect_right
@@ -201,8 +201,8 @@ def _judge_amount(
     findings.figures["ops_per_s"] = round(rate, 1)
     findings.figures["faults"] = fault_count
     if rate < facts.ops_per_s_minimum:
-        findings.add(
+        findings.add_shortage(
             "too-slow", f"{rate:.1f} operations a second, {facts.ops_per_s_minimum:g} are demanded"
         )
     if fault_count < facts.faults_minimum:
-        findings.add("too-few-faults", f"{fault_count} faults, {facts.faults_minimum} are demanded")
+        findings.add_shortage("too-few-faults", f"{fault_count} faults, {facts.faults_minimum} are demanded")

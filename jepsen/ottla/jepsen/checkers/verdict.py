@@ -161,6 +161,7 @@ class Findings:
         self._checker = checker
         self._count: dict[str, int] = {}
         self._kept: list[Finding] = []
+        self._shortages: dict[str, str] = {}
 
     def add(
         self, anomaly: str, detail: str, operations: Iterable[int] = (), key: str | None = None
@@ -170,16 +171,31 @@ class Findings:
         if count <= FINDINGS_KEPT_MAX:
             self._kept.append(Finding(anomaly, detail, tuple(operations), key))
 
+    def add_shortage(self, anomaly: str, detail: str) -> None:
+        """Add an anomaly of the run, not of the cluster: too little was done to show anything.
+
+        A slow machine has it too, so that it leaves the run undecided and never fails it.
+        """
+        self.add(anomaly, detail)
+        self._shortages[anomaly] = detail
+
     def verdict(self, facts: Facts, *, allowed: frozenset[str] = frozenset()) -> Verdict:
         """Judge what was collected; `allowed` are the anomalies that this checker never fails."""
-        bad = {name: n for name, n in self._count.items() if name not in allowed | facts.allowed}
+        harmless = allowed | facts.allowed
+        short = [detail for name, detail in self._shortages.items() if name not in harmless]
+        undecided = short + self.undecided
+        bad = {
+            name: count
+            for name, count in self._count.items()
+            if name not in harmless and name not in self._shortages
+        }
         valid: Validity = True
         reason = None
         if bad:
             valid = False
             reason = ", ".join(f"{name} × {count}" for name, count in sorted(bad.items()))
-        elif self.undecided:
-            valid, reason = "unknown", "; ".join(self.undecided[:FINDINGS_KEPT_MAX])
+        elif undecided:
+            valid, reason = "unknown", "; ".join(undecided[:FINDINGS_KEPT_MAX])
         # What fails comes first.
         kept = tuple(sorted(self._kept, key=lambda finding: finding.anomaly not in bad))
         return Verdict(self._checker, valid, dict(self._count), kept, dict(self.figures), reason)

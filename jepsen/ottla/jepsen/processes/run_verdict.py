@@ -1,7 +1,7 @@
 """Whether a run was one at all: enough load, enough faults, a cluster that came back, all read.
 
 Pure.  What it finds makes a run invalid or unknown beside anything the checkers say of the history:
-a cluster that was never hurt, or hardly used, shows nothing.
+a cluster that was never hurt, or hardly used, shows nothing, which is unknown.
 """
 
 from collections.abc import Mapping
@@ -77,13 +77,13 @@ def judge_course(plan: RunPlan, course: Course) -> Verdict:
     if course.is_interrupted:
         findings.undecided.append("it was interrupted")
     elif course.ops_per_s < plan.ops_per_s_min:
-        findings.add(
+        findings.add_shortage(
             "too-few-operations",
             f"{course.ops_per_s:.0f} operations a second; below {plan.ops_per_s_min:g} a run says "
             "nothing (--min-ops)",
         )
     if not course.is_interrupted and course.fault_count < plan.fault_count_min:
-        findings.add(
+        findings.add_shortage(
             "too-few-faults",
             f"{course.fault_count} faults were injected; fewer than {plan.fault_count_min} say "
             "nothing (--min-faults)",
