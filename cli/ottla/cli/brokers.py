@@ -17,6 +17,7 @@ from ottla.cli.common import (
 )
 from ottla.cli.health import broker_reasons, broker_standing
 from ottla.cli.survey import Broker, Partition, brokers_of, counts_of, partitions_of, registered
+from ottla.cli.terminal import say
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.client.connection import ConnectionLostError, open_connection
 from ottla.model.errors import ErrorCode, RefusedError
@@ -92,10 +93,10 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
         print_json({**row, "reasons": reasons, "node": asdict(broker)})
         return 0
     for column in COLUMNS:
-        print(f"{column.replace('_', ' '):<16}  {'-' if row[column] is None else row[column]}")
+        say(f"{column.replace('_', ' '):<16}  {'-' if row[column] is None else row[column]}")
     for reason in reasons:
-        print(f"{'reason':<16}  {reason}")
-    print()
+        say(f"{'reason':<16}  {reason}")
+    say()
     numbers = sorted(broker.metrics.items())
     whole = [(name, int(value) if value.is_integer() else value) for name, value in numbers]
     print_table(("METRIC", "VALUE"), whole)
@@ -122,9 +123,9 @@ async def drain(cluster: Cluster, arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json({"id": broker.id, "drained": not arguments.undo})
     elif arguments.undo:
-        print(f"broker {broker.id} takes part again")
+        say(f"broker {broker.id} takes part again")
     else:
-        print(
+        say(
             f"broker {broker.id} is drained: it leads nothing until it starts again, or "
             f"'ottla broker drain {broker.id} --undo'"
         )

@@ -2,13 +2,14 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ottla.cli.terminal import say_block, say_json
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.model.visible_text import visible
 
 DIRECTORY_DEFAULT = "ottla-data"
 BOOTSTRAP_DEFAULT = "localhost:9092"
@@ -95,16 +96,16 @@ def run_async(body: Callable[[], Awaitable[int]]) -> int:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON for machines."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    say_json(value, indent=2)
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns that line up; numbers to the right, texts to the left."""
-    print(table(headers, rows))
+    say_block(table(headers, rows))
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return columns that line up; numbers to the right, texts to the left."""
+    """Return columns that line up; numbers to the right, texts to the left, each safe to see."""
     kept = [list(row) for row in rows]
     texts = [[_shown(cell) for cell in row] for row in kept]
     widths = [
@@ -125,16 +126,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def note(text: str) -> None:
-    """Tell the person something that is not the command's output."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def is_watched() -> bool:
-    """Say whether a person looks at the terminal, so that progress may be drawn."""
-    return sys.stderr.isatty()
-
-
 def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
     return "  ".join(
         cell.rjust(width) if right else cell.ljust(width)
@@ -146,5 +137,5 @@ def _shown(cell: object) -> str:
     if isinstance(cell, float):
         return f"{cell:,.1f}"
     if isinstance(cell, list | tuple):
-        return ",".join(map(str, cell))
-    return "-" if cell is None else str(cell)
+        return visible(",".join(map(str, cell)))
+    return "-" if cell is None else visible(str(cell))

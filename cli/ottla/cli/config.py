@@ -6,7 +6,6 @@ from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
     bootstrap_of,
-    note,
     print_json,
     print_table,
     run_async,
@@ -24,6 +23,7 @@ from ottla.cli.config_changes import (
     settings_of,
 )
 from ottla.cli.outcomes import show
+from ottla.cli.terminal import note
 from ottla.client.cluster import Cluster, open_cluster
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.dynamic import ResourceType

@@ -1,7 +1,6 @@
 """`ottla consume`: print records, with kcat's habits."""
 
 import argparse
-import json
 import re
 import sys
 from dataclasses import dataclass
@@ -9,10 +8,12 @@ from typing import Any, NamedTuple
 
 import trio
 
-from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, note, run_async
+from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
+from ottla.cli.terminal import note
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.model.ids import TopicPartition
+from ottla.model.visible_text import visible, visible_json
 from ottla.wire.batch import TimestampType, batches, check_crc
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse
@@ -263,6 +264,8 @@ class Printer:
         self.count = 0
         self._topic: str = arguments.topic
         self._is_json: bool = arguments.json
+        self._is_seen = sys.stdout.isatty()
+        """Whether a terminal shows what is printed: there a record's bytes steer nothing."""
         text = arguments.format_string
         if text is None:
             delimiter = arguments.key_delimiter
@@ -277,7 +280,10 @@ class Printer:
             out.write(self.json(position, read).encode() + b"\n")
             return
         for token in self._tokens:
-            out.write(self._part(token, position.partition, read.record))
+            part = self._part(token, position.partition, read.record)
+            if self._is_seen:
+                part = visible(part.decode(errors="backslashreplace"), keeps_layout=True).encode()
+            out.write(part)
 
     def _part(self, token: str, partition: int, record: Record) -> bytes:
         match token:
@@ -321,7 +327,7 @@ class Printer:
             ]
         fields["key"] = _text(record.key)
         fields["payload"] = _text(record.value)
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        return visible_json(fields, separators=(",", ":"))
 
 
 def _text(content: bytes | None) -> str | None:

@@ -7,10 +7,10 @@ from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
     bootstrap_of,
-    note,
     print_json,
     print_table,
 )
+from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
 from ottla.pipeline.doctor import (
     Finding,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ottla.cli.cluster_file import is_alive, is_node
 from ottla.cli.common import CLUSTER_FILE, DIRECTORY_DEFAULT, counted, read_cluster_file
+from ottla.cli.terminal import say
 from ottla.model.errors import ConfigError
 
 STOP_TIMEOUT_S = 30.0
@@ -36,5 +37,5 @@ def run(arguments: argparse.Namespace) -> int:
             time.sleep(0.02)
         for pid in filter(is_alive, pids):
             os.kill(pid, signal.SIGKILL)
-    print(f"stopped {counted(stopped, 'node')}" if stopped else "nothing was running")
+    say(f"stopped {counted(stopped, 'node')}" if stopped else "nothing was running")
     return 0

@@ -10,7 +10,6 @@ from ottla.cli.common import (
     add_format_argument,
     bootstrap_of,
     counted,
-    note,
     print_json,
     print_table,
     run_async,
@@ -18,6 +17,7 @@ from ottla.cli.common import (
 from ottla.cli.group_requests import MOVING, ask_coordinator, lags
 from ottla.cli.group_reset import add_reset_arguments, reset
 from ottla.cli.group_view import CONSUMER, GroupView, MemberView, described
+from ottla.cli.terminal import clear_screen, note, say
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ErrorCode, row_of
 from ottla.model.ids import NodeId
@@ -27,7 +27,6 @@ from ottla.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.wire.messages.list_groups_response import ListGroupsResponse
 
 WATCH_S = 2.0
-CLEAR = "\x1b[H\x1b[2J"
 LAG_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 CONSUMER_COLUMNS = (*MEMBER_COLUMNS[:4], "EPOCH", "SUBSCRIPTION", "PARTITIONS", "TARGET")
@@ -104,10 +103,10 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
         )
         return 0
     sharing = f" sharing by {group.assignor}" if group.assignor else ""
-    print(f"{group.group_id}: {group.state}, {counted(len(group.members), 'member')}{sharing}")
+    say(f"{group.group_id}: {group.state}, {counted(len(group.members), 'member')}{sharing}")
     if group.type == CONSUMER:
-        print(_epochs(group))
-    print()
+        say(_epochs(group))
+    say()
     print_table(LAG_COLUMNS, rows)
     return 0
 
@@ -167,7 +166,7 @@ def _member_object(member: MemberView) -> dict[str, Any]:
 async def lag(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Show how far a group is behind, once or until interrupted."""
     while arguments.watch:
-        print(CLEAR, end="")
+        clear_screen()
         await show_lag(cluster, arguments)
         await trio.sleep(WATCH_S)
     return await show_lag(cluster, arguments)

@@ -3,7 +3,7 @@
 import argparse
 from datetime import datetime
 
-from ottla.cli.common import note, print_json, print_table
+from ottla.cli.common import print_json, print_table
 from ottla.cli.group_requests import (
     EARLIEST,
     LATEST,
@@ -13,6 +13,7 @@ from ottla.cli.group_requests import (
     committed_offsets,
     offsets_at,
 )
+from ottla.cli.terminal import note
 from ottla.client.cluster import Cluster, raise_for
 from ottla.model.errors import ConfigError, row_of
 from ottla.model.ids import TopicPartition

@@ -8,7 +8,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import add_format_argument, note, print_json, print_table
+from ottla.cli.common import add_format_argument, print_json, print_table
+from ottla.cli.terminal import note, say
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError, OttlaError
 
@@ -215,10 +216,10 @@ def _list(arguments: argparse.Namespace) -> int:
         print_json({"workloads": workloads, "nemeses": nemeses, "runs": runs})
         return 0
     print_table(("WORKLOAD", "WHAT"), [list(row.values()) for row in workloads])
-    print()
+    say()
     print_table(("NEMESIS", "WHAT", "NOT HERE"), [list(row.values()) for row in nemeses])
     if runs:
-        print()
+        say()
         headers = [name.upper().replace("_", " ") for name in runs[0]]
         print_table(headers, [list(row.values()) for row in runs])
     else:

@@ -3,9 +3,10 @@
 import argparse
 from typing import Any
 
-from ottla.cli.common import note, print_json, print_table
+from ottla.cli.common import print_json, print_table
 from ottla.cli.jepsen import INVALID
 from ottla.cli.jepsen_runs import run_apart
+from ottla.cli.terminal import note, say
 from ottla.model.errors import ConfigError
 
 
@@ -43,5 +44,5 @@ def run_bugs(arguments: argparse.Namespace) -> int:
             headers,
             [[row["bug"], row["anomaly"], row["operations"], row["directory"]] for row in rows],
         )
-        print(f"{sum(row['found'] for row in rows)} of {len(rows)} found")
+        say(f"{sum(row['found'] for row in rows)} of {len(rows)} found")
     return 0 if all(row["found"] for row in rows) else INVALID

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import note, print_json
+from ottla.cli.common import print_json
 from ottla.cli.jepsen import code_of, names_of, plan_of
 from ottla.cli.jepsen_runs import run_apart
 from ottla.cli.jepsen_view import WORDS, recovery_of
+from ottla.cli.terminal import note, say
 from ottla.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -115,4 +116,4 @@ def _tell(workload: str, found: dict[str, Any], form: str, *, is_kept: bool = Fa
     if form == "json":
         note(line)
     else:
-        print(line, flush=True)
+        say(line, is_flushed=True)

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import note
 from ottla.cli.jepsen import INVALID, UNKNOWN
 from ottla.cli.jepsen_view import ProgressLine
+from ottla.cli.terminal import note
 
 if TYPE_CHECKING:
     from ottla.jepsen.processes.run_plan import RunPlan

@@ -6,7 +6,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from ottla.cli.common import note
+from ottla.cli.terminal import note, say
 
 HOST = "127.0.0.1"
 """Histories and logs are nobody else's to read."""
@@ -38,7 +38,7 @@ def serve(store: Path, port: int) -> int:
 
     write_matrix(store)
     with open_server(store, port) as server:
-        print(f"http://{HOST}:{server.server_address[1]}/", flush=True)
+        say(f"http://{HOST}:{server.server_address[1]}/", is_flushed=True)
         note("Ctrl-C ends it")
         try:
             server.serve_forever()

@@ -1,9 +1,9 @@
 """What a person sees of a run: a line while it goes on, then what it found."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import counted, is_watched, note, print_json, print_table
+from ottla.cli.common import counted, print_json, print_table
+from ottla.cli.terminal import draw, is_watched, note, say, wipe
 
 if TYPE_CHECKING:
     from ottla.jepsen.processes.run_plan import RunPlan
@@ -26,7 +26,7 @@ class ProgressLine:
     def show(self, status: "Status") -> None:
         """Show how far the run is."""
         if is_watched():
-            print(f"\r\033[K{self.line(status)}", end="", file=sys.stderr, flush=True)
+            draw(self.line(status))
         elif status.phase != self._phase:
             note(f"{self._name}: {status.phase}")
         self._phase = status.phase
@@ -39,7 +39,7 @@ class ProgressLine:
     def end(self) -> None:
         """Take the line away."""
         if is_watched():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            wipe()
 
     def line(self, status: "Status") -> str:
         """Return the line for a moment of a run."""
@@ -73,9 +73,9 @@ def show_results(
     )
     for directory, found in zip(directories, results, strict=True):
         _show_findings(found)
-        print(f"  {directory.path}/index.html")
+        say(f"  {directory.path}/index.html")
     for command in dict.fromkeys(found["command"] for found in results):
-        print(f"  again: {command}")
+        say(f"  again: {command}")
 
 
 def recovery_of(found: dict[str, Any]) -> str | None:
@@ -101,7 +101,7 @@ def _row(found: dict[str, Any]) -> list[Any]:
 
 def _show_findings(found: dict[str, Any]) -> None:
     if found["reason"]:
-        print(f"{found['workload']}: {WORDS[found['valid']]}: {found['reason']}")
+        say(f"{found['workload']}: {WORDS[found['valid']]}: {found['reason']}")
     for verdict in found["verdicts"]:
         told: dict[str, int] = {}
         for finding in verdict["findings"] if verdict["valid"] is not True else ():
@@ -110,4 +110,4 @@ def _show_findings(found: dict[str, Any]) -> None:
             if told[anomaly] <= EXAMPLES_MAX:
                 events = ", ".join(map(str, finding["operations"]))
                 where = f" (events {events})" if events else ""
-                print(f"  {anomaly}: {finding['detail']}{where}")
+                say(f"  {anomaly}: {finding['detail']}{where}")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from selectors import EVENT_READ, DefaultSelector
 
 from ottla.cli.cluster_file import Node, Plan, properties_of
-from ottla.cli.common import is_watched, note
 from ottla.cli.node_process import READY
+from ottla.cli.terminal import draw, is_watched, note
 
 READY_TIMEOUT_S = 60.0
 LOOK_S = 0.1
@@ -203,4 +203,4 @@ def _stop(running: list[subprocess.Popen[bytes]], patience_s: float) -> None:
 def _draw(line: str) -> None:
     """Draw the line of progress anew, where somebody looks."""
     if is_watched():
-        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+        draw(line)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.cli.common import add_format_argument, print_json, table
+from ottla.cli.terminal import say, say_block
 from ottla.model.errors import ConfigError
 from ottla.model.ids import METADATA_TOPIC, Offset
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
@@ -71,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
             shown = [as_json(row, is_metadata=is_metadata) for row in rows]
             dumped.append({"file": str(path), "rows": shown})
         else:
-            print(f"{path}")
-            print("\n".join(lines_of(rows, is_metadata=is_metadata)))
+            say(f"{path}")
+            say_block("\n".join(lines_of(rows, is_metadata=is_metadata)))
     if arguments.format == "json":
         print_json(dumped)
     return DAMAGED if is_damaged else OK

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
+from ottla.cli.terminal import complain, say_block
+from ottla.model.visible_text import visible
+
 OK = 0
 REFUSED = 1
 UNHEALTHY = 2
@@ -64,7 +67,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and how to find out more; end with code 1."""
-        self.exit(REFUSED, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+        self.exit(REFUSED, visible(f"{self.prog}: {message}; see '{self.prog} --help'") + "\n")
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -75,12 +78,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(overview())
+        say_block(overview())
         return OK
     name = {"--version": "version", "-V": "version"}.get(arguments[0], arguments[0])
     command = COMMANDS.get(name)
     if command is None:
-        print(f"ottla: there is no command {name!r}; see 'ottla --help'", file=sys.stderr)
+        complain(f"ottla: there is no command {name!r}; see 'ottla --help'")
         return REFUSED
     is_verb = arguments[1:2] != [] and arguments[1] in command.verbs
     module = import_module(command.verbs_module if is_verb else command.module)
@@ -132,7 +135,7 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
     except OSError as error:
         code = REFUSED
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    print(f"ottla {name}: {message}", file=sys.stderr)
+    complain(f"ottla {name}: {message}")
     return code
 
 

@@ -3,12 +3,7 @@
 import argparse
 
 from ottla.cli import metrics_clients, metrics_subscriptions, metrics_tail
-from ottla.cli.common import (
-    add_cluster_arguments,
-    add_format_argument,
-    bootstrap_of,
-    run_async,
-)
+from ottla.cli.common import add_cluster_arguments, add_format_argument, bootstrap_of, run_async
 from ottla.client.admin import open_admin
 
 VERBS = {

@@ -6,7 +6,8 @@ from typing import Any
 
 import trio
 
-from ottla.cli.common import note, print_json, print_table
+from ottla.cli.common import print_json, print_table
+from ottla.cli.terminal import note
 from ottla.client.admin import Admin
 from ottla.client.admin_telemetry import ClientInstanceDescription
 from ottla.model.errors import ErrorCode, OttlaError

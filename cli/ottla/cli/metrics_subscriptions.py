@@ -4,9 +4,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli.common import note, print_json, print_table
+from ottla.cli.common import print_json, print_table
 from ottla.cli.config_changes import add_dry_run_argument
 from ottla.cli.outcomes import show
+from ottla.cli.terminal import note
 from ottla.cli.times import parse_duration
 from ottla.client.admin import Admin
 from ottla.client.admin_telemetry import INTERVAL_MS, MATCH, METRICS, MetricsSubscription

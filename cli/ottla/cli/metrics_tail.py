@@ -1,15 +1,15 @@
 """`ottla metrics tail`: what clients push, as it comes, from every broker at once."""
 
 import argparse
-import json
 import re
 from datetime import UTC, datetime
 from typing import Any
 
 import trio
 
-from ottla.cli.common import counted, note
+from ottla.cli.common import counted
 from ottla.cli.metrics_clients import BROKER_TIMEOUT_S, brokers_of
+from ottla.cli.terminal import note, say_block, say_json
 from ottla.client.admin import Admin
 from ottla.client.admin_telemetry import FROM_NOW, FROM_OLDEST, PushedMetrics, TailedMetrics
 from ottla.model.errors import CorruptDataError, OttlaError
@@ -130,9 +130,9 @@ class Tail:
         if not points:
             return
         if self._is_json:
-            print(json.dumps(as_json(push, points), ensure_ascii=False), flush=True)
+            say_json(as_json(push, points), is_flushed=True)
         else:
-            print("\n".join(line_of(push, point) for point in points), flush=True)
+            say_block("\n".join(line_of(push, point) for point in points), is_flushed=True)
         if self._left is not None:
             self._left -= 1
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ottla.cli.common import note
+from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
 
 READY = b"+"

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli.common import note, print_json, print_table
+from ottla.cli.common import print_json, print_table
+from ottla.cli.terminal import note
 from ottla.client.cluster import raise_for
 from ottla.model.errors import row_of
 

@@ -8,8 +8,8 @@ import argparse
 from importlib import import_module
 from typing import NamedTuple
 
-from ottla.cli.common import note
 from ottla.cli.pipeline_common import exit_code
+from ottla.cli.terminal import note
 from ottla.pipeline.spark_errors import SparkFailedError
 
 

@@ -18,6 +18,7 @@ from ottla.cli.pipeline_common import (
     open_spark,
     trigger_of,
 )
+from ottla.cli.terminal import say
 from ottla.cli.times import parse_duration, parse_time
 from ottla.model.errors import ConfigError
 
@@ -108,7 +109,7 @@ def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span:
     if arguments.format == "json":
         print_json({"row_count": count, "start_ms": span.start_ms, "end_ms": span.end_ms})
     else:
-        print(f"{counted_rows(count)} added to {options.output}")
+        say(f"{counted_rows(count)} added to {options.output}")
     return 0
 
 

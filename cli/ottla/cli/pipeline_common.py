@@ -1,7 +1,6 @@
 """What the verbs of `ottla pipeline` share: Spark's arguments, its session, and progress."""
 
 import argparse
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import bootstrap_of, note
+from ottla.cli.common import bootstrap_of
 from ottla.cli.main import REFUSED, UNREACHABLE
+from ottla.cli.terminal import note, say, say_json
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
 from ottla.pipeline.progress import BatchProgress, Totals
@@ -121,7 +121,7 @@ class Shown:
         """Show one batch."""
         self.totals.add(batch)
         if self._is_json:
-            print(json.dumps(batch.as_json(), ensure_ascii=False), flush=True)
+            say_json(batch.as_json(), is_flushed=True)
         else:
             note(line_of(batch))
 
@@ -155,5 +155,5 @@ def finish(totals: Totals, *, is_json: bool, what: str = "") -> int:
     if not is_json:
         lag = "" if not totals.lag_count else f", {counted_rows(totals.lag_count)} behind"
         batches = "1 batch" if totals.batch_count == 1 else f"{totals.batch_count:,} batches"
-        print(f"{counted_rows(totals.row_count)} in {batches}{lag}{what}")
+        say(f"{counted_rows(totals.row_count)} in {batches}{lag}{what}")
     return 0

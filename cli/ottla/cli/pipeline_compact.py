@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ottla.cli.common import add_format_argument, counted, print_json
+from ottla.cli.terminal import say
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
 
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json(asdict(done))
         return 0
-    print(
+    say(
         f"{counted(done.merged_count, 'small file')} into {done.made_count}, "
         f"{done.row_count:,} rows, {_mib(done.byte_count_before)} into "
         f"{_mib(done.byte_count_after)}; "

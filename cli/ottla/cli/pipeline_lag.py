@@ -16,6 +16,7 @@ from ottla.cli.common import (
     print_table,
     run_async,
 )
+from ottla.cli.terminal import clear_screen
 from ottla.pipeline.progress import SHADOW_PREFIX
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ottla.model.ids import TopicPartition
 
 WATCH_S = 2.0
-CLEAR = "\x1b[H\x1b[2J"
 COLUMNS = ("QUERY", "TOPICS", "PARTITIONS", "LAG")
 LATEST = -1
 
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         async with open_admin(bootstrap_of(arguments)) as admin:
             while arguments.watch:
                 found = await queries(admin)
-                print(CLEAR, end="")
+                clear_screen()
                 show(found, is_json=is_json)
                 await trio.sleep(WATCH_S)
             show(await queries(admin), is_json=is_json)

@@ -5,7 +5,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.common import add_format_argument, note
+from ottla.cli.common import add_format_argument
 from ottla.cli.main import REFUSED, Parser
 from ottla.cli.pipeline_common import (
     ENDING,
@@ -17,6 +17,7 @@ from ottla.cli.pipeline_common import (
     open_spark,
     trigger_of,
 )
+from ottla.cli.terminal import note
 from ottla.model.errors import OttlaError
 from ottla.pipeline.archive import trigger_words
 from ottla.pipeline.own_code import OwnCode, read_own_code

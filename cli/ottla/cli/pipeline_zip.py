@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from ottla.cli.terminal import say
 from ottla.pipeline.package_zip import NAME, make_package_zip
 
 
@@ -16,7 +17,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the zip and say how to use it."""
     path = make_package_zip(Path(arguments.file))
-    print(
-        f"{path}: give it to spark-submit as --py-files, with what Ottla is built on in --archives"
-    )
+    say(f"{path}: give it to spark-submit as --py-files, with what Ottla is built on in --archives")
     return 0

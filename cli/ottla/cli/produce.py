@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import trio
 
-from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, note, run_async
+from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
+from ottla.cli.terminal import note
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.client.partitioner import partition_of
 from ottla.model.errors import ConfigError, row_of

@@ -6,7 +6,6 @@ from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
     bootstrap_of,
-    note,
     print_json,
     run_async,
     table,
@@ -14,6 +13,7 @@ from ottla.cli.common import (
 from ottla.cli.health import quorum_reasons
 from ottla.cli.status import quorum_json
 from ottla.cli.survey import Quorum, Replica, quorum_of
+from ottla.cli.terminal import note, say_block
 from ottla.client.cluster import open_cluster
 
 UNHEALTHY = 2
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.format == "json":
             print_json({"healthy": not reasons, "reasons": reasons, **quorum_json(quorum)})
         elif not quorum.failure:
-            print(shown(quorum))
+            say_block(shown(quorum))
         for reason in reasons if arguments.format == "table" else ():
             note(f"ottla quorum: {reason}")
         return UNHEALTHY if reasons else 0

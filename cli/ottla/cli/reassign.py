@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import trio
 
-from ottla.cli.common import counted, is_watched, note
+from ottla.cli.common import counted
 from ottla.cli.outcomes import show
 from ottla.cli.reassignment_plan import (
     Move,
@@ -31,6 +30,7 @@ from ottla.cli.reassignment_requests import (
     start,
 )
 from ottla.cli.survey import registered
+from ottla.cli.terminal import draw_lines, is_watched, note
 from ottla.client.cluster import Cluster
 from ottla.model.errors import ConfigError
 
@@ -259,7 +259,5 @@ def _bar(part: float) -> str:
 
 def _draw(lines: Sequence[str], before: int) -> int:
     """Draw lines over those drawn before; return how many there are now."""
-    back = f"\033[{before}A\r" if before else ""
-    text = "".join(f"\033[K{line}\n" for line in lines)
-    print(f"{back}{text}\033[J", end="", file=sys.stderr, flush=True)
+    draw_lines(lines, line_count_before=before)
     return len(lines)

@@ -16,6 +16,7 @@ from ottla.cli.common import (
 )
 from ottla.cli.health import broker_standing, is_under_min_insync, reasons_of, warnings_of
 from ottla.cli.survey import Broker, Quorum, Survey, survey
+from ottla.cli.terminal import say_block
 from ottla.client.cluster import Cluster, open_cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.format == "json":
             print_json(found)
         else:
-            print(shown(found))
+            say_block(shown(found))
         return HEALTHY if found["healthy"] else UNHEALTHY
 
     return run_async(body)

@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import UUID
 
 from ottla.cli.common import print_table, run_async
+from ottla.cli.terminal import say
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
@@ -37,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run one verb."""
     if arguments.verb == "random-uuid":
-        print(uuid_to_text(RealRng().uuid()))
+        say(uuid_to_text(RealRng().uuid()))
         return 0
     return _format(arguments)
 

@@ -13,6 +13,7 @@ from ottla.cli.common import (
 )
 from ottla.cli.outcomes import show
 from ottla.cli.reassign import configure_reassign, reassign
+from ottla.cli.terminal import say_block
 from ottla.cli.topic_changes import CHANGES, configure_changes
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
@@ -144,7 +145,8 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print_json([_topic_json(topic) for topic in topics])
     else:
-        print("\n\n".join(map(described, topics)), end="\n" if topics else "")
+        if topics:
+            say_block("\n\n".join(map(described, topics)))
     for topic in answer.topics:
         raise_for(topic.error_code, f"topic {topic.name!r}: {_meaning(topic)}")
     return 0

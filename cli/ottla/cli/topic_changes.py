@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ottla.cli.common import counted, note
+from ottla.cli.common import counted
 from ottla.cli.config_changes import (
     Entity,
     Setting,
@@ -18,6 +18,7 @@ from ottla.cli.config_changes import (
 )
 from ottla.cli.offsets import EARLIEST, LATEST, by_leader, offsets_at
 from ottla.cli.outcomes import Refusal, show
+from ottla.cli.terminal import note
 from ottla.cli.times import parse_time
 from ottla.client.cluster import Cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ottla.cli.cluster_file import PORT_DEFAULT, PORT_END, Plan, check_replication, make_plan
 from ottla.cli.cluster_format import format_plan
-from ottla.cli.common import DIRECTORY_DEFAULT, note, table
+from ottla.cli.common import DIRECTORY_DEFAULT, table
 from ottla.cli.local_cluster import LocalCluster
+from ottla.cli.terminal import note, say_block
 from ottla.model.errors import ConfigError
 
 
@@ -78,7 +79,7 @@ def _serve(cluster: LocalCluster, plan: Plan) -> int:
     try:
         code = cluster.start()
         if code == 0:
-            print(_report(plan, time.monotonic() - began_at), flush=True)
+            say_block(_report(plan, time.monotonic() - began_at), is_flushed=True)
             code = cluster.watch()
     except KeyboardInterrupt:
         note("stopping …")

@@ -3,6 +3,8 @@
 import argparse
 from importlib.metadata import version
 
+from ottla.cli.terminal import say
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare nothing: the command has no arguments."""
@@ -10,5 +12,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the version."""
-    print(version("ottla"))
+    say(version("ottla"))
     return 0

@@ -6,13 +6,13 @@ failure is shrunk and kept as a file, and the one command that shows it again is
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import world_fuzz, world_soak
-from ottla.cli.common import add_format_argument, is_watched, note, print_json, print_table
+from ottla.cli.common import add_format_argument, print_json, print_table
+from ottla.cli.terminal import draw, is_watched, note, say, wipe
 from ottla.cli.times import parse_duration
 
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ def _replay(arguments: argparse.Namespace) -> int:
         )
     else:
         for at, line in enumerate(shown, start=len(story) - len(shown) + 1):
-            print(f"{at:6}  {line}")
-        print(f"trace {outcome.trace_hash}: {'clean' if violation is None else violation}")
+            say(f"{at:6}  {line}")
+        say(f"trace {outcome.trace_hash}: {'clean' if violation is None else violation}")
     return 0 if violation is None else FOUND
 
 
@@ -174,11 +174,11 @@ def _bugs(arguments: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for mutant in mutants:
         if is_watched():
-            print(f"\r\033[Kplanting {mutant.name} …", end="", file=sys.stderr, flush=True)
+            draw(f"planting {mutant.name} …")
         found = hunt(mutant, seconds=seconds_max, processes=arguments.processes)
         rows.append(found.row())
     if is_watched():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        wipe()
     missed = [row["name"] for row in rows if row["seed"] is None and not row["equivalent"]]
     if arguments.format == "json":
         print_json({"mutants": rows, "missed": missed})
@@ -188,7 +188,7 @@ def _bugs(arguments: argparse.Namespace) -> int:
             [column.upper() for column in columns],
             [[row[column] for column in columns] for row in rows],
         )
-        print(f"{len(rows) - len(missed)} of {len(rows)} found")
+        say(f"{len(rows) - len(missed)} of {len(rows)} found")
     return FOUND if missed else 0
 
 
@@ -232,13 +232,13 @@ class _Bar:
             f"{self._name} [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {tally.run_count} runs, "
             f"{tally.event_count} events ({rate:,.0f}/s), {tally.violation_count} violations"
         )
-        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+        draw(line)
 
     def end(self) -> None:
         """Take the line away."""
         self.seconds = time.monotonic() - self._started
         if is_watched():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            wipe()
 
 
 def _print_figures(figures: dict[str, Any]) -> None:

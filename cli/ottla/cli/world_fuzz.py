@@ -5,11 +5,11 @@ such input is kept in a file, which the next hunt reads first.
 """
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.common import add_format_argument, is_watched, note, print_json, print_table
+from ottla.cli.common import add_format_argument, print_json, print_table
+from ottla.cli.terminal import draw, is_watched, note, wipe
 from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
 
@@ -70,13 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
     reports = []
     for target in targets:
         if is_watched():
-            print(
-                f"\r\033[K{target.name}: {target.sentence} …", end="", file=sys.stderr, flush=True
-            )
+            draw(f"{target.name}: {target.sentence} …")
         kept = read_kept(arguments.keep, target.name)
         reports.append(hunt(target, driver=driver, seconds=seconds, seed=arguments.seed, kept=kept))
     if is_watched():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        wipe()
     return _tell(reports, arguments)
 
 

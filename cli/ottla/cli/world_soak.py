@@ -7,7 +7,6 @@ when a signal ends the search early: no figure is lost.
 import argparse
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.common import is_watched, note, print_json, print_table
+from ottla.cli.common import print_json, print_table
+from ottla.cli.terminal import draw, is_watched, note, say, say_block, wipe
 from ottla.cli.times import parse_duration
 
 if TYPE_CHECKING:
@@ -133,12 +133,12 @@ class _Watch:
             f"{_clock(soak.seconds_max)}, {runs:,} schedules, {events:,} events, "
             f"{soak.violation_count} violations"
         )
-        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+        draw(line)
 
     def end(self) -> None:
         """Take the line away."""
         if is_watched():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            wipe()
 
 
 def _write(folder: Path, facts: dict[str, Any]) -> None:
@@ -162,11 +162,11 @@ def _print(facts: dict[str, Any], form: str) -> None:
     if form == "json":
         print_json(facts)
     elif form == "markdown":
-        print(markdown_of(facts), end="")
+        say_block(markdown_of(facts).removesuffix("\n"))
     else:
         print_table([header.upper() for header in HEADERS], cells_of(facts))
         for line in (words_of(facts), *notes_of(facts)):
-            print(line)
+            say(line)
 
 
 def _clock(seconds: float) -> str:

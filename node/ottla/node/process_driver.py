@@ -17,6 +17,8 @@ from typing import NoReturn
 
 import trio
 
+from ottla.model.visible_text import visible
+
 SWITCH_INTERVAL_SECONDS = 0.0005
 """How long one thread may hold the GIL.  The default of 5 ms lets a busy loop delay heartbeats on
 the gRPC thread; a much shorter one costs throughput."""
@@ -39,9 +41,19 @@ def prepare_process(*, dies_with_parent: bool = False) -> None:
         die_with_parent()
 
 
+class VisibleFormatter(logging.Formatter):
+    """Log lines in which nothing steers a terminal: they name what clients sent."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and the traceback's, with control characters as escapes."""
+        return visible(super().format(record), keeps_layout=True)
+
+
 def log_to_standard_error() -> None:
     """Say what loggers say, from WARNING up until they are told otherwise, with who says it."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler])
 
 
 def raise_open_files_limit() -> None:

@@ -205,4 +205,6 @@ def _judge_amount(
             "too-slow", f"{rate:.1f} operations a second, {facts.ops_per_s_minimum:g} are demanded"
         )
     if fault_count < facts.faults_minimum:
-        findings.add_shortage("too-few-faults", f"{fault_count} faults, {facts.faults_minimum} are demanded")
+        findings.add_shortage(
+            "too-few-faults", f"{fault_count} faults, {facts.faults_minimum} are demanded"
+        )
