@@ -111,9 +111,10 @@ async def test_a_follower_takes_batches_as_they_are_and_leaves_damaged_ones_out(
     leader, follower = await opened(tmp_path / "leader"), await opened(tmp_path / "follower")
     lead(leader, 4, batch("a"))
     data = await leader.read(Offset(0), end_offset=leader.end_offset, bytes_max=10_000)
-    follower.append(FollowerAppend(records=data[:-1] + bytes([data[-1] ^ 1])))
+    damaged = data[:-1] + bytes([data[-1] ^ 1])
+    follower.append(FollowerAppend(records=damaged, epoch_max=Epoch(4)))
     assert follower.end_offset == 0
-    follower.append(FollowerAppend(records=data))
+    follower.append(FollowerAppend(records=data, epoch_max=Epoch(4)))
     assert (follower.end_offset, follower.last_epoch) == (2, 4)
     assert await follower.read(Offset(0), end_offset=Offset(2), bytes_max=10_000) == data
     await leader.close()

@@ -23,10 +23,16 @@ from ottla.raft.transitions import Role
 from ottla.raft.voters import ReplicaKey
 
 
-def following(*, node_id: int = 1, entry_epochs: tuple[int, ...] = (), epoch: int = 2) -> Solo:
+def following(
+    *,
+    node_id: int = 1,
+    entry_epochs: tuple[int, ...] = (),
+    epoch: int = 2,
+    is_watched: bool = True,
+) -> Solo:
     """Return a replica that follows voter 3 and has just sent its first fetch."""
     state = ElectionState(epoch=Epoch(epoch), leader_id=NodeId(3))
-    solo = Solo(node_id, election=state, entry_epochs=entry_epochs)
+    solo = Solo(node_id, election=state, entry_epochs=entry_epochs, is_watched=is_watched)
     solo.tick()
     return solo
 
@@ -82,7 +88,7 @@ def test_the_next_fetch_waits_for_the_flush_as_it_is_the_acknowledgement() -> No
     solo = following()
 
     effects = solo.respond(solo.sent[0], fetched(entries("a", "b")))
-    assert effects.append == [FollowerAppend(records=entries("a", "b"))]
+    assert effects.append == [FollowerAppend(records=entries("a", "b"), epoch_max=Epoch(2))]
     assert effects.flush
     solo.tick()
     assert solo.sent == []
@@ -164,13 +170,15 @@ def test_a_diverging_answers_watermark_commits_nothing() -> None:
 
 
 def test_what_is_committed_is_never_truncated() -> None:
-    solo = following()
+    solo = following(is_watched=False)
     solo.respond(solo.sent[0], fetched(entries("a", "b"), high_watermark=2))
     solo.flushed()
     assert solo.core.high_watermark == 2
 
-    with pytest.raises(AssertionError, match="ConsistentCommittedData"):
-        solo.respond(solo.sent[0], fetched(diverging=OffsetAndEpoch(Offset(1), Epoch(2))))
+    effects = solo.respond(solo.sent[0], fetched(diverging=OffsetAndEpoch(Offset(1), Epoch(2))))
+    assert effects.truncate_to is None
+    assert effects.disbelieved is not None
+    assert effects.disbelieved.why.startswith("ConsistentCommittedData")
 
 
 def test_a_failed_fetch_is_tried_again_after_its_back_off() -> None:

@@ -9,7 +9,7 @@ import errno
 import logging
 from collections.abc import Iterable
 
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, METADATA_BATCH_BYTES_MAX
 from ottla.model.seams import Clock
@@ -32,7 +32,7 @@ from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
-from ottla.wire.batch import parse_header
+from ottla.wire.batch import batches, parse_header
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ class MetadataLog:
                 batch = leader_change_batch(append, timestamp_ms=self._clock.wall_ms())
                 self._append_as_leader(memoryview(batch), append.leader_epoch)
             case FollowerAppend():
-                self._append_as_follower(_view(append.records))
+                self._append_as_follower(_view(append.records), append.epoch_max)
 
     async def truncate_to(self, offset: Offset) -> None:
         """Cut off what was never committed."""
@@ -219,6 +219,8 @@ class MetadataLog:
         self._part.pwrite(chunk.position, [_view(chunk.data)])
         if chunk.is_last:
             part, self._part = self._part, None
+            # A whole snapshot takes the log's place, so damage must not get that far.
+            snapshot.check_whole(part.pread(0, part.size_bytes))
             await self._snapshots.install(part, chunk.snapshot_id)
             await self._start_at(chunk.snapshot_id)
             await self._learn_voters(chunk.snapshot_id)
@@ -309,13 +311,32 @@ class MetadataLog:
         except RefusedError as refusal:
             raise OSError(errno.EIO, refusal.message, self.directory) from refusal
 
-    def _append_as_follower(self, records: memoryview) -> None:
+    def _append_as_follower(self, records: memoryview, epoch_max: Epoch) -> None:
         try:
+            _check_epochs(records, self.last_epoch, epoch_max)
             self._log.append_as_follower(records, now_ms=self._clock.wall_ms())
         except RefusedError as refusal:
             if refusal.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise OSError(errno.EIO, refusal.message, self.directory) from refusal
             _LOGGER.warning("metadata log: the leader's batches came damaged: %s", refusal.message)
+
+
+def _check_epochs(records: memoryview, lowest: Epoch, highest: Epoch) -> None:
+    """Raise RefusedError(CORRUPT_MESSAGE) unless the epochs rise from the log's to the leader's.
+
+    What a log says of epochs is believed at the next start.
+    """
+    try:
+        for _, header in batches(records, is_partial_end_allowed=True):
+            if not lowest <= header.partition_leader_epoch <= highest:
+                raise RefusedError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"a batch of epoch {header.partition_leader_epoch}, not between {lowest} and"
+                    f" {highest}",
+                )
+            lowest = header.partition_leader_epoch
+    except CorruptDataError as error:
+        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
 
 
 def whole_batches_bytes(data: bytes) -> int:

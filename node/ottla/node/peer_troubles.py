@@ -32,6 +32,7 @@ class PeerTroubles:
         self._refusals: dict[NodeId, _Trouble] = {}
         self._silent_since_ms: dict[NodeId, int] = {}
         self._silence_said_ms: dict[NodeId, int] = {}
+        self._disbelief_said_ms: dict[NodeId, int] = {}
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -60,6 +61,14 @@ class PeerTroubles:
             return None
         self._silence_said_ms[node_id] = now_ms
         return f"{self._peer(node_id)} has not answered for {silent_ms // 1000} s ({why})"
+
+    def on_disbelief(self, node_id: NodeId, why: str, now_ms: int) -> str | None:
+        """Take note of an answer that cannot be true; return a sentence due in the log."""
+        said_ms = self._disbelief_said_ms.get(node_id)
+        if said_ms is not None and now_ms < said_ms + REPEAT_MS:
+            return None
+        self._disbelief_said_ms[node_id] = now_ms
+        return f"{self._peer(node_id)} gave an answer that cannot be true, and was refused: {why}"
 
     def _refusal(self, node_id: NodeId, error: ErrorCode) -> str | None:
         """Return what a refusal means when asking again does not help."""

@@ -9,7 +9,7 @@ them all: a replica that cannot remember must not answer.
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import trio
@@ -329,11 +329,14 @@ class QuorumMember:
                 outgoing.to, response.error, self._clock.monotonic_ms()
             )
             event = ResponseReceived(request_id=outgoing.request_id, response=response)
-        if trouble is not None:
-            _LOGGER.warning("%s", trouble)
+        self._warn_of(trouble)
         await self._step_of_ours(event)
         if isinstance(event, ResponseReceived):
             self._note_leader_end(event.response)
+
+    def _warn_of(self, trouble: str | None) -> None:
+        if trouble is not None:
+            _LOGGER.warning("%s", trouble)
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -395,6 +398,12 @@ class QuorumMember:
             self.meter.on_high_watermark(effects.high_watermark, self._now_ms())
             self._log.note_high_watermark(effects.high_watermark)
             self._loader.commit(effects.high_watermark)
+        if effects.disbelieved is not None:
+            self._warn_of(
+                self._troubles.on_disbelief(
+                    effects.disbelieved.node_id, effects.disbelieved.why, self._now_ms()
+                )
+            )
         if effects.role_change is not None:
             change = effects.role_change
             _LOGGER.info("%s in epoch %s, leader %s", change.role, change.epoch, change.leader_id)
@@ -438,11 +447,13 @@ class QuorumMember:
             return  # the asker has gone
         if isinstance(reply.read, ReadLog):
             # Read under the lock: what is read belongs to the epoch that the answer names.
-            records = await self._log.read(
-                reply.read.offset,
-                end_offset=self._log.end_offset,
-                bytes_max=reply.read.bytes_max,
-            )
+            records = b""
+            with suppress(RefusedError):  # an offset that went meanwhile: the asker asks again
+                records = await self._log.read(
+                    reply.read.offset,
+                    end_offset=self._log.end_offset,
+                    bytes_max=reply.read.bytes_max,
+                )
             assert isinstance(reply.response, FetchResponse)
             reply = replace(reply, response=replace(reply.response, records=records), read=None)
         waiting.reply = reply

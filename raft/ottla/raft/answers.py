@@ -43,7 +43,7 @@ def is_answer_to(response: Response, request: Request) -> bool:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def vote_error(replica: Replica, request: VoteRequest) -> ErrorCode:
+def vote_error(replica: Replica, request: VoteRequest, now_ms: int) -> ErrorCode:
     """Return why a vote request is not even considered, or NONE."""
     if request.cluster_id != replica.identity.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -53,15 +53,19 @@ def vote_error(replica: Replica, request: VoteRequest) -> ErrorCode:
         return ErrorCode.INVALID_VOTER_KEY
     if not replica.identity.voters.is_voter(request.replica_key):
         return ErrorCode.INCONSISTENT_VOTER_SET
+    if request.replica_id == replica.identity.node_id:
+        return ErrorCode.INVALID_REQUEST
+    if not replica.may_be_raised_to(request.replica_epoch, now_ms):
+        return ErrorCode.INVALID_REQUEST
     # A candidate's epoch is new, so no log can have an entry of it yet.
     last_epoch_max = request.replica_epoch - (0 if request.pre_vote else 1)
     is_sane = 0 <= request.last_epoch <= last_epoch_max and request.end_offset >= 0
     return ErrorCode.NONE if is_sane else ErrorCode.INVALID_REQUEST
 
 
-def begin_error(replica: Replica, request: BeginQuorumEpochRequest) -> ErrorCode:
+def begin_error(replica: Replica, request: BeginQuorumEpochRequest, now_ms: int) -> ErrorCode:
     """Return why a new leader is not believed, or NONE."""
-    error = _leader_claim_error(replica, request)
+    error = _leader_claim_error(replica, request, now_ms)
     if error is ErrorCode.NONE and not _is_meant_for(
         replica, request.voter_id, request.voter_directory_id
     ):
@@ -69,9 +73,11 @@ def begin_error(replica: Replica, request: BeginQuorumEpochRequest) -> ErrorCode
     return error
 
 
-def end_error(replica: Replica, request: EndQuorumEpochRequest) -> ErrorCode:
+def end_error(replica: Replica, request: EndQuorumEpochRequest, now_ms: int) -> ErrorCode:
     """Return why a goodbye is not believed, or NONE."""
-    return _leader_claim_error(replica, request)
+    if len(request.preferred_candidates) > len(replica.identity.voters):
+        return ErrorCode.INVALID_REQUEST
+    return _leader_claim_error(replica, request, now_ms)
 
 
 def fetch_error(
@@ -88,6 +94,8 @@ def fetch_error(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if request.bytes_max <= 0 or request.replica_id == replica.identity.node_id:
         return ErrorCode.INVALID_REQUEST
+    if request.replica_id < 0:
+        return ErrorCode.INVALID_REQUEST
     if isinstance(request, FetchRequest) and not (
         request.fetch_offset >= 0 and 0 <= request.last_fetched_epoch <= replica.epoch
     ):
@@ -96,7 +104,7 @@ def fetch_error(
 
 
 def _leader_claim_error(
-    replica: Replica, request: BeginQuorumEpochRequest | EndQuorumEpochRequest
+    replica: Replica, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, now_ms: int
 ) -> ErrorCode:
     identity = replica.identity
     if request.cluster_id != identity.cluster_id:
@@ -104,6 +112,10 @@ def _leader_claim_error(
     if request.leader_epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if request.leader_id not in identity.voters or request.leader_id == identity.node_id:
+        return ErrorCode.INVALID_REQUEST
+    if request.leader_epoch <= 0 or not replica.may_be_raised_to(request.leader_epoch, now_ms):
+        return ErrorCode.INVALID_REQUEST
+    if replica.contradicts(request.leader_id, request.leader_epoch):
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
 

@@ -44,10 +44,13 @@ class LeaderChangeAppend:
 class FollowerAppend:
     """Append the leader's batches as they are; the first one's base offset is the log's end.
 
-    Check every CRC first; on a lie append nothing.  The next fetch asks from the log's end again.
+    Check every CRC first, and that no batch is of a later epoch than `epoch_max`; on a lie append
+    nothing.  The next fetch asks from the log's end again.
     """
 
     records: Records
+    epoch_max: Epoch
+    """The leader's: it has no entry of a later one."""
 
 
 Append = LeaderAppend | LeaderChangeAppend | FollowerAppend
@@ -122,6 +125,14 @@ class RoleChange:
     leader_id: NodeId | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disbelief:
+    """An answer that cannot be true, and was refused."""
+
+    node_id: NodeId
+    why: str
+
+
 @dataclass(slots=True)
 class Effects:
     """All that one step asks for; the fields stand in the order of performing."""
@@ -139,5 +150,7 @@ class Effects:
     After the last chunk of a snapshot it is at least the snapshot's end, which is loaded already.
     """
     role_change: RoleChange | None = None
+    disbelieved: Disbelief | None = None
+    """For people: nothing is to be done about it."""
     next_wake_ms: int | None = None
     """When the next `Tick` is due at the latest; None while nothing is waited for."""

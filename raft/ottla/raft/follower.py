@@ -112,30 +112,59 @@ class Follower:
                 self._snapshot = None
             replica.requests.back_off(outgoing.to, now_ms)
             return
-        self._has_fetched = True
-        self._fetch_deadline_ms = now_ms + _patience_ms(replica)
         if isinstance(response, FetchResponse):
-            self._on_fetched(replica, response)
+            self._on_fetched(replica, outgoing, response, now_ms)
         else:
             assert isinstance(response, FetchSnapshotResponse)
             self._on_snapshot_fetched(replica, outgoing, response, now_ms)
 
-    def _on_fetched(self, replica: Replica, response: FetchResponse) -> None:
+    def _on_fetched(
+        self, replica: Replica, outgoing: Outgoing, response: FetchResponse, now_ms: int
+    ) -> None:
+        fault = self._fault_of(replica, response)
+        if fault is not None:
+            replica.disbelieve(outgoing, fault, now_ms)
+            return
+        self._believe_in_leader(replica, now_ms)
         if response.diverging is not None:
             replica.truncate_to(self._shared_end(replica, response.diverging))
         elif response.snapshot_id is not None:
-            assert response.snapshot_id.offset >= replica.high_watermark, (
-                f"ConsistentCommittedData: a snapshot up to {response.snapshot_id.offset} is below "
-                f"{replica.high_watermark}"
-            )
             self._snapshot = SnapshotFetch(response.snapshot_id)
         else:
             # Only here is our whole log a prefix of the leader's: elsewhere its watermark says
             # nothing of our entries below it.
             self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
             if len(response.records) > 0:
-                replica.out.append.append(FollowerAppend(records=response.records))
+                replica.out.append.append(
+                    FollowerAppend(records=response.records, epoch_max=response.leader_epoch)
+                )
                 replica.out.flush = replica.is_voter
+
+    def _believe_in_leader(self, replica: Replica, now_ms: int) -> None:
+        self._has_fetched = True
+        self._fetch_deadline_ms = now_ms + _patience_ms(replica)
+
+    def _fault_of(self, replica: Replica, response: FetchResponse) -> str | None:
+        """Return why an answer cannot be that of a leader; None where it may be."""
+        committed = replica.high_watermark
+        diverging, snapshot_id = response.diverging, response.snapshot_id
+        if diverging is not None:
+            if diverging.offset < 0 or not 0 <= diverging.epoch <= replica.epoch:
+                return f"it parts from this log at {diverging}"
+            shared_end = self._shared_end(replica, diverging)
+            if shared_end < max(committed, replica.log.start_offset):
+                return (
+                    f"ConsistentCommittedData: it parts from this log at {shared_end}, and all"
+                    f" below {committed} is committed"
+                )
+        elif snapshot_id is not None and not (
+            committed <= snapshot_id.offset and 0 <= snapshot_id.epoch <= replica.epoch
+        ):
+            return (
+                f"ConsistentCommittedData: it offers a snapshot up to {snapshot_id}, and all below"
+                f" {committed} is committed"
+            )
+        return None
 
     def _shared_end(self, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
         """Return the highest offset up to which our log may equal the leader's.
@@ -152,6 +181,7 @@ class Follower:
         response: FetchSnapshotResponse,
         now_ms: int,
     ) -> None:
+        self._believe_in_leader(replica, now_ms)
         fetch = self._snapshot
         request = outgoing.request
         assert fetch is not None

@@ -250,7 +250,8 @@ class Leader:
     def _answer(self, replica: Replica, parked: _ParkedFetch) -> None:
         """End a wait with whatever the log holds when the driver reads it."""
         del self._parked[parked.request.replica_key]
-        read = ReadLog(offset=parked.request.fetch_offset, bytes_max=parked.request.bytes_max)
+        bytes_max = min(parked.request.bytes_max, replica.config.fetch_bytes_max)
+        read = ReadLog(offset=parked.request.fetch_offset, bytes_max=bytes_max)
         replica.out.replies.append(
             Reply(token=parked.token, response=self._response(replica), read=read)
         )

@@ -86,7 +86,7 @@ class QuorumCore:
     ) -> None:
         """Begin where the files left off; nothing is done before the first `Tick`."""
         self._persisted = ElectionState() if election is None else election
-        self._replica = Replica(config, identity, log, self._persisted, rng)
+        self._replica = Replica(config, identity, log, self._persisted, rng, now_ms)
         self._now_ms = now_ms
         self._must_be_succeeded = False
         """Whether this node led when it was asked to shut down."""
@@ -237,9 +237,14 @@ class QuorumCore:
         if not answers.is_answer_to(response, outgoing.request):
             replica.requests.back_off(outgoing.to, now_ms)
             return
+        state = self._state
+        if response.error is not ErrorCode.INCONSISTENT_CLUSTER_ID:
+            fault = replica.fault_of_answer(response)
+            if fault is not None:
+                replica.disbelieve(outgoing, fault, now_ms)
+                return
         if response.error is ErrorCode.NONE:
             replica.requests.succeeded(outgoing.to)
-        state = self._state
         if response.error is not ErrorCode.INCONSISTENT_CLUSTER_ID:
             self._learn(response, now_ms)
         if self._state is state:
@@ -249,11 +254,12 @@ class QuorumCore:
 
     def _on_vote(self, token: int, request: VoteRequest, now_ms: int) -> None:
         replica = self._replica
-        error = answers.vote_error(replica, request)
+        error = answers.vote_error(replica, request, now_ms)
         if error is not ErrorCode.NONE:
             replica.reply(token, answers.vote(replica, self.leader_id, error))
             return
         if request.replica_epoch > self.epoch:
+            replica.charge_request(request.replica_epoch)
             self._become_unattached(now_ms, epoch=request.replica_epoch)
         is_granted = replica.is_log_up_to_date(request.last_epoch, request.end_offset)
         if request.pre_vote:
@@ -272,15 +278,17 @@ class QuorumCore:
         self, token: int, request: BeginQuorumEpochRequest, now_ms: int
     ) -> None:
         replica = self._replica
-        error = answers.begin_error(replica, request)
+        error = answers.begin_error(replica, request, now_ms)
         if error is ErrorCode.NONE:
+            replica.charge_request(request.leader_epoch)
             self._follow_or_ignore(request.leader_epoch, request.leader_id, now_ms)
         replica.reply(token, answers.begin(replica, self.leader_id, error))
 
     def _on_end_quorum_epoch(self, token: int, request: EndQuorumEpochRequest, now_ms: int) -> None:
         replica = self._replica
-        error = answers.end_error(replica, request)
+        error = answers.end_error(replica, request, now_ms)
         if error is ErrorCode.NONE:
+            replica.charge_request(request.leader_epoch)
             epoch = request.leader_epoch if request.leader_epoch > self.epoch else None
             is_ours = self.leader_id == request.leader_id or replica.epoch_leader_id is None
             if epoch is not None or is_ours:
@@ -299,7 +307,8 @@ class QuorumCore:
 
     def _on_fetch_snapshot(self, token: int, request: FetchSnapshotRequest, now_ms: int) -> None:
         replica = self._replica
-        if isinstance(self._state, Leader) and request.current_leader_epoch == self.epoch:
+        error = answers.fetch_error(replica, self.is_leader, request)
+        if isinstance(self._state, Leader) and error is ErrorCode.NONE:
             self._state.on_fetch_snapshot(replica, request, now_ms)
         replica.out.replies.append(answers.fetch_snapshot(replica, self.leader_id, token, request))
 

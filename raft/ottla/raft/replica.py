@@ -8,11 +8,12 @@ from ottla.model.buggify import buggify
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.raft.effects import Effects, Outgoing, Reply
+from ottla.raft.effects import Disbelief, Effects, Outgoing, Reply
 from ottla.raft.election_state import ElectionState
 from ottla.raft.log_view import LogView
 from ottla.raft.messages import FetchRequest, Request, Response
 from ottla.raft.requests import Requests
+from ottla.raft.trust import EPOCH_JUMP_MAX, EPOCH_MAX, EpochCredit
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter
 
 
@@ -20,6 +21,7 @@ class Replica:
     """The state beneath the roles; roles are handed it with every call."""
 
     __slots__ = (
+        "_credit",
         "config",
         "epoch",
         "epoch_leader_id",
@@ -44,7 +46,9 @@ class Replica:
         log: LogView,
         election: ElectionState,
         rng: Rng,
+        now_ms: int,
     ) -> None:
+        self._credit = EpochCredit(now_ms)
         self.config = config
         self.identity = identity
         self.key = identity.key
@@ -68,8 +72,8 @@ class Replica:
 
     @property
     def may_campaign(self) -> bool:
-        """Say whether this replica may stand for election."""
-        return self.is_voter and not self.is_shutting_down
+        """Say whether this replica may stand for election; in the last epoch nobody may."""
+        return self.is_voter and not self.is_shutting_down and self.epoch < EPOCH_MAX
 
     @property
     def election_state(self) -> ElectionState:
@@ -101,6 +105,37 @@ class Replica:
         self.epoch = epoch
         self.epoch_leader_id = None
         self.voted = None
+
+    def may_be_raised_to(self, epoch: int, now_ms: int) -> bool:
+        """Say whether a request, which anybody may have sent, may name this epoch."""
+        rise = max(0, epoch - self.epoch)
+        return epoch <= EPOCH_MAX and self._credit.is_enough(rise, now_ms)
+
+    def charge_request(self, epoch: int) -> None:
+        """Count what a request raises the epoch by, before it does."""
+        self._credit.spend(max(0, epoch - self.epoch))
+
+    def contradicts(self, leader_id: NodeId | None, epoch: int) -> bool:
+        """Say whether a leader is named for our epoch that is not the one we know."""
+        return (
+            leader_id is not None
+            and epoch == self.epoch
+            and self.epoch_leader_id not in (None, leader_id)
+        )
+
+    def fault_of_answer(self, response: Response) -> str | None:
+        """Return why what an answer says of the epoch cannot be true; None where it may be."""
+        epoch, leader_id = response.leader_epoch, response.leader_id
+        if epoch > min(EPOCH_MAX, self.epoch + EPOCH_JUMP_MAX):
+            return f"it names epoch {epoch}, and this node's is {self.epoch}"
+        if leader_id is None or leader_id not in self.identity.voters:
+            return None
+        if epoch == 0 or self.contradicts(leader_id, epoch):
+            return (
+                f"OneLeaderPerEpoch: it names {leader_id} as leader of epoch {epoch}, and this"
+                f" node knows {self.epoch_leader_id}"
+            )
+        return None
 
     def vote_for(self, candidate: ReplicaKey) -> None:
         """Give this epoch's one vote."""
@@ -147,6 +182,11 @@ class Replica:
         """Be ticked at `instant_ms` at the latest."""
         if self.wake_ms is None or instant_ms < self.wake_ms:
             self.wake_ms = instant_ms
+
+    def disbelieve(self, outgoing: Outgoing, why: str, now_ms: int) -> None:
+        """Refuse an answer, and ask again later."""
+        self.out.disbelieved = Disbelief(node_id=outgoing.to, why=why)
+        self.requests.back_off(outgoing.to, now_ms)
 
     def reply(self, token: int, response: Response) -> None:
         """Answer a request with nothing to be read."""

@@ -111,6 +111,9 @@ class Member:
         core = self.core
         assert core is not None
         effects = core.step(event, now_ms)
+        if self._invariants is not None:
+            # Among members that speak the truth nothing is ever disbelieved.
+            assert effects.disbelieved is None, effects.disbelieved.why
         if self._boundary_count >= 0:
             return self._perform_in_part(event, effects)
         self._change_log(effects)

@@ -33,10 +33,14 @@ class Solo:
         election: ElectionState | None = None,
         entry_epochs: tuple[int, ...] = (),
         is_wiped: bool = False,
+        is_watched: bool = True,
     ) -> None:
+        """Start it; `is_watched` holds it to the invariants of a quorum whose members are true."""
         config = QuorumConfig()
         whoami = identity(node_id, voter_ids, is_wiped=is_wiped)
-        self.member = Member(config, whoami, SeededRng(node_id), Invariants())
+        self.member = Member(
+            config, whoami, SeededRng(node_id), Invariants() if is_watched else None
+        )
         self.member.log.append(
             tuple(Entry(Epoch(epoch), f"old {at}") for at, epoch in enumerate(entry_epochs))
         )

@@ -195,9 +195,11 @@ def _commit_by_any_voter() -> Any:
 def _believe_every_watermark() -> Iterator[None]:
     original = Follower._on_fetched
 
-    def on_fetched(self: Follower, replica: Replica, response: FetchResponse) -> None:
+    def on_fetched(
+        self: Follower, replica: Replica, outgoing: Outgoing, response: FetchResponse, now_ms: int
+    ) -> None:
         self._leader_high_watermark = max(self._leader_high_watermark, response.high_watermark)
-        original(self, replica, response)
+        original(self, replica, outgoing, response, now_ms)
 
     with patched(Follower, _on_fetched=on_fetched):
         yield
