@@ -11,7 +11,7 @@ fails is taken back before it is answered; where that fails too, the log goes of
 its disk is reported (`on_disk_failed`), whichever file it struck and whoever met it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -412,25 +412,38 @@ class Log(LocalLog):
         self, timestamp_ms: int, end_offset: Offset
     ) -> TimestampedOffset | None:
         """Return the first record below `end_offset` with at least that timestamp."""
-        try:
-            return await first_at_or_after(
-                self._disk,
-                tuple(self._segments),
-                timestamp_ms,
-                start_offset=self.log_start_offset,
-                end_offset=end_offset,
+        return await self._look_up(
+            lambda segments, start: first_at_or_after(
+                self._disk, segments, timestamp_ms, start_offset=start, end_offset=end_offset
             )
-        except OSError as error:
-            self._refuse(error)
+        )
 
     async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
         """Return the record with the largest timestamp (ListOffsets -3)."""
-        try:
-            return await with_largest_timestamp(
-                self._disk,
-                tuple(self._segments),
-                start_offset=self.log_start_offset,
-                end_offset=end_offset,
+        return await self._look_up(
+            lambda segments, start: with_largest_timestamp(
+                self._disk, segments, start_offset=start, end_offset=end_offset
             )
-        except OSError as error:
-            self._refuse(error)
+        )
+
+    async def _look_up(
+        self,
+        search: Callable[[Sequence[Segment], Offset], Awaitable[TimestampedOffset | None]],
+    ) -> TimestampedOffset | None:
+        """Search the segments, again where some were removed or cut meanwhile.
+
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk fails, CORRUPT_MESSAGE at damage.
+        """
+        while True:
+            self._check_online()
+            generation, start = self._generation, self.log_start_offset
+            try:
+                found = await search(tuple(self._segments), start)
+            except (OSError, CorruptDataError) as error:
+                if generation != self._generation:
+                    continue
+                if isinstance(error, OSError):
+                    self._refuse(error)
+                raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
+            if generation == self._generation and start == self.log_start_offset:
+                return found
