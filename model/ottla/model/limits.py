@@ -49,6 +49,17 @@ PRODUCER_ID_BLOCK_COUNT = 1_000
 PRODUCER_BATCHES_KEPT = 5
 """Batches remembered per producer for duplicates: a client may have this many in flight."""
 
+PRODUCERS_PER_LOG_MAX = 10_000
+"""Producers that one log remembers.  Smaller lets a stranger who invents ids push out one that is
+between two tries; larger lets a roll and an eviction hold the loop for longer."""
+
+PRODUCERS_PER_LOG_SURE = 64
+"""Producers that a log may remember however many the others do."""
+
+PRODUCERS_MAX = 250_000
+"""Producers that all logs of a broker remember together, at 0.6 to 1.6 KB each.  Smaller forgets
+producers of many partitions early, larger lets a stranger take more memory."""
+
 assert TOPIC_NAME_LENGTH_MAX + len("-2147483647") < 4096
 assert METADATA_BATCH_BYTES_MAX < RPC_MESSAGE_BYTES_MAX
 assert FRAMES_PER_TURN_MAX <= REQUESTS_IN_FLIGHT_MAX

@@ -1,4 +1,4 @@
-"""Names of the files in a partition's directory, exactly Kafka's."""
+"""Names of the files in a partition's directory: Kafka's, and one of ours."""
 
 LOG = ".log"
 OFFSET_INDEX = ".index"
@@ -14,6 +14,8 @@ SEGMENT_SUFFIXES = (LOG, *INDEX_SUFFIXES)
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+PRODUCER_BATCHES = "producer-batches"
+"""Ours: beside the newest snapshot."""
 
 OFFSET_DIGITS = 20
 """Zero-padded, so that names sort as offsets do."""

@@ -8,7 +8,6 @@ write nor take back what it wrote is offline, with its reason.
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import NoReturn
 from uuid import UUID
 
@@ -20,13 +19,10 @@ from ottla.storage.disk_seam import Disk
 from ottla.storage.file_tasks import FileTasks, file_task
 from ottla.storage.files import (
     LEADER_EPOCH_CHECKPOINT,
-    SNAPSHOT,
-    file_name,
-    offsets_of,
 )
 from ottla.storage.log_config import LogConfig
-from ottla.storage.producer_snapshot import encode_snapshot
-from ottla.storage.producer_state import ProducerStates
+from ottla.storage.producer_files import ProducerFiles
+from ottla.storage.producer_state import ProducerRoom, ProducerStates
 from ottla.storage.recovery import (
     LoadedLog,
     load_producers,
@@ -80,7 +76,7 @@ class LocalLog:
         self._unsealed = [segment for segment in loaded.segments[:-1] if not segment.is_sealed]
         self._is_cutting = False
         """A truncation is under way: what it forgets may still come back with a crash."""
-        self._unsynced_snapshots: list[str] = []
+        self._producer_files = ProducerFiles(disk, directory)
         self._leaving: list[Segment] = []
         """The oldest segments, which are not the log's any more but still lie there."""
         self._is_removing = False
@@ -155,7 +151,7 @@ class LocalLog:
             if base_offset == old.base_offset:
                 old.begin(self.config)
                 return old
-            self._write_snapshot(base_offset)
+            self._producer_files.write(self._producers, base_offset)
             old.end_preallocation()
             new = self._new_segment(base_offset, now_ms)
         except OSError as error:
@@ -205,16 +201,6 @@ class LocalLog:
             self._refuse(error)
         self._discard(old)
         self._check_online()
-
-    def _write_snapshot(self, offset: Offset) -> None:
-        path = f"{self.directory}/{file_name(offset, SNAPSHOT)}"
-        file = self._disk.open(path, create=True)
-        try:
-            file.set_size(0)
-            file.pwrite(0, [encode_snapshot(self._producers)])
-        finally:
-            file.close()
-        self._unsynced_snapshots.append(path)
 
     def _next_jitter_ms(self) -> int:
         jitter_ms = self.config.segment_jitter_ms
@@ -328,15 +314,7 @@ class LocalLog:
         Flushes overlap: what another one has begun is not durable yet, so each does what is not
         known to be done.
         """
-        for path in list(self._unsynced_snapshots):
-            if self._disk.exists(path):
-                file = self._disk.open(path)
-                try:
-                    await self._disk.fsync(file)
-                finally:
-                    file.close()
-            if path in self._unsynced_snapshots:
-                self._unsynced_snapshots.remove(path)
+        await self._producer_files.sync()
         if not self._is_cutting:
             await self._write_epochs()
         name_change_count = self._name_change_count
@@ -419,23 +397,21 @@ class LocalLog:
 
     async def _reload_producers(self) -> None:
         """Bring the producers back to what they were at the end offset."""
-        await self._remove_snapshots(above=self.end_offset)
-        self._producers = await load_producers(
+        await self._producer_files.remove_above(self.end_offset)
+        reloaded = await load_producers(
             self._disk, self.directory, self._segments, self.end_offset, self.config, now_ms=0
         )
-        self._producers.on_high_watermark(self.high_watermark)
+        reloaded.keep_from(self._producers)
+        reloaded.on_high_watermark(self.high_watermark)
+        self._replace_producers(reloaded)
 
-    async def _remove_snapshots(self, *, above: Offset) -> None:
-        for offset in offsets_of(await self._disk.listdir(self.directory), SNAPSHOT):
-            if offset > above:
-                await self._remove_snapshot(offset)
+    def _replace_producers(self, states: ProducerStates) -> None:
+        states.enter(self._producers.leave())
+        self._producers = states
 
-    async def _remove_snapshot(self, offset: int) -> None:
-        """Remove a snapshot if it is there; somebody else who removes it may be first."""
-        path = f"{self.directory}/{file_name(offset, SNAPSHOT)}"
-        if self._disk.exists(path):
-            with suppress(FileNotFoundError):
-                await self._disk.unlink(path)
+    def share_producer_room(self, room: ProducerRoom) -> None:
+        """Bound the producers remembered together with other logs."""
+        self._producers.enter(room)
 
     @file_task
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -455,12 +431,12 @@ class LocalLog:
         try:
             for segment in reversed(doomed):
                 await self._remove_segment(segment)
-            await self._remove_snapshots(above=Offset(-1))
+            await self._producer_files.remove_above(Offset(-1))
             self._check_online()  # its directory may have failed meanwhile
             new = Segment(self._disk, self.directory, offset, self.config, now_ms=0)
             new.begin(self.config)
             self._segments[:] = [new]
-            self._producers = ProducerStates(offset)
+            self._replace_producers(ProducerStates(offset))
             self._name_change_count += 1
             await self._write_epochs()
             if self.recovery_checkpoint < checkpoint_before:
@@ -554,7 +530,7 @@ class LocalLog:
                 self._check_online()
                 segment = self._leaving[0]
                 await self._remove_segment(segment)
-                await self._remove_snapshot(segment.base_offset)
+                await self._producer_files.remove(segment.base_offset)
                 del self._leaving[0]
             # Not before, nor up to the log start, whose checkpoint a kill may lose: a log with
             # records of epochs it does not know tells followers that nothing diverges.
@@ -563,7 +539,7 @@ class LocalLog:
             self._is_removing = False
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that have not written for producer.id.expiration.ms."""
+        """Forget producers that were not seen for producer.id.expiration.ms of wall time."""
         return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     # --- ending ---
@@ -577,8 +553,7 @@ class LocalLog:
                 await self._fsync(self._active)
             self._active.add_last_time_entry()
             await self._active.trim()
-            path = f"{self.directory}/{file_name(self.end_offset, SNAPSHOT)}"
-            await self._disk.write_atomically(path, encode_snapshot(self._producers))
+            await self._producer_files.write_durably(self._producers, self.end_offset)
             await self._write_epochs()
         except OSError as error:
             self._refuse(error)
@@ -588,5 +563,6 @@ class LocalLog:
         """Let go of the files as they are, before the directory is removed or after a failure."""
         self._fail("the log is closed")
         self._generation += 1
+        self._producers.leave()
         for segment in self._segments:
             segment.close()

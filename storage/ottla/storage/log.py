@@ -313,7 +313,7 @@ class Log(LocalLog):
             if leader_epoch > self._epochs.latest:
                 self._epochs.assign(leader_epoch, base_offset)
             if header.producer_id >= 0:
-                self._note_produced(segment, header, base_offset, batch)
+                self._note_produced(segment, header, base_offset, batch, now_ms)
         self.end_offset = Offset(last_offset + 1)
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
@@ -321,11 +321,16 @@ class Log(LocalLog):
             self._write_indexes(segment)
 
     def _note_produced(
-        self, segment: Segment, header: BatchHeader, base_offset: Offset, batch: memoryview
+        self,
+        segment: Segment,
+        header: BatchHeader,
+        base_offset: Offset,
+        batch: memoryview,
+        now_ms: int,
     ) -> None:
         """Follow a written batch of a producer in its state and in the transaction index."""
         marker = end_marker_of(batch, 0, header)
-        completed = self._producers.apply(header, base_offset, marker)
+        completed = self._producers.apply(header, base_offset, marker, now_ms)
         if completed is not None and completed.is_aborted:
             stable = self._producers.last_stable_offset_after(completed)
             try:

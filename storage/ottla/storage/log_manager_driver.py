@@ -18,7 +18,7 @@ from uuid import UUID
 import trio
 
 from ottla.model.background_driver import keep_running
-from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Clock, Rng
@@ -27,20 +27,19 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from ottla.storage.checkpoints_driver import Line
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
-from ottla.storage.directory_names import deleted_name
-from ottla.storage.disk_errors import is_disk_failure, is_disk_full, meaning_of
+from ottla.storage.disk_errors import is_disk_failure, meaning_of
 from ottla.storage.disk_seam import Disk
-from ottla.storage.log import Log, open_log
+from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory, open_directories
+from ottla.storage.log_names_driver import free_name, make_log
 from ottla.storage.log_placement import choose_place
 from ottla.storage.log_recovery_driver import (
     Found,
     RecoveryPlan,
     recover_directory,
-    set_stray_aside,
 )
-from ottla.storage.recovery import load_topic_id
+from ottla.storage.producer_state import ProducerRoom
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -49,8 +48,6 @@ FLUSH_CHECK_INTERVAL_MS = 1_000
 
 RETENTION_PAUSE_S = 0.1
 """Gathers changes of many topics: shorter looks at all logs more often, longer is felt."""
-
-NOTHING = Offset(0)
 
 
 class Placed(NamedTuple):
@@ -115,6 +112,7 @@ class LogManager:
         """Held while a partition's log is made or deleted: one change of a name at a time."""
         self._making: dict[TopicPartition, LogDirectory] = {}
         self._is_closing = False
+        self._producer_room = ProducerRoom()
         self._to_flush: dict[TopicPartition, None] = {}
         self._flush_wanted = trio.Event()
         self._retention_wanted = trio.Event()
@@ -220,6 +218,7 @@ class LogManager:
     def _place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         assert partition not in self._placed
         self._placed[partition] = Placed(log, directory)
+        log.share_producer_room(self._producer_room)
         log.on_roll = lambda rolled: self.request_flush(partition)
         log.on_disk_failed = lambda failed: self.fail_directory(directory, failed.failure or "")
         log.on_recede = lambda cut: self._write_checkpoint(directory, RECOVERY_POINT_FILE)
@@ -253,7 +252,16 @@ class LogManager:
             directory = self._directory_for(partition, directory_id, holds_nothing)
             self._making[partition] = directory
             try:
-                log = await self._make(partition, topic_id, config, directory)
+                log = await make_log(
+                    self._disk,
+                    self._clock,
+                    self._rng,
+                    directory,
+                    partition,
+                    topic_id,
+                    config,
+                    lambda: {served for served, _ in self.in_directory(directory)},
+                )
             except OSError as error:
                 self._judge(directory, error)
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -274,40 +282,6 @@ class LogManager:
         finally:
             if not lock.locked():
                 self._changing.pop(partition, None)
-
-    async def _make(
-        self, partition: TopicPartition, topic_id: UUID, config: LogConfig, directory: LogDirectory
-    ) -> Log:
-        path = f"{directory.path}/{partition}"
-        if self._disk.exists(path) and await self._is_of_another(path, topic_id):
-            await set_stray_aside(self._disk, self._rng, directory, partition)
-        await self._forget_checkpoints(partition, directory)
-        await self._disk.makedirs(path)
-        await self._disk.fsync_directory(directory.path)
-        return await open_log(
-            self._disk,
-            path,
-            config=config,
-            topic_id=topic_id,
-            is_clean=True,
-            recovery_point=NOTHING,
-            log_start_offset=NOTHING,
-            now_ms=self._clock.wall_ms(),
-            rng=self._rng,
-        )
-
-    async def _is_of_another(self, path: str, topic_id: UUID) -> bool:
-        """Return whether a directory that does not serve was left by another topic of its name."""
-        try:
-            return await load_topic_id(self._disk, path, None) not in (None, topic_id)
-        except CorruptDataError:
-            return True
-
-    async def _forget_checkpoints(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Remove what the checkpoints say of an older log of the name, before a new one is made."""
-        await directory.checkpoints.forget(
-            partition, lambda: {key for key, _ in self.in_directory(directory)}
-        )
 
     def _directory_for(
         self, partition: TopicPartition, wanted: UUID | None, holds_nothing: bool
@@ -338,28 +312,12 @@ class LogManager:
                 placed.log.abandon()
                 await _wait_until_idle(placed.log)
             try:
-                await self._free_name(partition, directory, delay_ms)
+                target = await free_name(self._disk, self._rng, directory, partition)
             except OSError as error:
                 self._judge(directory, error)
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    async def _free_name(
-        self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
-    ) -> None:
-        """Have a partition's directory under another name, or gone where there is no room."""
-        path = f"{directory.path}/{partition}"
-        target = f"{directory.path}/{deleted_name(partition, self._rng.uuid())}"
-        try:
-            await self._disk.rename(path, target)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if not is_disk_full(error):
-                raise
-            await self._disk.remove_tree(path)  # a name takes room too; the files give it back
-        else:
-            self._start_removal(directory, target, delay_ms=delay_ms)
-        await self._disk.fsync_directory(directory.path)
+            if target is not None:
+                self._start_removal(directory, target, delay_ms=delay_ms)
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory with the files of a log that does not serve."""

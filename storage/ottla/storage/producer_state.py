@@ -1,19 +1,35 @@
 """What one partition remembers of its producers: sequences, epochs, open transactions (KIP-98).
 
 Pure: a batch's header goes in, a duplicate's place or a refusal comes out.  The state is that of
-`[.., end_offset)` of the log: `check` never changes it, `apply` follows a write.  Invariants: at
-most five batches a producer; an open transaction is in `_open` under its first offset.
+`[.., end_offset)` of the log: `check` never changes it, `apply` follows a write.  A producer is
+forgotten when it was not seen for a time of this process's own clock, since the timestamps of what
+it writes may be of any age.  Anybody can invent ids, so a log and all logs together remember a
+bounded number: the longest unseen make room, but for those with an open transaction.
+
+Invariants: at most five batches a producer; an open transaction is in `_open` under its first
+offset.
 """
 
 from typing import NamedTuple
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, Offset, ProducerId
-from ottla.model.limits import INT32_MAX, PRODUCER_BATCHES_KEPT
+from ottla.model.limits import (
+    INT32_MAX,
+    PRODUCER_BATCHES_KEPT,
+    PRODUCERS_MAX,
+    PRODUCERS_PER_LOG_MAX,
+    PRODUCERS_PER_LOG_SURE,
+)
 from ottla.storage.append_info import AppendOrigin
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 
 NO_COORDINATOR_EPOCH = -1
+NEVER_SEEN = -1
+
+EVICTED_PART = 8
+"""The part of the producers, one of so many, that makes room at once.  A larger part forgets more
+than is needed, a smaller one looks through all producers more often."""
 
 
 class SequencedBatch(NamedTuple):
@@ -45,12 +61,21 @@ class CompletedTransaction(NamedTuple):
 class Producer:
     """One producer's state."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "txn_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_seen_ms",
+        "last_timestamp_ms",
+        "txn_first_offset",
+    )
 
     def __init__(self) -> None:
         self.epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp_ms = NO_TIMESTAMP
+        self.last_seen_ms = NEVER_SEEN
+        """Wall time of its last append here, which its batches' timestamps may be far from."""
         self.txn_first_offset: Offset = NO_OFFSET
         self.batches: list[SequencedBatch] = []
 
@@ -60,14 +85,32 @@ class Producer:
             self.epoch = epoch
             self.batches.clear()
 
+    def remember(self, batches: list[SequencedBatch]) -> None:
+        """Add earlier batches of its epoch to the last one; others say nothing of it."""
+        if [each[:4] for each in batches[-1:]] == [each[:4] for each in self.batches[-1:]]:
+            self.batches = batches
+
+
+class ProducerRoom:
+    """How many producers the logs of a process remember, and may."""
+
+    __slots__ = ("count", "count_max")
+
+    def __init__(self, count_max: int = PRODUCERS_MAX) -> None:
+        self.count = 0
+        self.count_max = count_max
+
 
 class ProducerStates:
     """The producers of one log, up to `end_offset`."""
 
-    __slots__ = ("_completed", "_open", "end_offset", "producers")
+    __slots__ = ("_completed", "_open", "_room", "end_offset", "producers", "replayed_ms")
 
     def __init__(self, end_offset: Offset = Offset(0)) -> None:  # noqa: B008 - a plain int
         self.end_offset = end_offset
+        self.replayed_ms = 0
+        """When the producers of batches count as seen that are replayed from the log."""
+        self._room = ProducerRoom()
         self.producers: dict[int, Producer] = {}
         self._open: dict[Offset, ProducerId] = {}
         """Open transactions by first offset, in that order."""
@@ -80,6 +123,10 @@ class ProducerStates:
         """Return the first copy of a duplicate; RefusedError where Kafka refuses the batch."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
+            if len(self._open) >= PRODUCERS_PER_LOG_MAX:
+                raise RefusedError(
+                    ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many transactions are open here"
+                )
             return None  # forgotten or new: any sequence is taken, as Kafka does
         if origin is AppendOrigin.CLIENT:
             duplicate = find_duplicate(producer, header)
@@ -105,14 +152,19 @@ class ProducerStates:
         return None
 
     def apply(
-        self, header: BatchHeader, base_offset: Offset, marker: EndMarker | None
+        self,
+        header: BatchHeader,
+        base_offset: Offset,
+        marker: EndMarker | None,
+        now_ms: int = 0,
     ) -> CompletedTransaction | None:
         """Take in a batch that lies at `base_offset`; return the transaction it completes."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             if header.is_control and marker is None:
                 return None
-            producer = self.producers[header.producer_id] = Producer()
+            producer = self._add(header.producer_id)
+        producer.last_seen_ms = now_ms
         last_offset = Offset(base_offset + header.last_offset_delta)
         if marker is not None:
             return self._end_transaction(producer, header, last_offset, marker)
@@ -180,18 +232,81 @@ class ProducerStates:
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget idle producers without an open transaction; return how many."""
-        idle = [
-            producer_id
-            for producer_id, producer in self.producers.items()
-            if _is_expired(producer, now_ms, expiration_ms)
-        ]
-        for producer_id in idle:
+        return self._forget(
+            [
+                producer_id
+                for producer_id, producer in self.producers.items()
+                if producer.txn_first_offset == NO_OFFSET
+                and now_ms - producer.last_seen_ms >= expiration_ms
+            ]
+        )
+
+    def _forget(self, producer_ids: list[int]) -> int:
+        for producer_id in producer_ids:
             del self.producers[producer_id]
-        return len(idle)
+        self._room.count -= len(producer_ids)
+        return len(producer_ids)
+
+    # --- room ---
+
+    def _add(self, producer_id: int) -> Producer:
+        count = len(self.producers)
+        is_room_full = self._room.count >= self._room.count_max
+        if count >= PRODUCERS_PER_LOG_MAX or (is_room_full and count >= PRODUCERS_PER_LOG_SURE):
+            self._forget_longest_unseen(count // EVICTED_PART)
+        self._room.count += 1
+        producer = self.producers[producer_id] = Producer()
+        return producer
+
+    def _forget_longest_unseen(self, count: int) -> None:
+        """Forget those that wrote last at the lowest offsets: many at once, for they are searched.
+
+        One that holds a transaction open is kept.
+        """
+        last_offsets = {
+            producer_id: producer.batches[-1].last_offset if producer.batches else NO_OFFSET
+            for producer_id, producer in self.producers.items()
+            if producer.txn_first_offset == NO_OFFSET
+        }
+        self._forget(sorted(last_offsets, key=last_offsets.__getitem__)[:count])
+
+    def enter(self, room: ProducerRoom) -> None:
+        """Share a room with other logs."""
+        self._room = room
+        room.count += len(self.producers)
+
+    def leave(self) -> ProducerRoom:
+        """Give the places in the room back; return it."""
+        room, self._room = self._room, ProducerRoom()
+        room.count -= len(self.producers)
+        self._room.count = len(self.producers)
+        return room
+
+    # --- loading ---
+
+    def note_loaded(self, now_ms: int) -> None:
+        """Take those for seen now of whom nobody knows when."""
+        self.replayed_ms = now_ms
+        for producer in self.producers.values():
+            if producer.last_seen_ms == NEVER_SEEN:
+                producer.last_seen_ms = now_ms
+
+    def keep_from(self, older: "ProducerStates") -> None:
+        """Keep what the states before a truncation know of what is left of the log."""
+        for producer_id, producer in self.producers.items():
+            known = older.producers.get(producer_id)
+            if known is None:
+                continue
+            producer.last_seen_ms = known.last_seen_ms
+            if known.epoch == producer.epoch:
+                producer.remember(
+                    [each for each in known.batches if each.last_offset < self.end_offset]
+                )
 
     def restore(self, producer_id: int, producer: Producer) -> None:
         """Take in one producer of a snapshot."""
         self.producers[producer_id] = producer
+        self._room.count += 1
         if producer.txn_first_offset != NO_OFFSET:
             self._open[producer.txn_first_offset] = ProducerId(producer_id)
             self._open = dict(sorted(self._open.items()))
@@ -223,13 +338,6 @@ def _check_sequence(producer: Producer, header: BatchHeader) -> None:
             f"Out of order sequence number for producer {header.producer_id}: {sequence} "
             f"(incoming), {expected} (expected)",
         )
-
-
-def _is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
-    return (
-        producer.txn_first_offset == NO_OFFSET
-        and now_ms - producer.last_timestamp_ms >= expiration_ms
-    )
 
 
 def read_end_marker(key: bytes | None, value: bytes | None) -> EndMarker | None:

@@ -24,6 +24,7 @@ from ottla.storage.files import (
     LEADER_EPOCH_CHECKPOINT,
     LOG,
     PARTITION_METADATA,
+    PRODUCER_BATCHES,
     SEGMENT_SUFFIXES,
     SNAPSHOT,
     SWAP,
@@ -33,6 +34,7 @@ from ottla.storage.files import (
 )
 from ottla.storage.log_config import LogConfig
 from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from ottla.storage.producer_batches import add_batches
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import EndMarker, ProducerStates, read_end_marker
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
@@ -343,7 +345,7 @@ def replay(
 ) -> None:
     """Take one stored batch of a producer in; with `segment`, an abort goes to its index."""
     marker = end_marker_of(data, at, header)
-    completed = producers.apply(header, header.base_offset, marker)
+    completed = producers.apply(header, header.base_offset, marker, producers.replayed_ms)
     if completed is not None and completed.is_aborted and segment is not None:
         stable = producers.last_stable_offset_after(completed)
         segment.note_aborted(AbortedTransaction(*completed[:3], stable))
@@ -380,10 +382,17 @@ async def load_producers(
             continue
         path = f"{directory}/{file_name(offset, SNAPSHOT)}"
         try:
-            producers = decode_snapshot(await disk.read_file(path), Offset(offset))
-            break
+            snapshot = await disk.read_file(path)
+            producers = decode_snapshot(snapshot, Offset(offset))
         except CorruptDataError:
             await disk.unlink(path)
+            continue
+        if producers.producers:
+            with suppress(FileNotFoundError, CorruptDataError):
+                data = await disk.read_file(f"{directory}/{PRODUCER_BATCHES}")
+                add_batches(producers, data, snapshot)
+        break
+    producers.note_loaded(now_ms)
     producers.expire(now_ms, config.producer_id_expiration_ms)
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset

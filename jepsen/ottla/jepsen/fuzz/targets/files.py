@@ -13,6 +13,7 @@ from crc32c import crc32c
 from ottla.jepsen.fuzz.target import Target, number_of, numbered
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
+from ottla.model.limits import PRODUCER_BATCHES_KEPT
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import definitions, load
@@ -22,6 +23,7 @@ from ottla.raft import election_state, snapshot
 from ottla.raft.election_state import ElectionState
 from ottla.raft.voters import ReplicaKey
 from ottla.storage.checkpoint_file import format_checkpoint, parse_checkpoint
+from ottla.storage.checkpoint_topics import format_topic_ids, parse_topic_ids
 from ottla.storage.clean_shutdown import format_clean_shutdown, parse_clean_shutdown
 from ottla.storage.directory_names import parse_directory_name
 from ottla.storage.epoch_cache import EpochCache, EpochEntry, decode_epochs
@@ -32,6 +34,7 @@ from ottla.storage.meta_properties import (
     parse_meta_properties,
 )
 from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from ottla.storage.producer_batches import add_batches, encode_batches
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import Producer, ProducerStates, SequencedBatch
 
@@ -63,6 +66,21 @@ def _producers(data: bytes) -> None:
     again = decode_snapshot(encode_snapshot(found), Offset(100))
     assert again.producers.keys() == found.producers.keys()
     assert again.first_unstable_offset == found.first_unstable_offset
+
+
+def _batches(data: bytes) -> None:
+    body = data[6:]
+    fixed = data[:2] + crc32c(body).to_bytes(4) + body
+    beside = _good_producers()
+    states = decode_snapshot(beside, Offset(100))
+    add_batches(states, fixed, beside)
+    add_batches(states, encode_batches(states, beside), beside)
+    assert all(len(each.batches) <= PRODUCER_BATCHES_KEPT for each in states.producers.values())
+
+
+def _topic_ids(data: bytes) -> None:
+    found = parse_topic_ids(data)
+    assert parse_topic_ids(format_topic_ids(found)) == found
 
 
 def _partition_metadata(data: bytes) -> None:
@@ -118,6 +136,14 @@ def _good_producers() -> bytes:
     return encode_snapshot(states)
 
 
+def _good_batches() -> bytes:
+    beside = _good_producers()
+    states = decode_snapshot(beside, Offset(100))
+    for producer in states.producers.values():
+        producer.batches.insert(0, SequencedBatch(0, 0, Offset(1), Offset(1), 1_000))
+    return encode_batches(states, beside)
+
+
 def _good_settings() -> tuple[bytes, ...]:
     texts = []
     for config in (TopicConfig, BrokerConfig, ControllerConfig):
@@ -151,6 +177,8 @@ def _readers() -> tuple[Reader, ...]:
         Reader(_election, tuple(map(election_state.encode, (voted, led, ElectionState())))),
         Reader(_names, (*names, snapshot.file_name(snapshot.BOOTSTRAP_ID).encode())),
         Reader(_settings, _good_settings()),
+        Reader(_batches, (_good_batches(),)),
+        Reader(_topic_ids, (format_topic_ids(dict.fromkeys(partitions, SOME_ID)),)),
     )
 
 

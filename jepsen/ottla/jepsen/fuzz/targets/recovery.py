@@ -118,7 +118,10 @@ async def _use(log: Log, *, is_whole: bool) -> None:
     assert 0 <= log.log_start_offset <= log.high_watermark <= log.end_offset
     end_offset = log.end_offset
     _read_all(log, is_whole=is_whole)
-    await log.offset_for_timestamp(NOW_MS, end_offset=end_offset)
+    try:
+        await log.offset_for_timestamp(NOW_MS, end_offset=end_offset)
+    except RefusedError as refusal:
+        assert refusal.code is ErrorCode.CORRUPT_MESSAGE
     try:
         info = log.append_as_leader(
             memoryview(BATCH), leader_epoch=Epoch(max(0, log.last_epoch)), now_ms=NOW_MS

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.model.ids import Epoch, Offset
-from ottla.storage import local_log, recovery
+from ottla.storage import producer_files, recovery
 from ottla.storage.batch_scan import BatchScan
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.local_log import LocalLog
@@ -179,7 +179,7 @@ def _snapshot_of_nobody() -> Any:
     def encode(states: ProducerStates) -> bytes:
         return encode_snapshot(ProducerStates(states.end_offset))
 
-    return patched(local_log, encode_snapshot=encode)
+    return patched(producer_files, encode_snapshot=encode)
 
 
 def _recover_no_producers() -> Any:

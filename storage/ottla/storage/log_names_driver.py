@@ -1,0 +1,85 @@
+"""Gives a partition's name to a new log, and takes it from one that is deleted.
+
+The caller lets one change of a name happen at a time, and none while a task of its log works.
+"""
+
+from collections.abc import Callable, Collection
+from uuid import UUID
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Offset, TopicPartition
+from ottla.model.seams import Clock, Rng
+from ottla.storage.directory_names import deleted_name
+from ottla.storage.disk_errors import is_disk_full
+from ottla.storage.disk_seam import Disk
+from ottla.storage.log import Log, open_log
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_directory_driver import LogDirectory
+from ottla.storage.log_recovery_driver import set_stray_aside
+from ottla.storage.recovery import load_topic_id
+
+NOTHING = Offset(0)
+
+
+async def make_log(
+    disk: Disk,
+    clock: Clock,
+    rng: Rng,
+    directory: LogDirectory,
+    partition: TopicPartition,
+    topic_id: UUID,
+    config: LogConfig,
+    served: Callable[[], Collection[TopicPartition]],
+) -> Log:
+    """Make a log of a name that no log serves; `served` are the directory's others.
+
+    What another topic left under the name is set aside, and what the checkpoints say of it is
+    forgotten, before there is a directory of the name.  Raises OSError if the disk does.
+    """
+    path = f"{directory.path}/{partition}"
+    if disk.exists(path) and await _is_of_another(disk, path, topic_id):
+        await set_stray_aside(disk, rng, directory, partition)
+    await directory.checkpoints.forget(partition, served)
+    await disk.makedirs(path)
+    await disk.fsync_directory(directory.path)
+    return await open_log(
+        disk,
+        path,
+        config=config,
+        topic_id=topic_id,
+        is_clean=True,
+        recovery_point=NOTHING,
+        log_start_offset=NOTHING,
+        now_ms=clock.wall_ms(),
+        rng=rng,
+    )
+
+
+async def _is_of_another(disk: Disk, path: str, topic_id: UUID) -> bool:
+    try:
+        return await load_topic_id(disk, path, None) not in (None, topic_id)
+    except CorruptDataError:
+        return True
+
+
+async def free_name(
+    disk: Disk, rng: Rng, directory: LogDirectory, partition: TopicPartition
+) -> str | None:
+    """Durably take a deleted log's directory from its name; return its new path, None if gone.
+
+    Raises OSError if the disk does; a full one only makes the directory go at once.
+    """
+    path = f"{directory.path}/{partition}"
+    target = f"{directory.path}/{deleted_name(partition, rng.uuid())}"
+    try:
+        await disk.rename(path, target)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        await disk.remove_tree(path)  # a name takes room too; the files give it back
+        await disk.fsync_directory(directory.path)
+        return None
+    await disk.fsync_directory(directory.path)
+    return target

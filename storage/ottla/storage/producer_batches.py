@@ -1,0 +1,84 @@
+"""The `producer-batches` file: what a producer snapshot of Kafka's format has no room for.
+
+A snapshot keeps the last batch of each producer, while a client may have five in flight and retry
+any of them.  This file keeps them all, and when each producer was seen last.  It belongs to one
+snapshot, whose CRC it holds; beside any other it says nothing, so that nothing has to be removed.
+int16 version, uint32 CRC32C of all that follows it, uint32 CRC of the snapshot, int32 count; then
+for each producer its id, when it was seen, how many batches, and those.
+"""
+
+import struct
+from itertools import chain
+from struct import Struct
+
+from crc32c import crc32c
+
+from ottla.model.errors import CorruptDataError
+from ottla.model.ids import Offset
+from ottla.model.limits import PRODUCER_BATCHES_KEPT
+from ottla.storage.producer_state import ProducerStates, SequencedBatch
+
+VERSION = 0
+_HEADER = Struct(">hI")
+_START = Struct(">Ii")
+_PRODUCER = Struct(">qqb")
+_BATCH = Struct(">iiqqq")
+_PRODUCERS = [
+    Struct(_PRODUCER.format + _BATCH.format[1:] * count)
+    for count in range(PRODUCER_BATCHES_KEPT + 1)
+]
+"""A producer with so many batches, packed at once: ten thousand take some 15 ms."""
+
+
+def encode_batches(states: ProducerStates, snapshot: bytes) -> bytes:
+    """Return the file's bytes, to lie beside a snapshot of the same states."""
+    parts = [_START.pack(_crc_of(snapshot), len(states.producers))]
+    for producer_id, producer in states.producers.items():
+        batches = producer.batches
+        parts.append(
+            _PRODUCERS[len(batches)].pack(
+                producer_id, producer.last_seen_ms, len(batches), *chain.from_iterable(batches)
+            )
+        )
+    body = b"".join(parts)
+    return _HEADER.pack(VERSION, crc32c(body)) + body
+
+
+def add_batches(states: ProducerStates, data: bytes, snapshot: bytes) -> None:
+    """Add to the states of a snapshot what the file knows of them.
+
+    Raises CorruptDataError if the file is damaged, or belongs to another snapshot.
+    """
+    body = memoryview(data)[_HEADER.size :]
+    try:
+        version, crc = _HEADER.unpack_from(data)
+        snapshot_crc, count = _START.unpack_from(body)
+        if version != VERSION or crc != crc32c(body) or snapshot_crc != _crc_of(snapshot):
+            raise CorruptDataError("producer batches: of another snapshot, or damaged")
+        at = _START.size
+        for _ in range(count):
+            producer_id, last_seen_ms, batch_count = _PRODUCER.unpack_from(body, at)
+            at += _PRODUCER.size
+            batches = []
+            for _ in range(batch_count):
+                first, last, base_offset, last_offset, time_ms = _BATCH.unpack_from(body, at)
+                at += _BATCH.size
+                batches.append(
+                    SequencedBatch(first, last, Offset(base_offset), Offset(last_offset), time_ms)
+                )
+            _add(states, producer_id, last_seen_ms, batches[-PRODUCER_BATCHES_KEPT:])
+    except struct.error:
+        raise CorruptDataError("producer batches: cut off") from None
+
+
+def _add(
+    states: ProducerStates, producer_id: int, last_seen_ms: int, batches: list[SequencedBatch]
+) -> None:
+    producer = states.producers.get(producer_id)
+    if producer is not None:
+        producer.last_seen_ms = last_seen_ms
+        producer.remember(batches)
+
+
+def _crc_of(snapshot: bytes) -> int:
+    return int.from_bytes(snapshot[2:6])

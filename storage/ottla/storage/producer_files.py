@@ -1,0 +1,80 @@
+"""The files in which a log keeps its producers: snapshots, and what goes beside the newest."""
+
+from contextlib import suppress
+
+from ottla.model.ids import Offset
+from ottla.storage.disk_seam import Disk
+from ottla.storage.files import PRODUCER_BATCHES, SNAPSHOT, file_name, offsets_of
+from ottla.storage.producer_batches import encode_batches
+from ottla.storage.producer_snapshot import encode_snapshot
+from ottla.storage.producer_state import ProducerStates
+
+PRODUCERS_WRITTEN_AT_ROLL = 1_000
+"""Producers whose last batches a roll writes down, on the loop, in some 2 ms.  More hold the loop
+for longer; with fewer, after a kill, more producers are known by the last batch alone."""
+
+
+class ProducerFiles:
+    """One log's."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._unsynced: list[str] = []
+
+    def write(self, states: ProducerStates, offset: Offset) -> None:
+        """Write the states at an offset, at once; `sync` makes them durable."""
+        snapshot = encode_snapshot(states)
+        self._write_unsynced(file_name(offset, SNAPSHOT), snapshot)
+        if 0 < len(states.producers) <= PRODUCERS_WRITTEN_AT_ROLL:
+            self._write_unsynced(PRODUCER_BATCHES, encode_batches(states, snapshot))
+
+    def _write_unsynced(self, name: str, data: bytes) -> None:
+        path = f"{self._directory}/{name}"
+        file = self._disk.open(path, create=True)
+        try:
+            file.set_size(0)
+            file.pwrite(0, [data])
+        finally:
+            file.close()
+        self._unsynced.append(path)
+
+    async def sync(self) -> None:
+        """Make durable what was written before.
+
+        Calls overlap: what another one has begun is not durable yet, so each does what is not known
+        to be done.
+        """
+        for path in list(self._unsynced):
+            if self._disk.exists(path):
+                file = self._disk.open(path)
+                try:
+                    await self._disk.fsync(file)
+                finally:
+                    file.close()
+            if path in self._unsynced:
+                self._unsynced.remove(path)
+
+    async def write_durably(self, states: ProducerStates, end_offset: Offset) -> None:
+        """Write the states at the log's end."""
+        snapshot = encode_snapshot(states)
+        await self._disk.write_atomically(
+            f"{self._directory}/{file_name(end_offset, SNAPSHOT)}", snapshot
+        )
+        if states.producers:
+            await self._disk.write_atomically(
+                f"{self._directory}/{PRODUCER_BATCHES}", encode_batches(states, snapshot)
+            )
+
+    async def remove_above(self, end_offset: Offset) -> None:
+        """Remove the snapshots of what is no longer in the log."""
+        for offset in offsets_of(await self._disk.listdir(self._directory), SNAPSHOT):
+            if offset > end_offset:
+                await self.remove(offset)
+
+    async def remove(self, offset: int) -> None:
+        """Remove a snapshot if it is there; another task that removes it may be first."""
+        path = f"{self._directory}/{file_name(offset, SNAPSHOT)}"
+        if self._disk.exists(path):
+            with suppress(FileNotFoundError):
+                await self._disk.unlink(path)
