@@ -91,6 +91,9 @@ class Host:
     def on_fault(self, connection: Connection, fault: Exception) -> None:
         self.faults.append(fault)
 
+    def give_up(self, connection: Connection, reason: str) -> None:
+        connection.close()
+
     def wake_at(self, connection: Connection, deadline_ms: int) -> None:
         self.wakes.append(deadline_ms)
 
@@ -392,7 +395,7 @@ def test_an_announced_length_takes_no_memory_before_its_bytes_arrive() -> None:
     window = world.connection.window()
     assert window is not None
     assert len(window) <= 4096
-    assert world.memory.reserved_bytes == 90_000_004
+    assert world.memory.reserved_bytes <= 4096
 
 
 def test_frames_beyond_the_turns_bound_wait_for_the_next_turn() -> None:
@@ -444,17 +447,17 @@ def test_a_paused_connection_stops_reading_once_it_holds_enough() -> None:
 def test_with_the_pool_used_up_a_connection_is_not_read_until_another_gives_back() -> None:
     first, second = World(memory_bytes=1000), World()
     second.memory = first.memory
-    second.connection._memory = first.memory
-    whole = produce(1, bytes(2000))
-    first.feed(whole[:100])
-    second.feed(whole[:100])
+    second.connection.memory = first.memory
+    whole = produce(1, bytes(20_000))
+    first.feed(whole[:5000])
+    second.feed(whole[:5000])
     assert first.connection.wants_bytes
     assert not second.connection.wants_bytes
-    first.feed(whole[100:])
+    first.feed(whole[5000:])
     assert first.take_answered_ids() == [1]
     assert second.host.work_count == 1
     assert second.connection.wants_bytes
-    second.feed(whole[100:])
+    second.feed(whole[5000:])
     assert second.take_answered_ids() == [1]
     assert first.memory.reserved_bytes == 0
 

@@ -91,6 +91,9 @@ class Client:
     def on_fault(self, connection: Connection, fault: Exception) -> None:
         raise fault
 
+    def give_up(self, connection: Connection, reason: str) -> None:
+        raise AssertionError(f"given up: {reason}")
+
     def wake_at(self, connection: Connection, deadline_ms: int) -> None:
         raise AssertionError("telemetry mutes nobody")
 

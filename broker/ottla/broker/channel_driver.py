@@ -21,6 +21,10 @@ READ_BUFFER_BYTES = 256 * KIB
 """What one read takes at most into the shared buffer.  Higher copies more when frames straddle its
 end, lower costs more system calls for large batches: one of 128 KiB should come whole."""
 
+CRUMB_BYTES = 16 * KIB
+"""What one read takes when the pool of request memory is used up: small requests still pass, and
+the beginnings of others take little more than the pool."""
+
 WRITE_BYTES_PER_TURN_MAX = MIB
 """What one connection may write in a turn before the others get theirs."""
 
@@ -54,6 +58,10 @@ class ChannelOwner(Protocol):
 
     def on_fault(self, channel: "Channel", fault: BaseException) -> None:
         """Close the channel and note why."""
+        ...
+
+    def give_up(self, channel: "Channel", reason: str) -> None:
+        """Close the channel and log the reason."""
         ...
 
     def wake_at(self, channel: "Channel", deadline_ms: int) -> None:
@@ -118,6 +126,10 @@ class Channel:
         """Let the server close the connection."""
         self._owner.on_fault(self, fault)
 
+    def give_up(self, connection: Connection, reason: str) -> None:
+        """Let the server close the connection."""
+        self._owner.give_up(self, reason)
+
     def wake_at(self, connection: Connection, deadline_ms: int) -> None:
         """Let the server serve the connection at that time."""
         self._owner.wake_at(self, deadline_ms)
@@ -150,7 +162,12 @@ class Channel:
             return self._read_wrapped(self._transform, buffer, now_ms)
         window = connection.window()
         try:
-            size = self.sock.recv_into(buffer.view if window is None else window)
+            if window is not None:
+                size = self.sock.recv_into(window)
+            elif connection.memory.is_used_up:
+                size = self.sock.recv_into(buffer.view, CRUMB_BYTES)
+            else:
+                size = self.sock.recv_into(buffer.view)
         except BlockingIOError:
             return True
         if not size:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 from ottla.broker.dispatch import DecodeApart, Dispatcher, Peer, RequestContext
 from ottla.broker.held_bytes import HeldBytes
 from ottla.broker.output import Output
-from ottla.broker.request_memory import RequestMemory
+from ottla.broker.request_memory import MemoryShare, RequestMemory
 from ottla.broker.request_traces import RequestTrace
 from ottla.broker.response_queue import ResponseQueue, ResponseSlot
 from ottla.broker.steps import Answer
@@ -77,6 +77,10 @@ class ConnectionHost(Protocol):
         """Close the connection and log why: one of its answers cannot be written."""
         ...
 
+    def give_up(self, connection: "Connection", reason: str) -> None:
+        """Close the connection: its peer does not hold to what it may ask of us."""
+        ...
+
     def wake_at(self, connection: "Connection", deadline_ms: int) -> None:
         """Call `on_work` when the monotonic clock says `deadline_ms`."""
         ...
@@ -88,6 +92,7 @@ class Connection:
     __slots__ = (
         "_awaited",
         "_awaits_memory",
+        "_charged_bytes",
         "_coroutine_count",
         "_dispatcher",
         "_frame_bytes",
@@ -97,10 +102,9 @@ class Connection:
         "_is_serving",
         "_lent_bytes",
         "_limits",
-        "_memory",
         "_muted_until_ms",
-        "_reserved_bytes",
         "_responses",
+        "_share",
         "_stalled_ns",
         "_takes_no_more",
         "_traced",
@@ -108,6 +112,7 @@ class Connection:
         "has_more_to_take_up",
         "is_closed",
         "last_active_ms",
+        "memory",
         "output",
         "peer",
         "request_count",
@@ -126,7 +131,8 @@ class Connection:
         self.peer = peer
         self._dispatcher = dispatcher
         self._host = host
-        self._memory = memory
+        self.memory = memory
+        self._share = MemoryShare(self)
         self._limits = limits
         self._responses = ResponseQueue()
         self._held = HeldBytes()
@@ -151,7 +157,8 @@ class Connection:
         self._awaits_memory = False
         # The frame at the front of `_held`, with its length field; 0 while not known.
         self._frame_bytes = 0
-        self._reserved_bytes = 0
+        # The memory of `_held` that the pool knows of, and of buffers left to coroutines.
+        self._charged_bytes = 0
         self._lent_bytes = 0
 
     # What the driver calls.
@@ -163,18 +170,18 @@ class Connection:
         """
         self.last_active_ms = now_ms
         if len(self._held):
-            self._held.append(data)
+            self._hold(data)
             self._take_up_held(now_ms)
             return
         consumed = self._take_up(data, now_ms)
         if consumed < len(data) and not self._takes_no_more:
-            self._held.append(data[consumed:])
-            self._reserve_frame()
+            self._hold(data[consumed:])
+            self._make_room()
 
     def window(self) -> memoryview | None:
         """Return room of our own for the rest of a large frame, or None for the shared buffer.
 
-        What is received there is told by `on_window_filled`, and is never copied again.
+        What is received there is told by `on_window_filled`.  It is not empty while `wants_bytes`.
         """
         if self._frame_bytes > len(self._held):
             return self._held.window(self._frame_bytes)
@@ -184,8 +191,11 @@ class Connection:
         """Take bytes that arrived in the window; ProtocolError as `on_bytes`."""
         self.last_active_ms = now_ms
         self._held.advance(size)
+        self._share.arrived_bytes += size
         if len(self._held) >= self._frame_bytes:
             self._take_up_held(now_ms)
+        else:
+            self._make_room()
 
     def resume(self, now_ms: int) -> None:
         """Go on where a bound, a pause or a mute had stopped; ProtocolError as `on_bytes`."""
@@ -265,7 +275,7 @@ class Connection:
         self._coroutine_count -= 1
         if not self._coroutine_count and self._lent_bytes:
             lent_bytes, self._lent_bytes = self._lent_bytes, 0
-            self._memory.release(lent_bytes)
+            self.memory.release(self._share, lent_bytes)
         if response is not None:
             slot.complete(response)
         elif self._awaited is slot and slot.header.api_key == PRODUCE:
@@ -280,8 +290,9 @@ class Connection:
         self._awaited = None
         self._traced.clear()
         self.output.clear()
+        self.memory.forget(self._share)
         self._held.clear()
-        self._release_frame()
+        self._settle()
         for slot in self._responses.take_open():
             try:
                 slot.abandon()
@@ -405,15 +416,12 @@ class Connection:
         consumed = self._take_up(self._held.view, now_ms)
         if self._takes_no_more:
             self._held.clear()
-            self._release_frame()
-            return
-        if not consumed:
-            if not self._frame_bytes:
-                self._reserve_frame()
-            return
-        self._held.consume(consumed)
-        self._release_frame()
-        self._reserve_frame()
+        elif consumed:
+            self._held.consume(consumed)
+        if not len(self._held) or consumed:
+            self._frame_bytes = self._share.age_ms = 0
+            self._settle()
+        self._make_room()
 
     def _serve(self, frame: memoryview, now_ms: int) -> None:
         header = decode_request_header(frame)
@@ -454,32 +462,62 @@ class Connection:
 
     # Memory.
 
-    def _reserve_frame(self) -> None:
-        """Note the length of the frame at the front of what is held, and reserve its memory."""
-        if len(self._held) < FRAME_LENGTH_BYTES or self._frame_bytes:
-            return
-        size = FRAME_LENGTH_BYTES + self._frame_length(self._held.view, 0)
-        if not self._memory.try_reserve(size):
-            if not self._awaits_memory:
-                self._awaits_memory = True
-                self._memory.when_available(self._on_memory_available)
-            return
-        self._frame_bytes = self._reserved_bytes = size
+    def _hold(self, data: memoryview) -> None:
+        self._held.append(data)
+        self._share.arrived_bytes += len(data)
+        self._settle()
 
-    def _release_frame(self) -> None:
-        self._frame_bytes = 0
-        if self._reserved_bytes:
-            reserved_bytes, self._reserved_bytes = self._reserved_bytes, 0
-            self._memory.release(reserved_bytes)
+    def _make_room(self) -> None:
+        """Note the length of the frame at the front of what is held, and grow for its rest."""
+        held = self._held
+        if not self._frame_bytes:
+            if len(held) < FRAME_LENGTH_BYTES:
+                return
+            self._frame_bytes = FRAME_LENGTH_BYTES + self._frame_length(held.view, 0)
+        if len(held) >= self._frame_bytes:
+            return
+        capacity_bytes = held.capacity_for(self._frame_bytes)
+        missing_bytes = capacity_bytes - self._charged_bytes
+        if missing_bytes > 0:
+            if not self.memory.try_grow(self._share, missing_bytes):
+                if not self._awaits_memory:
+                    self._awaits_memory = True
+                    self.memory.wait(self._share)
+                return
+            self._charged_bytes = capacity_bytes
+        held.grow(capacity_bytes)
+        self._settle()
 
-    def _on_memory_available(self) -> None:
+    def _settle(self) -> None:
+        """Let the pool know how much memory is held now."""
+        capacity_bytes = self._held.capacity_bytes
+        charged_bytes, self._charged_bytes = self._charged_bytes, capacity_bytes
+        if capacity_bytes > charged_bytes:
+            self.memory.charge(self._share, capacity_bytes - charged_bytes)
+        elif capacity_bytes < charged_bytes:
+            self.memory.release(self._share, charged_bytes - capacity_bytes)
+
+    @property
+    def unfinished_frame_bytes(self) -> int:
+        """Size of the frame whose rest has not arrived; 0 with none."""
+        if len(self._held) < FRAME_LENGTH_BYTES:
+            return FRAME_LENGTH_BYTES if len(self._held) else 0
+        return self._frame_bytes if len(self._held) < self._frame_bytes else 0
+
+    def on_memory_available(self) -> None:
+        """Ask the pool for room again."""
         self._awaits_memory = False
         if not self.is_closed:
-            self._reserve_frame()
+            self._make_room()
             self._host.on_work(self)
+
+    def give_up(self, reason: str) -> None:
+        """Let the host close us: others need what we hold."""
+        if not self.is_closed:
+            self._host.give_up(self, reason)
 
     def _lend(self) -> None:
         """Leave the frame's bytes, and their reservation, to the coroutine that reads them."""
         self.has_lent_buffer = True
-        self._lent_bytes += self._reserved_bytes
-        self._reserved_bytes = 0
+        self._lent_bytes += self._charged_bytes
+        self._charged_bytes = 0

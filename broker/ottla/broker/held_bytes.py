@@ -11,7 +11,10 @@ HELD_BYTES_MIN = 4096
 every connection that waits for the rest of a frame."""
 
 GROWTH = 4
-"""How much larger the next buffer is.  At most this times the bytes that arrived are allocated."""
+GROWTH_OF_LARGE = 2
+LARGE_BYTES = 1 << 20
+"""How much larger the next buffer is.  At most this times the bytes that arrived are allocated.
+Growing faster copies less, growing slower holds less for who sends the beginning only."""
 
 
 class HeldBytes:
@@ -49,13 +52,24 @@ class HeldBytes:
     def window(self, wanted_bytes: int) -> memoryview:
         """Return free room behind the bytes held, to be received into, then told by `advance`.
 
-        At most as much as makes `wanted_bytes` in all, and less while the buffer is still growing.
+        At most as much as makes `wanted_bytes` in all; less, or nothing, until `grow` was called.
         """
         missing_bytes = wanted_bytes - len(self)
         assert missing_bytes > 0
-        if self._start + wanted_bytes > len(self._buffer) and self._end == len(self._buffer):
-            self._move(min(wanted_bytes, max(GROWTH * len(self), HELD_BYTES_MIN)))
         return memoryview(self._buffer)[self._end : self._end + missing_bytes]
+
+    def capacity_for(self, wanted_bytes: int) -> int:
+        """Return the capacity with which some of `wanted_bytes` in all can be received."""
+        if self._end < len(self._buffer):
+            return len(self._buffer)
+        held_bytes = len(self)
+        growth = GROWTH if GROWTH * held_bytes <= LARGE_BYTES else GROWTH_OF_LARGE
+        return min(wanted_bytes, max(growth * held_bytes, HELD_BYTES_MIN))
+
+    def grow(self, capacity_bytes: int) -> None:
+        """Go on in a buffer of what `capacity_for` returned."""
+        if self._end == len(self._buffer):
+            self._move(capacity_bytes)
 
     def advance(self, size: int) -> None:
         """Count bytes that were received into the window."""

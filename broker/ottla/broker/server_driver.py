@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import trio
 
@@ -25,6 +26,7 @@ from ottla.broker.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.dispatch import Dispatcher, MalformedRequestError, NotServedYetError, Peer
 from ottla.broker.listener import Listener
 from ottla.broker.log_limiter import LogLimiter
+from ottla.broker.memory_sweep_driver import keep_memory_fair
 from ottla.broker.paced_driver import PacedWork
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
@@ -171,6 +173,7 @@ class SocketServer:
             "network.connections.accepted": self.accepted_count,
             "network.connections.closed.bad.input": self.closed_for_bad_input_count,
             "network.connections.closed.idle": self.closed_for_idleness_count,
+            "network.connections.closed.slow": self.memory.given_up_count,
             "network.request.bytes.held": self.memory.reserved_bytes,
         }
 
@@ -181,6 +184,7 @@ class SocketServer:
         for name, work in (
             ("alarm of connections", self._wake_alarm.run),
             ("idle connections", self._close_idle_connections),
+            ("request memory", partial(keep_memory_fair, self.memory, self._clock)),
         ):
             self._nursery.start_soon(keep_running, name, work, self._errors)
         epoll_fd = self._epoll.fileno()
@@ -460,6 +464,12 @@ class SocketServer:
             channel.flush(now_ms)
         except Exception as fault:
             self._note(channel, fault)
+        self._close(channel)
+
+    def give_up(self, channel: Channel, reason: str) -> None:
+        """Close a connection that holds too much for too long."""
+        line = f"closed connection {channel.connection.peer.label}: {reason}"
+        self._log(self._bad_input_lines, self._clock.monotonic_ms(), line)
         self._close(channel)
 
     def on_fault(self, channel: Channel, fault: BaseException) -> None:

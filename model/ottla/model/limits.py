@@ -31,6 +31,18 @@ REQUESTS_IN_FLIGHT_MAX = 64
 WRITE_BACKLOG_BYTES_MAX = 8 * MIB
 """Answer bytes one connection may have waiting before it is read no further."""
 
+FRAME_GRACE_MS = 30_000
+FRAME_BYTES_PER_SECOND_MIN = 512 * KIB
+"""How long a request may take to arrive once it has begun: 30 s, and 2 s for each MiB it announces
+(100 MiB: 230 s).  Kafka's producers give up after `request.timeout.ms`, 30 s.  A faster rate cuts
+off producers behind slow lines, a slower one lets a stranger hold memory for longer."""
+
+MEMORY_CHECK_MS = 5_000
+MEMORY_PROGRESS_BYTES_MIN = MIB
+"""While connections wait for request memory, those that hold some have to bring a MiB in 5 s (of a
+small request an eighth) or be taken up; the largest of the others are closed.  Less gives the
+memory back later, more cuts off producers behind slow lines just when a broker is busy."""
+
 DECOMPRESSED_BATCH_BYTES_MAX = 128 * MIB
 """What one compressed batch may unpack to before it is refused as a bomb."""
 

@@ -282,6 +282,10 @@ class MiniBroker:
         """Keep it: no client may bring one about."""
         self.faults.append(fault)
 
+    def give_up(self, connection: Connection, reason: str) -> None:
+        """Close: time stands, so nobody is ever too slow."""
+        connection.close()
+
     def wake_at(self, connection: Connection, deadline_ms: int) -> None:
         """Do nothing: time stands."""
 

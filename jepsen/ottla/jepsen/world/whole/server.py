@@ -17,6 +17,7 @@ from ottla.broker.alarm_driver import Alarm
 from ottla.broker.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.dispatch import Dispatcher, MalformedRequestError, Peer
 from ottla.broker.listener import Listener
+from ottla.broker.memory_sweep_driver import keep_memory_fair
 from ottla.broker.paced_driver import PacedWork
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
@@ -66,6 +67,10 @@ class _Channel:
     def on_fault(self, connection: Connection, fault: Exception) -> None:
         """Let the server close the connection."""
         self._server.on_fault(self, fault)
+
+    def give_up(self, connection: Connection, reason: str) -> None:
+        """Let the server close the connection."""
+        self._server.give_up(self)
 
     def wake_at(self, connection: Connection, deadline_ms: int) -> None:
         """Let the server serve the connection at that time."""
@@ -118,6 +123,7 @@ class MachineServer:
     async def run(self) -> NoReturn:
         """Serve what is ready, each connection once a turn."""
         self._nursery.start_soon(self._wake_alarm.run)
+        self._nursery.start_soon(keep_memory_fair, self._memory, self._clock)
         while True:
             await self._work.wait()
             self._work = trio.Event()
@@ -161,6 +167,11 @@ class MachineServer:
     def _next_number(self) -> int:
         self._wake_count += 1
         return self._wake_count
+
+    def give_up(self, channel: _Channel) -> None:
+        """Close a connection that holds too much for too long."""
+        if not channel.connection.is_closed:
+            self._close(channel)
 
     def on_fault(self, channel: _Channel, fault: BaseException) -> None:
         """Close a connection whose request met a bug of ours, or a disk's failure."""
