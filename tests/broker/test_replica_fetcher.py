@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
+from ottla.broker import follower_duties_driver
 from ottla.broker.api_versions import ApiVersionsApi
 from ottla.broker.connection import ConnectionLimits
 from ottla.broker.dispatch import Dispatcher
@@ -231,6 +233,12 @@ async def test_a_follower_that_begins_beyond_the_leaders_end_gets_all_the_leader
         assert partition.log.log_start_offset == 0
 
 
+async def leave(follower: Follower, key: TopicIdPartition) -> None:
+    """Follow a partition no more, and wait until nothing changes its log."""
+    for wait in follower.fetchers.leave([key]).values():
+        await wait()
+
+
 class SlowDisk(RealDisk):
     """A disk whose truncations last until they are let through."""
 
@@ -267,12 +275,41 @@ async def test_who_leaves_a_partition_waits_for_a_truncation_under_way(
             done.append(what)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(note, "left", lambda: follower.fetchers.leave([key]))
+            nursery.start_soon(note, "left", lambda: leave(follower, key))
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert done == []
             disk.may_truncate.set()
         assert done == ["left"]
         assert end_of(partition) == 0
+
+
+async def test_a_disk_that_hangs_holds_up_no_other_partition_of_its_leader(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_duties_driver, "PATIENCE_MS", 1)
+    await world.add("hangs", replicas=(1, 2))
+    await world.add("t", replicas=(1, 2))
+
+    def before(log: Log) -> None:
+        log.assign_epoch(Epoch(1), Offset(0))
+        log.append_as_follower(world.batch(b"x", b"y", leader_epoch=1), now_ms=0)
+
+    lead(world, "hangs", b"v")
+    lead(world, "t", b"v")
+    async with following(world, tmp_path) as (follower, _):
+        healthy = follower.disk
+        disk = follower.disk = SlowDisk([str(tmp_path)])
+        hanging = await follower.follow("hangs", before)
+        await disk.is_truncating.wait()
+        follower.disk = healthy
+        other = await follower.follow("t")
+        await until(lambda: end_of(other) == 1)
+        lead(world, "t", b"v")
+        await until(lambda: end_of(other) == 2)
+
+        disk.may_truncate.set()
+        await until(lambda: end_of(hanging) == 1)
+        assert follower.fetchers.leave([hanging.key]) == {}
 
 
 async def test_a_broker_without_our_listener_is_a_problem_with_its_cure(
@@ -293,7 +330,7 @@ async def test_a_leader_with_nothing_left_to_follow_is_let_go(world: World, tmp_
     async with following(world, tmp_path) as (follower, _):
         partition = await follower.follow("a")
         await until(lambda: world.purgatory.waiting_count == 1)
-        await follower.fetchers.leave([partition.key])
+        assert follower.fetchers.leave([partition.key]) == {}
         await until(lambda: world.purgatory.waiting_count == 0)
         assert len(follower.fetchers) == 0
 
@@ -308,7 +345,7 @@ async def test_a_partition_that_goes_while_its_flush_is_due_harms_nobody(
     followed = fetcher.core.find(partition.key)
     assert followed is not None
 
-    await follower.fetchers.leave([partition.key])
+    assert follower.fetchers.leave([partition.key]) == {}
     partition.remove()
 
     await fetcher._flush_all([followed])

@@ -1,17 +1,19 @@
 """The broker holds and leads what the metadata says, and lets go of what it no longer says."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
+import trio
 
+from ottla.broker.log_work_driver import LogWork
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
-from ottla.broker.replica_manager import OPEN_RETRY_MS, ReplicaManager
+from ottla.broker.replica_manager import OPEN_RETRY_MS, Left, ReplicaManager
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.image import EMPTY, MetadataImage, Provenance, Topic
@@ -21,6 +23,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import Voter
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -38,6 +41,8 @@ class HandFetchers:
     def __init__(self) -> None:
         self.followed: dict[TopicIdPartition, tuple[NodeId, Epoch]] = {}
         self.left: list[TopicIdPartition] = []
+        self.busy: dict[TopicIdPartition, trio.Event] = {}
+        """Partitions whose logs a duty changes, until the event."""
 
     def follow(self, partition: Partition) -> None:
         assert partition.log is not None
@@ -45,10 +50,14 @@ class HandFetchers:
         key = partition.key
         self.followed[key] = (partition.leader_id, partition.leader_epoch)
 
-    async def leave(self, partitions: Iterable[TopicIdPartition]) -> None:
+    def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Left]:
+        busy: dict[TopicIdPartition, Left] = {}
         for key in partitions:
             self.left.append(key)
             self.followed.pop(key, None)
+            if key in self.busy:
+                busy[key] = self.busy.pop(key).wait
+        return busy
 
 
 class Managed(NamedTuple):
@@ -59,6 +68,8 @@ class Managed(NamedTuple):
     placed: dict[TopicIdPartition, UUID]
     fetchers: HandFetchers
     flush_due: list[Partition]
+    work: LogWork
+    led: list[Partition]
 
 
 @pytest.fixture
@@ -77,6 +88,9 @@ async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
         placed: dict[TopicIdPartition, UUID] = {}
         fetchers = HandFetchers()
         flush_due: list[Partition] = []
+        errors = UnexpectedErrors()
+        work = LogWork(errors)
+        led: list[Partition] = []
         manager = ReplicaManager(
             config,
             table=table,
@@ -84,11 +98,17 @@ async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
             purgatory=purgatory,
             clock=world.clock,
             fetchers=fetchers,
+            work=work,
+            on_led=led.append,
             on_flush_due=flush_due.append,
             on_isr_due=lambda partition: None,
             on_placed=lambda partition, directory_id: placed.update({partition: directory_id}),
         )
-        yield Managed(manager, table, logs, purgatory, placed, fetchers, flush_due)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work.run)
+            yield Managed(manager, table, logs, purgatory, placed, fetchers, flush_due, work, led)
+            nursery.cancel_scope.cancel()
+        assert not errors.counts
 
 
 def image_with(world: World, *topics: tuple[str, UUID], **changes: Any) -> MetadataImage:
@@ -109,6 +129,19 @@ def with_setting(image: MetadataImage, key: str, value: str) -> MetadataImage:
 
 
 async def publish(managed: Managed, image: MetadataImage) -> None:
+    """Publish an image, and let the disk do what comes of it."""
+    await begin_publish(managed, image)
+    await managed.work.wait_done()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for what a worker thread of the disk brings about."""
+    with trio.fail_after(30):
+        while not is_so():
+            await trio.sleep(0.001)
+
+
+async def begin_publish(managed: Managed, image: MetadataImage) -> None:
     await managed.manager.publish(MetadataDelta.between(managed.table.image, image), image)
 
 
@@ -421,3 +454,208 @@ async def test_a_deleted_topic_is_left_before_its_log_goes(world: World, managed
     await publish(managed, image_with(world))
     assert managed.fetchers.left == [TopicIdPartition(FIRST, 0)]
     assert len(managed.logs) == 0
+
+
+async def test_a_follower_whose_log_is_still_cut_back_leads_when_that_is_done(
+    world: World, managed: Managed
+) -> None:
+    """Nobody appends to a log that a duty still changes; and no metadata waits for the disk."""
+    key = TopicIdPartition(FIRST, 0)
+    replicas = (1, 2, 3)
+    await publish(managed, image_with(world, ("t", FIRST), replicas=replicas, leader=2))
+    partition = managed.table.find("t", 0)
+    log = partition.log
+    is_cut = managed.fetchers.busy[key] = trio.Event()
+
+    leading = image_with(
+        world, ("t", FIRST), replicas=replicas, leader=1, leader_epoch=7, partition_epoch=4
+    )
+    await begin_publish(managed, leading)
+    await begin_publish(managed, replace(leading, provenance=Provenance(Offset(2), Epoch(1), 0)))
+    assert (partition.leader_id, partition.is_leader, partition.log) == (1, False, None)
+    with pytest.raises(RefusedError) as refused:
+        partition.leader_log()
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    is_cut.set()
+    await managed.work.wait_done()
+    assert partition.leader_log() is log
+    assert managed.led == [partition]
+
+
+async def test_a_deleted_topics_log_goes_when_its_follower_is_done_with_it(
+    world: World, managed: Managed
+) -> None:
+    await publish(managed, image_with(world, ("t", FIRST), replicas=(1, 2), leader=2))
+    is_cut = managed.fetchers.busy[TopicIdPartition(FIRST, 0)] = trio.Event()
+    await begin_publish(managed, image_with(world, ("t", SECOND)))
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert len(managed.logs) == 1
+    assert managed.table.find("t", 0).log is None
+
+    is_cut.set()
+    await managed.work.wait_done()
+    log = managed.table.find("t", 0).log
+    assert log is not None
+    assert log.topic_id == SECOND
+
+
+class HangingLogs:
+    """Creations of topic "hangs" wait for an event; the number of all of them."""
+
+    def __init__(self, logs: LogManager, patch: pytest.MonkeyPatch) -> None:
+        self.go_on = trio.Event()
+        self.creations: list[str] = []
+        create = logs.create
+
+        async def create_or_hang(at: TopicPartition, *arguments: Any, **named: Any) -> Log:
+            self.creations.append(at.topic)
+            if at.topic == "hangs":
+                await self.go_on.wait()
+            return await create(at, *arguments, **named)
+
+        patch.setattr(logs, "create", create_or_hang)
+
+
+async def test_a_disk_that_hangs_holds_up_no_metadata_and_no_other_log(
+    world: World, managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = HangingLogs(managed.logs, monkeypatch)
+    hanging = image_with(world, ("hangs", FIRST))
+    await begin_publish(managed, hanging)
+    await begin_publish(managed, image_with(world, ("hangs", FIRST), ("t", SECOND)))
+
+    await until(lambda: managed.table.find("t", 0).is_leader)
+    with pytest.raises(RefusedError) as refused:
+        managed.table.find("hangs", 0).leader_log()
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (managed.manager.is_opening("hangs"), managed.manager.is_opening("t")) == (True, False)
+
+    logs.go_on.set()
+    await managed.work.wait_done()
+    assert managed.table.find("hangs", 0).is_leader
+    assert not managed.manager.is_opening("hangs")
+    assert sorted(logs.creations) == ["hangs", "t"]
+
+
+async def test_settings_that_change_while_a_log_is_made_are_in_force(
+    world: World, managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = HangingLogs(managed.logs, monkeypatch)
+    image = image_with(world, ("hangs", FIRST))
+    await begin_publish(managed, image)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    configs = image.configs.set((TOPIC_RESOURCE, "hangs"), PersistentMap({"retention.ms": "-1"}))
+    await begin_publish(managed, replace(image, configs=configs))
+    logs.go_on.set()
+    await managed.work.wait_done()
+    assert managed.table.find("hangs", 0).leader_log().config.retention_ms == -1
+
+
+async def test_a_topic_that_goes_while_its_log_is_made_leaves_none(
+    world: World, managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = HangingLogs(managed.logs, monkeypatch)
+    await begin_publish(managed, image_with(world, ("hangs", FIRST)))
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    await begin_publish(managed, image_with(world))
+    logs.go_on.set()
+    await managed.work.wait_done()
+    assert len(managed.logs) == 0
+    assert list(managed.table) == []
+
+
+async def test_a_replica_that_goes_and_comes_back_does_not_keep_the_log_that_is_deleted(
+    world: World, managed: Managed
+) -> None:
+    image = image_with(world, ("t", FIRST))
+    await publish(managed, image)
+    old = managed.table.find("t", 0).log
+    is_cut = managed.fetchers.busy[TopicIdPartition(FIRST, 0)] = trio.Event()
+    await begin_publish(managed, image_with(world))
+    await begin_publish(managed, image)
+    assert managed.table.find("t", 0).log is None
+    is_cut.set()
+    await managed.work.wait_done()
+    new = managed.table.find("t", 0).leader_log()
+    assert (new is not old, new.failure) == (True, None)
+
+
+async def test_a_log_that_cannot_be_made_is_tried_once_a_round_whatever_the_metadata_does(
+    world: World, managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    creations: list[TopicPartition] = []
+
+    async def is_full(at: TopicPartition, *arguments: Any, **named: Any) -> Log:
+        creations.append(at)
+        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    monkeypatch.setattr(managed.logs, "create", is_full)
+    for epoch in range(10):
+        await publish(managed, image_with(world, ("t", FIRST), partition_epoch=epoch))
+    assert len(creations) == 1
+    for _ in range(2):
+        world.clock.now_ms += OPEN_RETRY_MS
+        managed.manager.retry()
+        await managed.work.wait_done()
+    assert len(creations) == 3
+
+
+# ---- what changed between the image of the recovery and the first one that is published
+
+
+async def recovered_by(managed: Managed, image: MetadataImage, *names: str) -> None:
+    """Have logs as a recovery by that image leaves them."""
+    for name in names:
+        topic = image.topic(name)
+        assert topic is not None
+        at = TopicPartition(name, 0)
+        config = managed.manager.log_config_of(image, at)
+        await managed.logs.create(at, topic.id, config)
+
+
+async def test_a_topic_that_goes_while_the_broker_starts_is_deleted(
+    world: World, managed: Managed
+) -> None:
+    await recovered_by(managed, image_with(world, ("t", FIRST)), "t")
+    await publish(managed, image_with(world))
+    assert len(managed.logs) == 0
+
+
+async def test_a_topic_that_is_made_again_while_the_broker_starts_serves(
+    world: World, managed: Managed
+) -> None:
+    await recovered_by(managed, image_with(world, ("t", FIRST)), "t")
+    await publish(managed, image_with(world, ("t", SECOND)))
+    assert managed.table.find("t", 0).leader_log().topic_id == SECOND
+
+
+@pytest.mark.parametrize("is_set_before", [False, True])
+async def test_settings_that_change_while_the_broker_starts_are_in_force(
+    world: World, managed: Managed, is_set_before: bool
+) -> None:
+    plain = image_with(world, ("t", FIRST))
+    kept = with_setting(plain, "retention.ms", "-1")
+    await recovered_by(managed, kept if is_set_before else plain, "t")
+    await publish(managed, plain if is_set_before else kept)
+    log = managed.table.find("t", 0).leader_log()
+    assert log.config.retention_ms == (604_800_000 if is_set_before else -1)
+
+
+async def test_a_name_that_another_topics_log_still_has_is_freed_for_its_new_topic(
+    world: World, managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its deletion failed, as a full disk makes it."""
+    await publish(managed, image_with(world, ("t", FIRST)))
+
+    async def fails(at: TopicPartition) -> None:
+        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(managed.logs, "delete", fails)
+        await publish(managed, image_with(world, ("t", SECOND)))
+        assert managed.table.find("t", 0).log is None
+    world.clock.now_ms += OPEN_RETRY_MS
+    managed.manager.retry()
+    await managed.work.wait_done()
+    assert managed.table.find("t", 0).leader_log().topic_id == SECOND

@@ -1,7 +1,8 @@
 """Admin requests: the active controller decides, this broker passes them on.
 
 Pure but for the await of the controller.  After a change the answer waits until this broker's own
-image has its records, so that a client which created a topic finds it at the broker that said so.
+image has its records, and until the logs of topics that it made are open here, so that a client
+which created a topic finds it at the broker that said so.
 """
 
 from collections.abc import Callable, Coroutine
@@ -15,6 +16,8 @@ from ottla.broker.refusals import REFUSALS, refuse
 from ottla.model.errors import RefusedError
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
+from ottla.wire.messages.create_topics_request import CreateTopicsRequest
 
 FORWARDED_API_KEYS = frozenset(REFUSALS)
 """The forwarded APIs that the controller decides in this release."""
@@ -67,8 +70,13 @@ class AdminApi:
             return finish(refuse(request, refusal, version))
         answer = finish(answer)
 
+        made = _topics_made(request)
+
         def is_seen() -> bool:
-            return self._metadata.image.provenance.offset >= metadata_offset
+            metadata = self._metadata
+            return metadata.image.provenance.offset >= metadata_offset and not any(
+                map(metadata.is_opening, made)
+            )
 
         if is_seen():
             return answer
@@ -80,6 +88,13 @@ class AdminApi:
             deadline_ms=context.arrived_ms + timeout_ms + SEEN_HERE_MS_MAX,
         )
         return None
+
+
+def _topics_made(request: Message) -> list[str]:
+    """Return the topics that get new logs by a request."""
+    if isinstance(request, CreateTopicsRequest | CreatePartitionsRequest):
+        return [topic.name for topic in request.topics]
+    return []
 
 
 def _as_it_is(answer: Message) -> Message:

@@ -27,6 +27,7 @@ from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
 from ottla.broker.isr_driver import IsrKeeper
 from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.lifecycle_driver import LifecycleDriver
+from ottla.broker.log_work_driver import LogWork
 from ottla.broker.metadata_cache import ImageWatch, MetadataCache
 from ottla.broker.own_requests import OwnRequests
 from ottla.broker.own_telemetry_driver import OwnTelemetry
@@ -36,7 +37,7 @@ from ottla.broker.purgatory import Purgatory
 from ottla.broker.registration import advertised_endpoints, registration_request
 from ottla.broker.replica_apis import REPLICA_API_KEYS, register_replica_apis
 from ottla.broker.replica_fetcher_driver import ReplicaFetchers
-from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replica_manager import OPEN_RETRY_MS, ReplicaManager
 from ottla.broker.server_seam import Server
 from ottla.broker.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.telemetry_apis import TELEMETRY_API_KEYS
@@ -155,13 +156,14 @@ class Broker:
             broker_epoch=lambda: lifecycle.broker_epoch,
             errors=self.errors,
         )
+        self._log_work = LogWork(self.errors)
         self._replicas = self._new_replica_manager()
         self._groups = self._new_group_coordinator()
         self.telemetry = ClientTelemetry(config, clock=clock, rng=rng, errors=self.errors)
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
         logs.on_directory_failed = self._on_directory_failed
-        self.metadata = MetadataCache()
+        self.metadata = MetadataCache(self._replicas.is_opening)
         self.own_telemetry = self._new_own_telemetry()
         self._open_first_doors()
 
@@ -173,9 +175,11 @@ class Broker:
             purgatory=self.purgatory,
             clock=self._clock,
             fetchers=self._fetchers,
+            work=self._log_work,
             on_flush_due=self._flusher.request,
             on_isr_due=self._isr.note,
             on_placed=self._assignments.report,
+            on_led=lambda partition: self._groups.on_led(partition),
             traffic=self._traffic,
             errors=self.errors,
         )
@@ -248,12 +252,19 @@ class Broker:
                 ("flusher", self._flusher.run),
                 ("directory assignments", self._assignments.run),
                 ("follower", self._fetchers.run),
+                ("opening and deletion of logs", self._log_work.run),
+                ("retries of logs", self._retry_logs),
                 ("in-sync replicas", self._isr.run),
                 ("group coordinator", self._groups.run),
                 ("client telemetry", self.telemetry.run),
             ):
                 nursery.start_soon(keep_running, name, work, self.errors)
             await self._start(nursery)
+
+    async def _retry_logs(self) -> None:
+        while True:
+            await trio.sleep(OPEN_RETRY_MS / 1_000)
+            self._replicas.retry()
 
     async def _start(self, nursery: trio.Nursery) -> None:
         self.member.add_publisher(self.metadata)

@@ -107,7 +107,11 @@ def register_cluster_apis(
     )
     dispatcher.register(METADATA, topics.handle)
     coordinators = FindCoordinatorApi(
-        config=config, followed=followed, purgatory=purgatory, auto_create=auto_create
+        config=config,
+        followed=followed,
+        purgatory=purgatory,
+        auto_create=auto_create,
+        is_opening=lambda topic: metadata.is_opening(topic),
     )
     dispatcher.register(FIND_COORDINATOR, coordinators.handle)
     configs = ConfigsApi(config=config, metadata=metadata, loggers=loggers)

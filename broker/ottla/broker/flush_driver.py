@@ -1,7 +1,8 @@
 """Flushes the logs whose appends are acknowledged only when durable (`flush.messages`).
 
-One flush covers every append made before it began (group commit), and the partitions of a turn
-are flushed together.  After it the high watermark may move, which wakes the waiting produces.
+One flush covers every append made before it began (group commit).  Each partition has one flush
+under way, and waits for no other partition's: a disk that hangs delays its own alone.  After a
+flush the high watermark may move, which wakes the waiting produces.
 """
 
 import logging
@@ -32,22 +33,34 @@ class Flusher:
         self.flushes = Histogram(BOUNDS_MS)
         """How long flushes took, in milliseconds."""
         self._due: dict[Partition, None] = {}
+        self._flushing: set[Partition] = set()
         self._is_due = trio.Event()
 
     def request(self, partition: Partition) -> None:
         """Have a partition flushed soon."""
         self._due[partition] = None
-        self._is_due.set()
+        if partition not in self._flushing:
+            self._is_due.set()
 
     async def run(self) -> None:
         """Flush until cancelled."""
-        while True:
-            await self._is_due.wait()
-            self._is_due = trio.Event()
-            due, self._due = self._due, {}
-            async with trio.open_nursery() as nursery:
-                for partition in due:
-                    nursery.start_soon(self._flush, partition)
+        self._flushing.clear()
+        async with trio.open_nursery() as nursery:
+            while True:
+                for partition in [one for one in self._due if one not in self._flushing]:
+                    del self._due[partition]
+                    self._flushing.add(partition)
+                    nursery.start_soon(self._flush_in_turn, partition)
+                await self._is_due.wait()
+                self._is_due = trio.Event()
+
+    async def _flush_in_turn(self, partition: Partition) -> None:
+        try:
+            await self._flush(partition)
+        finally:
+            self._flushing.discard(partition)
+            if partition in self._due:  # appended to meanwhile
+                self._is_due.set()
 
     async def _flush(self, partition: Partition) -> None:
         log = partition.log

@@ -281,6 +281,11 @@ class FollowerFetch:
         if self._followed.get(followed.key) is followed:
             self._ask(followed)
 
+    def hold_back(self, followed: Followed) -> None:
+        """Ask no more for a partition whose duty takes long, until it is done; the others go on."""
+        if self._followed.get(followed.key) is followed:
+            self.session.forget(followed.key)
+
     def set_aside(self, followed: Followed, error: Exception, now_ms: int) -> None:
         """Leave a partition alone for a while, longer each time, and remember why."""
         if self._followed.get(followed.key) is not followed:

@@ -88,9 +88,9 @@ class MetadataApi:
         attempts = await self._auto_create.create(context, missing)
 
         def is_settled(name: str) -> bool:
-            return name in self._metadata.image.topic_ids or any(
-                name in attempt.refused for attempt in attempts
-            )
+            if name in self._metadata.image.topic_ids:
+                return not self._metadata.is_opening(name)
+            return any(name in attempt.refused for attempt in attempts)
 
         answer_when(
             self._purgatory,

@@ -20,10 +20,12 @@ IMAGE_CHANGED = "the metadata image has changed"
 class MetadataCache:
     """Holds the current image."""
 
-    __slots__ = ("image",)
+    __slots__ = ("image", "is_opening")
 
-    def __init__(self) -> None:
+    def __init__(self, is_opening: Callable[[str], bool] = lambda topic: False) -> None:
         self.image: MetadataImage = EMPTY
+        self.is_opening = is_opening
+        """Says whether logs of a topic are being opened on this broker for the first time."""
 
     @property
     def name(self) -> str:

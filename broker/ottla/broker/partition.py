@@ -277,6 +277,14 @@ class Partition:
         if self.leader_id == self.local_id:
             self._begin_leading(now_ms)
 
+    def set_log_aside(self) -> Log:
+        """Lead nothing until the log is attached again; return it: another task changes it yet."""
+        log, self.log = self.log, None
+        assert log is not None
+        self.is_leader = False
+        self.followers.clear()
+        return log
+
     def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
         """Follow what the controller decided; return whether the high watermark moved.
 

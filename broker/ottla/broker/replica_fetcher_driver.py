@@ -1,19 +1,20 @@
 """Followers at work: one task and one connection for each leader that this broker follows.
 
-Each task asks, takes the answer in partition by partition, performs the duties that come of it and
-asks again.  A partition that is left is left at once: whoever leaves it waits for a duty under way
-on its log, never for the network.  A new partition does not wait behind a long poll for others.
+Each task asks, takes the answer in partition by partition, has the duties that come of it performed
+(`follower_duties_driver`) and asks again.  A partition that is left is left at once: whoever leaves
+it waits for a duty under way on its log, never for the network.  A new partition does not wait
+behind a long poll for others.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 
 import trio
 
+from ottla.broker.follower_duties_driver import FollowerDuties
 from ottla.broker.follower_fetch import (
     BeginAnew,
-    Duty,
     FindPlace,
     Flush,
     Followed,
@@ -38,7 +39,6 @@ from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.storage.log import Log
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.messages.list_offsets_request import (
@@ -57,6 +57,9 @@ RECONNECT_MS_MAX = 1_000
 
 FAILURES_TOLERATED = 6
 """Failures in a row after which it is logged that a leader cannot be followed, once: some 2 s."""
+
+Left = Callable[[], Awaitable[None]]
+"""Waits until nothing touches the log of a partition that was left."""
 
 LONG_POLL_MS = 20
 """A request that is out for so long waits for records, so it may be given up for a new one that
@@ -118,20 +121,20 @@ class ReplicaFetchers:
         self._of[key] = fetcher
         fetcher.follow(partition)
 
-    async def leave(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Follow these no more; on return nothing touches their logs."""
-        left: dict[Followed, LeaderFetcher] = {}
+    def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Left]:
+        """Follow these no more; return what to wait for where a duty still changes the log."""
+        busy: dict[TopicIdPartition, Left] = {}
         for key in partitions:
             fetcher = self._of.pop(key, None)
             followed = None if fetcher is None else fetcher.core.leave(key)
             if fetcher is None or followed is None:
                 continue
-            left[followed] = fetcher
+            if fetcher.duties.is_changing(followed):
+                busy[key] = partial(fetcher.duties.wait_done_with, followed)
             if not len(fetcher.core):
                 del self._fetchers[fetcher.core.leader_id]
                 fetcher.stop()
-        for followed, fetcher in left.items():
-            await fetcher.wait_done_with(followed)
+        return busy
 
     def followed(self) -> Iterator[Followed]:
         """Yield every partition that is followed."""
@@ -173,8 +176,7 @@ class LeaderFetcher:
         self._asked_at = 0.0
         self._is_new_wanted = False
         self._has_more = trio.Event()
-        self._busy_with: Followed | None = None
-        self._is_idle = trio.Event()
+        self.duties = FollowerDuties(core, clock, errors, on_late=self._ask_soon)
         self._failure: str | None = None
         self._failure_count = 0
         """Since the leader answered last."""
@@ -184,6 +186,10 @@ class LeaderFetcher:
     def follow(self, partition: Partition) -> None:
         """Follow one more partition; a long poll under way is given up for it."""
         self.core.follow(partition)
+        self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        """Give a long poll up that does not name all there is to ask for."""
         self._has_more.set()
         if self._asking is not None:
             self._is_new_wanted = True
@@ -193,11 +199,6 @@ class LeaderFetcher:
     def stop(self) -> None:
         """End the task; a duty under way is done first."""
         self._scope.cancel()
-
-    async def wait_done_with(self, followed: Followed) -> None:
-        """Wait until nothing touches the log of a partition that was left."""
-        while self._busy_with is followed:
-            await self._is_idle.wait()
 
     def problems(self) -> Iterator[str]:
         """Yield why the leader, or some of its partitions, cannot be followed."""
@@ -210,23 +211,28 @@ class LeaderFetcher:
     async def run(self) -> None:
         """Ask and take in, over a new connection each time the last one was lost."""
         with self._scope:
-            while True:
-                try:
-                    host, port = self._address()
-                    async with open_connection(
-                        host, port, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
-                    ) as connection:
-                        await self._fetch_over(connection)
-                # With a star: a bug may come together with a cancellation, which goes on.
-                except* Exception as group:
-                    error = only_error(group)
-                    if not isinstance(error, OttlaError):
-                        self._errors.note("follower", f"of broker {self.core.leader_id}", error)
-                    self._note_failure(error)
-                if self._failure is not None:
-                    backoff_ms = RECONNECT_MS_FIRST << min(self._failure_count - 1, 16)
-                    await trio.sleep(min(backoff_ms, RECONNECT_MS_MAX) / 1000)
-                self.core.session.reset()
+            async with trio.open_nursery() as nursery:
+                self.duties.work_in(nursery)
+                await self._follow_on()
+
+    async def _follow_on(self) -> None:
+        while True:
+            try:
+                host, port = self._address()
+                async with open_connection(
+                    host, port, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
+                ) as connection:
+                    await self._fetch_over(connection)
+            # With a star: a bug may come together with a cancellation, which goes on.
+            except* Exception as group:
+                error = only_error(group)
+                if not isinstance(error, OttlaError):
+                    self._errors.note("follower", f"of broker {self.core.leader_id}", error)
+                self._note_failure(error)
+            if self._failure is not None:
+                backoff_ms = RECONNECT_MS_FIRST << min(self._failure_count - 1, 16)
+                await trio.sleep(min(backoff_ms, RECONNECT_MS_MAX) / 1000)
+            self.core.session.reset()
 
     @property
     def _client_id(self) -> str:
@@ -303,7 +309,7 @@ class LeaderFetcher:
         raise ConnectionLostError(f"{connection.address} did not answer in {patience_ms} ms")
 
     async def _take(self, connection: Connection, response: FetchResponse) -> None:
-        to_flush: list[Followed] = []
+        lost: list[Followed] = []
         turn_bytes = 0
         for topic in response.responses:
             for data in topic.partitions:
@@ -320,113 +326,56 @@ class LeaderFetcher:
                 except Exception as error:
                     self._set_aside(followed, error)
                     continue
-                if isinstance(duty, Flush):
-                    to_flush.append(followed)
+                if isinstance(duty, FindPlace):
+                    lost.append(followed)
                 elif duty is not None:
-                    await self._perform(connection, followed, duty)
+                    self.duties.begin(followed, duty)
                 turn_bytes += 0 if data.records is None else len(data.records)
                 if turn_bytes >= TURN_BYTES:
                     turn_bytes = 0
                     await trio.lowlevel.checkpoint()
-        await self._flush_all(to_flush)
+        await self._find_places(connection, lost)
+        await self.duties.wait()
 
-    # ---- duties
+    async def _flush_all(self, unflushed: list[Followed]) -> None:
+        for followed in unflushed:
+            self.duties.begin(followed, Flush())
+        await self.duties.wait()
 
-    async def _perform(self, connection: Connection, followed: Followed, duty: Duty) -> None:
-        try:
-            if isinstance(duty, FindPlace):
-                await self._find_place(connection, followed)
-            elif isinstance(duty, Truncate):
-                await self._truncate(followed, duty.offset)
-            elif isinstance(duty, BeginAnew):
-                await self._begin_anew(followed, duty.offset)
-            elif isinstance(duty, RaiseStart):
-                await self._raise_start(followed, duty.offset)
-        except (ConnectionLostError, ProtocolError):
-            self.core.done(followed)
-            raise
-        except OttlaError as error:
-            self.core.set_aside(followed, error, self._clock.monotonic_ms())
-        except Exception as error:
-            self._set_aside(followed, error)
-        else:
-            self.core.done(followed)
+    # ---- a place in the leader's log
+
+    async def _find_places(self, connection: Connection, lost: list[Followed]) -> None:
+        while lost:
+            followed = lost[-1]
+            try:
+                duty = await self._place_of(connection, followed)
+            except (ConnectionLostError, ProtocolError):
+                for unplaced in lost:
+                    self.core.done(unplaced)
+                raise
+            except OttlaError as error:
+                self.core.set_aside(followed, error, self._clock.monotonic_ms())
+            except Exception as error:
+                self._set_aside(followed, error)
+            else:
+                if duty is not None:
+                    self.duties.begin(followed, duty)
+            lost.pop()
 
     def _set_aside(self, followed: Followed, error: Exception) -> None:
         """Leave a partition alone for a while that met a bug of ours; the others go on."""
         self._errors.note("partition", followed.name, error)
         self.core.set_aside(followed, error, self._clock.monotonic_ms())
 
-    async def _find_place(self, connection: Connection, followed: Followed) -> None:
-        """Begin where the leader's log does, or cut off what it never had (see `place_of`)."""
+    async def _place_of(
+        self, connection: Connection, followed: Followed
+    ) -> Truncate | BeginAnew | RaiseStart | None:
+        """Return how the log begins where the leader's does, or loses what that never had."""
         end = await self._offset_of_leader(connection, followed, LATEST)
         start = await self._offset_of_leader(connection, followed, EARLIEST)
         if self.core.find(followed.key) is not followed:
-            return
-        duty = place_of(followed, start, end)
-        if isinstance(duty, Truncate):
-            await self._truncate(followed, duty.offset)
-        elif isinstance(duty, BeginAnew):
-            await self._begin_anew(followed, duty.offset)
-        else:
-            await self._raise_start(followed, duty.offset)
-
-    async def _begin_anew(self, followed: Followed, start: Offset) -> None:
-        logger.warning(
-            "%r begins anew at %s, where the leader's log begins", followed.partition, start
-        )
-        with self._busy(followed):
-            await followed.log.truncate_fully_and_start_at(start)
-
-    async def _truncate(self, followed: Followed, offset: Offset) -> None:
-        log = followed.log
-        said = logger.warning if offset < log.high_watermark else logger.info
-        said(
-            "%r is cut back from %s to %s, high watermark %s: there it parts from broker %s",
-            followed.partition,
-            log.end_offset,
-            offset,
-            log.high_watermark,
-            self.core.leader_id,
-        )
-        with self._busy(followed):
-            await log.truncate_to(offset)
-
-    async def _raise_start(self, followed: Followed, offset: Offset) -> None:
-        if offset > followed.log.log_start_offset:
-            with self._busy(followed):
-                await followed.log.delete_records_before(offset)
-
-    @contextmanager
-    def _busy(self, followed: Followed) -> Iterator[None]:
-        """While this is entered a log is being changed; it is changed to the end."""
-        assert self._busy_with is None
-        self._busy_with = followed
-        try:
-            with trio.CancelScope(shield=True):
-                yield
-        finally:
-            self._busy_with = None
-            is_idle, self._is_idle = self._is_idle, trio.Event()
-            is_idle.set()
-
-    async def _flush_all(self, unflushed: list[Followed]) -> None:
-        # While other duties were done some may have been left, and their logs be gone.
-        kept = [(one, one.log) for one in unflushed if self.core.find(one.key) is one]
-        if kept:
-            async with trio.open_nursery() as nursery:
-                for followed, log in kept:
-                    nursery.start_soon(self._flush, followed, log)
-
-    async def _flush(self, followed: Followed, log: Log) -> None:
-        try:
-            await log.flush()
-        except RefusedError as error:
-            self.core.set_aside(followed, error, self._clock.monotonic_ms())
-        except Exception as error:
-            self._set_aside(followed, error)
-        else:
-            self.core.done(followed)
+            return None
+        return place_of(followed, start, end)
 
     async def _offset_of_leader(
         self, connection: Connection, followed: Followed, timestamp: int

@@ -1,19 +1,26 @@
 """Makes this broker hold the replicas that the metadata says it holds, and lead those it leads.
 
-A publisher: requests are answered from the partition table all the while, with
+A publisher that waits for no disk: what changes in memory changes at once, and what a disk has to
+do (open, delete, finish a truncation under way) is asked of `LogWork`, whose steps look at the
+metadata of their own time.  Requests are answered from the partition table all the while, with
 NOT_LEADER_OR_FOLLOWER until a new log is there and as unknown once a topic is deleted.  Whoever
 waits on a partition is woken when it changes, so that nobody waits for a leader that is gone.
-Logs are deleted before others are made: a topic may be deleted and made anew in one delta.  A
-partition is followed no more before it leads, follows somebody else or goes: nobody else writes to
-its log then.
+
+Per partition: the log of a deleted topic is deleted before one of the same name is made.  A
+partition is followed no more before it leads, follows somebody else or goes: while a duty of its
+follower still changes the log, the log is set aside, and the partition leads and follows nothing.
+The first image is compared with all the logs that were recovered by an older one.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from ottla.broker.dynamic_settings import PRODUCER_ID_EXPIRATION_MS, setting_in_force
+from ottla.broker.metadata_cache import IMAGE_CHANGED
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory
@@ -38,6 +45,13 @@ logger = logging.getLogger("ottla.broker.replicas")
 OPEN_RETRY_MS = 5_000
 """How often a log that could not be made is tried again; each try may cost a slow disk a write."""
 
+APPLIED_PER_TURN = 100
+"""Partitions brought up to an image before other tasks get their turn.  Each takes some 20 us: more
+holds the loop for longer, fewer only adds turns."""
+
+Left = Callable[[], Awaitable[None]]
+"""Waits until nothing touches the log of a partition that was left."""
+
 
 class Directory(Protocol):
     """What it needs of a log directory."""
@@ -50,6 +64,19 @@ class Directory(Protocol):
 
 class Logs(Protocol):
     """What it needs of the log manager."""
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every partition that serves, with its log."""
+        ...
+
+    @property
+    def offline(self) -> Mapping[TopicPartition, str]:
+        """The partitions that do not serve, each with its reason."""
+        ...
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return a partition's log, None when there is none; RefusedError while it is offline."""
+        ...
 
     async def create(
         self,
@@ -83,8 +110,24 @@ class Fetchers(Protocol):
         """Follow a partition's leader, unless that is done already."""
         ...
 
-    async def leave(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Follow these no more; on return nothing touches their logs."""
+    def leave(self, partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, Left]:
+        """Follow these no more; return what to wait for where a log is still being changed."""
+        ...
+
+
+class Work(Protocol):
+    """What it needs of whoever does the work of the disks."""
+
+    def add(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
+        """Have a step done after those that were asked for of the same partition."""
+        ...
+
+    def has_steps(self, partition: TopicPartition) -> bool:
+        """Say whether steps of a partition are not done yet."""
+        ...
+
+    async def breathe(self) -> None:
+        """Let other tasks have a turn."""
         ...
 
 
@@ -107,15 +150,18 @@ class ReplicaManager:
         purgatory: Purgatory,
         clock: Clock,
         fetchers: Fetchers,
+        work: Work,
         on_flush_due: Callable[[Partition], None],
         on_isr_due: Callable[[Partition], None],
         on_placed: Callable[[TopicIdPartition, UUID], None],
+        on_led: Callable[[Partition], None] = lambda partition: None,
         traffic: BrokerTraffic | None = None,
         errors: UnexpectedErrors | None = None,
     ) -> None:
         """`on_placed` is told of each replica that lies elsewhere than the metadata says.
 
-        `on_isr_due` is told of each partition led here whose in-sync set may have to change.
+        `on_isr_due` is told of each partition led here whose in-sync set may have to change;
+        `on_led` of each that leads since its log has come, perhaps long after the metadata.
         """
         self._config = config
         self._local_id = config.node_id
@@ -124,12 +170,19 @@ class ReplicaManager:
         self._purgatory = purgatory
         self._clock = clock
         self._fetchers = fetchers
+        self._work = work
+        self._on_led = on_led
         self._on_flush_due = on_flush_due
         self._on_isr_due = on_isr_due
         self._on_placed = on_placed
         self._traffic = BrokerTraffic() if traffic is None else traffic
         self._errors = errors or UnexpectedErrors()
-        self._without_log: list[Partition] = []
+        self._has_published = False
+        self._without_log: dict[TopicIdPartition, Partition] = {}
+        self._opening: dict[str, set[Partition]] = {}
+        """By topic, the partitions whose logs are being opened for the first time."""
+        self._set_aside: set[Partition] = set()
+        """Partitions whose logs a follower's duty still changes."""
         self._retry_at_ms = 0
         self._settings: dict[str, TopicSettings] = {}
         self._topic_defaults: dict[str, str] | None = None
@@ -140,12 +193,14 @@ class ReplicaManager:
         return "replicas"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Delete, lead, follow and make what the delta says."""
+        """Lead, follow and forget what the delta says; have logs made and deleted."""
+        if not self._has_published:
+            self._begin(image)
         changed = [
             found for found in delta.changed_partitions if _holds(image, found, self._local_id)
         ]
         removed = self._removed(delta, image)
-        await self._fetchers.leave(
+        busy = self._fetchers.leave(
             [partition.key for partition in removed]
             + [found for found in changed if self._has_new_leader(image, found)]
         )
@@ -155,15 +210,33 @@ class ReplicaManager:
             self._remove(partition)
         for topic in delta.deleted_topics:
             self._settings.pop(topic.name, None)
-        added = [self._apply(image, found) for found in changed]
+        # Before others get a turn: who asks for a name's new log must find its old one to be gone.
+        for partition in removed:
+            self._delete_soon(partition, busy.get(partition.key))
+        for count, found in enumerate(changed, 1):
+            self._apply(image, found, busy.get(found))
+            if count % APPLIED_PER_TURN == 0:
+                await self._work.breathe()
         # Only now: a lower min.insync.replicas must not let a deposed leader commit on its own.
         self._apply_settings(reset, image)
         if delta.changed_brokers:
             self._note_brokers()
-        for partition in removed:
-            await self._delete_log(partition)
-        for waiting in [one for one in added if one is not None] + self._due_for_retry():
-            await self._open_log(waiting, image)
+        self.retry()
+
+    def _begin(self, image: MetadataImage) -> None:
+        """Bring what was recovered by an older image up to the first one that is published.
+
+        What had a replica here by that one and has none by this is deleted, as it would have been
+        by the change between the two.
+        """
+        self._has_published = True
+        self._settings.clear()
+        self._topic_defaults = None
+        gone = [at for at, log in self._logs if self.is_stray(image, at, log.topic_id)]
+        gone += [at for at in self._logs.offline if not self._is_placed_here(image, at)]
+        for at in gone:
+            logger.info("%s is deleted: it went while this broker started", at)
+            self._work.add(at, partial(self._delete_log, at, None))
 
     def _has_new_leader(self, image: MetadataImage, found: TopicIdPartition) -> bool:
         partition = self.table.by_id.get(found.topic_id, {}).get(found.partition)
@@ -203,11 +276,14 @@ class ReplicaManager:
         self.table.remove(partition)
         if partition.topic not in self.table.by_name:
             self._traffic.forget(partition.topic)
+        self._without_log.pop(partition.key, None)
         partition.remove()
         self._wake(partition)
 
-    def _apply(self, image: MetadataImage, found: TopicIdPartition) -> Partition | None:
-        """Bring a local partition up to the image; return it when it still needs its log."""
+    def _apply(
+        self, image: MetadataImage, found: TopicIdPartition, until_left: Left | None
+    ) -> None:
+        """Bring a local partition up to the image; have its log opened where it has none."""
         topic = image.topics[found.topic_id]
         state = topic.partitions[found.partition]
         partition = self.table.by_id.get(topic.id, {}).get(found.partition)
@@ -222,14 +298,29 @@ class ReplicaManager:
                 traffic=self._traffic.of(topic.name),
             )
             self.table.add(partition)
+        if until_left is not None and partition.log is not None:
+            self._set_log_aside(partition, until_left)
         partition.apply(
             state, self._settings_of(image, topic.name).topic, self._clock.monotonic_ms()
         )
         self._wake(partition)
-        if partition.log is None:
-            return partition
-        self._take_part(partition)
-        return None
+        if partition.log is not None:
+            self._take_part(partition)
+        elif partition not in self._set_aside:
+            self._open_soon(partition, state)
+
+    def _set_log_aside(self, partition: Partition, until_left: Left) -> None:
+        """Lead and follow nothing until the follower's duty under way is done with the log."""
+        log = partition.set_log_aside()
+        self._set_aside.add(partition)
+
+        async def take_back() -> None:
+            await until_left()
+            self._set_aside.discard(partition)
+            if not partition.is_removed:
+                self._attach(partition, log)
+
+        self._work.add(_name_of(partition), take_back)
 
     def _take_part(self, partition: Partition) -> None:
         """Follow whoever leads, or see to the in-sync set; the log is there."""
@@ -301,45 +392,104 @@ class ReplicaManager:
 
     # ---- what the disk has to do
 
-    def _due_for_retry(self) -> list[Partition]:
-        """Return the partitions whose log could not be made: a full disk may have room again."""
+    def is_opening(self, topic: str) -> bool:
+        """Say whether replicas of a topic are here whose logs are being opened the first time."""
+        return topic in self._opening
+
+    def retry(self) -> None:
+        """Try again, when it is time, what could not be made: a full disk may have room again."""
         now_ms = self._clock.monotonic_ms()
         if not self._without_log or now_ms < self._retry_at_ms:
-            return []
-        self._retry_at_ms = now_ms + OPEN_RETRY_MS
-        waiting, self._without_log = self._without_log, []
-        return waiting
-
-    async def _delete_log(self, partition: Partition) -> None:
-        try:
-            await self._logs.delete(TopicPartition(partition.topic, partition.index))
-        except RefusedError as error:
-            logger.error("%r is not deleted: %s", partition, error.message)
-
-    async def _open_log(self, partition: Partition, image: MetadataImage) -> None:
-        if partition.is_removed or partition.log is not None:
             return
-        state = image.partition(partition.key)
-        assert state is not None
+        waiting, self._without_log = self._without_log, {}
+        for partition in waiting.values():
+            self._work.add(_name_of(partition), partial(self._open_log, partition))
+
+    def _delete_soon(self, partition: Partition, until_left: Left | None) -> None:
+        self._work.add(
+            _name_of(partition), partial(self._delete_log, _name_of(partition), until_left)
+        )
+
+    async def _delete_log(self, at: TopicPartition, until_left: Left | None) -> None:
+        if until_left is not None:
+            await until_left()
         try:
+            await self._logs.delete(at)
+        except RefusedError as error:
+            logger.error("%s is not deleted: %s", at, error.message)
+
+    def _open_soon(self, partition: Partition, state: PartitionState) -> None:
+        """Take the log that is there, or have it made."""
+        if partition.storage_failure is not None:
+            return  # `retry` tries it again when it is time
+        at = _name_of(partition)
+        if not self._work.has_steps(at):  # one of them may be the log's deletion
+            with suppress(RefusedError):
+                log = self._logs.get(at)
+                if log is not None and log.topic_id == partition.topic_id:
+                    self._attach(partition, log)
+                    self._report_placement(partition, state)
+                    return
+        opening = self._opening.setdefault(partition.topic, set())
+        if partition not in opening:
+            opening.add(partition)
+            self._work.add(at, partial(self._open_first, partition))
+
+    async def _open_first(self, partition: Partition) -> None:
+        """Open a log for the first time, which requests about its topic may wait for."""
+        try:
+            await self._open_log(partition)
+        finally:
+            opening = self._opening[partition.topic]
+            opening.remove(partition)
+            if not opening:
+                del self._opening[partition.topic]
+                self._purgatory.wake(IMAGE_CHANGED)
+
+    async def _open_log(self, partition: Partition) -> None:
+        state = self.table.image.partition(partition.key)
+        if partition.is_removed or partition.log is not None or state is None:
+            return
+        at = _name_of(partition)
+        try:
+            log = self._logs.get(at)
+            if log is not None and log.topic_id != partition.topic_id:
+                await self._logs.delete(at)  # its topic is gone: this one has the name
             log = await self._logs.create(
-                TopicPartition(partition.topic, partition.index),
+                at,
                 partition.topic_id,
-                self._settings_of(image, partition.topic).log,
+                self._settings_of(self.table.image, partition.topic).log,
                 directory_id=_assigned_directory_of(state, self._local_id),
                 holds_nothing=_holds_nothing(state, self._local_id),
             )
         except RefusedError as error:
+            if partition.is_removed:
+                return
             if partition.storage_failure != error.message:
                 logger.error("%r is offline: %s", partition, error.message)
             partition.storage_failure = error.message
-            self._without_log.append(partition)
+            if not self._without_log:
+                self._retry_at_ms = self._clock.monotonic_ms() + OPEN_RETRY_MS
+            self._without_log[partition.key] = partition
             return
+        # Meanwhile it may have gone: its deletion comes after this step.
+        if not partition.is_removed and partition.log is None:
+            self._attach(partition, log)
+            self._report_placement(partition, state)
+
+    def _attach(self, partition: Partition, log: Log) -> None:
+        """Give a partition its log, under the settings of now, and have it take part."""
+        settings = self._settings_of(self.table.image, partition.topic).log
+        if _keeps_otherwise(log.config, settings):
+            self._logs.apply_retention_soon()
+        log.config = settings
         partition.storage_failure = None
+        self._without_log.pop(partition.key, None)
         partition.attach(log, self._clock.monotonic_ms())
         self._wake(partition)
         self._take_part(partition)
-        self._report_placement(partition, state)
+        if partition.is_leader:
+            self._on_led(partition)
 
     def _report_placement(self, partition: Partition, state: PartitionState) -> None:
         directory = self._logs.directory_of(TopicPartition(partition.topic, partition.index))
@@ -365,8 +515,16 @@ class ReplicaManager:
         topic = image.topic(partition.topic)
         if topic is None or topic.id != topic_id:
             return True
-        state = topic.partitions.get(partition.partition)
-        return state is None or self._local_id not in state.replicas
+        return not self._is_placed_here(image, partition)
+
+    def _is_placed_here(self, image: MetadataImage, partition: TopicPartition) -> bool:
+        topic = image.topic(partition.topic)
+        state = None if topic is None else topic.partitions.get(partition.partition)
+        return state is not None and self._local_id in state.replicas
+
+
+def _name_of(partition: Partition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.index)
 
 
 def _keeps_otherwise(old: LogConfig, new: LogConfig) -> bool:

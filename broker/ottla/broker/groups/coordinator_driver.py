@@ -174,6 +174,19 @@ class GroupCoordinator:
                         led.shard.drop_offsets_without_topic(self._has_topic)
                     self._perform(led)
 
+    def on_led(self, partition: Partition) -> None:
+        """Lead the groups of a partition whose log has come after the metadata."""
+        if self.image is not self._table.image:
+            return  # it is not followed yet: that is done when it is published to us
+        index = partition.index
+        if self._table.by_name.get(OFFSETS_TOPIC, {}).get(index) is not partition:
+            return
+        led = self._led.get(index)
+        if led is not None and not (led.partition is partition and self._leads(led)):
+            self._resign(index)
+        if index not in self._led:
+            self._begin(index, partition)
+
     def _leads(self, led: LedShard) -> bool:
         return led.partition.is_leader and led.partition.leader_epoch == led.epoch
 

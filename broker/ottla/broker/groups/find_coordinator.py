@@ -75,12 +75,17 @@ class FindCoordinatorApi:
         followed: Callable[[], MetadataImage],
         purgatory: Purgatory,
         auto_create: AutoCreate,
+        is_opening: Callable[[str], bool],
     ) -> None:
-        """`followed` returns the image that this broker's own coordinator has followed."""
+        """`followed` returns the image that this broker's own coordinator has followed.
+
+        `is_opening` says whether logs of a topic are being opened here for the first time.
+        """
         self._config = config
         self._followed = followed
         self._purgatory = purgatory
         self._auto_create = auto_create
+        self._is_opening = is_opening
 
     def handle(
         self, context: RequestContext, request: FindCoordinatorRequest
@@ -105,8 +110,10 @@ class FindCoordinatorApi:
 
     def _has_leaders(self, name: str) -> bool:
         topic = self._followed().topic(name)
-        return topic is not None and all(
-            state.leader != NO_NODE for state in topic.partitions.values()
+        return (
+            topic is not None
+            and all(state.leader != NO_NODE for state in topic.partitions.values())
+            and not self._is_opening(name)
         )
 
     def _response(

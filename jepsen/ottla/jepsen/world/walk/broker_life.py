@@ -6,7 +6,8 @@ replicas, and a `FollowerFetch` for each leader it follows.  Only what drives th
 requests and answers become messages that the walk delivers or not.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -176,6 +177,7 @@ class Life:
             purgatory=self.purgatory,
             clock=clock,
             fetchers=self,
+            work=self,
             on_flush_due=self.request_flush,
             on_isr_due=self.keeper.note,
             on_placed=lambda key, directory: None,
@@ -227,7 +229,9 @@ class Life:
         self._fetcher_of[key] = fetcher
         fetcher.core.follow(partition)
 
-    async def leave(self, partitions: Iterable[TopicIdPartition]) -> None:
+    def leave(
+        self, partitions: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, Callable[[], Awaitable[None]]]:
         """Follow these no more; no duty of theirs is ever half done here."""
         for key in partitions:
             fetcher = self._fetcher_of.pop(key, None)
@@ -235,6 +239,18 @@ class Life:
                 fetcher.core.leave(key)
                 if not len(fetcher.core):
                     del self.fetchers[fetcher.core.leader_id]
+        return {}
+
+    def add(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
+        """Do a step of the disk's at once."""
+        run_now(step())
+
+    def has_steps(self, partition: TopicPartition) -> bool:
+        """Return False: each was done when it was asked for."""
+        return False
+
+    async def breathe(self) -> None:
+        """Do nothing: a life's cores take turns elsewhere."""
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -370,6 +386,17 @@ class Machine:
         """And has not told the controller yet, by an unclean registration."""
         self.is_behind = False
         """Since it lost the tail of its log, until it is in sync again."""
+
+    offline: Mapping[TopicPartition, str] = MappingProxyType({})
+    """No log is ever offline here."""
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Any]]:
+        """Yield nothing: what went while the machine was down is deleted as a life begins."""
+        return iter(())
+
+    def get(self, partition: TopicPartition) -> Any:
+        """Return None: `create` opens what is there."""
+        return None
 
     async def create(
         self,
