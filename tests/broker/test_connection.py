@@ -1,3 +1,4 @@
+import itertools
 import struct
 from collections.abc import Coroutine
 from typing import Any
@@ -407,6 +408,24 @@ def test_frames_beyond_the_turns_bound_wait_for_the_next_turn() -> None:
     world.connection.resume(0)
     assert world.take_answered_ids() == list(range(8))
     assert not world.connection.has_more_to_take_up
+
+
+def test_requests_that_take_long_end_the_turn_and_the_rest_waits_for_the_next() -> None:
+    world = World(ConnectionLimits(turn_ns_max=5_000_000))
+    times = world.dispatcher.times
+    clock = itertools.count(0, 2_000_000)
+    times.now_ns = lambda: next(clock)
+    world.feed(b"".join(heartbeat(i) for i in range(8)))
+    assert 1 < len(world.seen) < 4
+    assert world.connection.has_more_to_take_up
+    # It comes so late in another turn that nothing is left of that: one request is served.
+    before = len(world.seen)
+    world.connection.resume(0)
+    assert len(world.seen) == before + 1
+    while world.connection.has_more_to_take_up:
+        times.turn_ns = next(clock)
+        world.connection.resume(0)
+    assert world.take_answered_ids() == list(range(8))
 
 
 def test_no_more_requests_are_taken_up_than_may_be_in_flight() -> None:

@@ -29,6 +29,7 @@ from ottla.model.limits import (
     KIB,
     MIB,
     REQUESTS_IN_FLIGHT_MAX,
+    TURN_NS_MAX,
     WRITE_BACKLOG_BYTES_MAX,
 )
 from ottla.wire.apis import PRODUCE, PUSH_TELEMETRY
@@ -58,6 +59,7 @@ class ConnectionLimits:
     frame_bytes_max: int = 100 * MIB
     """`socket.request.max.bytes`."""
     frames_per_turn_max: int = FRAMES_PER_TURN_MAX
+    turn_ns_max: int = TURN_NS_MAX
     requests_in_flight_max: int = REQUESTS_IN_FLIGHT_MAX
     write_backlog_bytes_max: int = WRITE_BACKLOG_BYTES_MAX
 
@@ -391,7 +393,9 @@ class Connection:
         """Serve the whole frames in `data` that may be taken up; return how many bytes they are."""
         at = 0
         end = len(data)
-        frames_left = self._limits.frames_per_turn_max
+        limits, request_times = self._limits, self._dispatcher.times
+        frames_max = frames_left = limits.frames_per_turn_max
+        ends_ns = request_times.turn_ns + limits.turn_ns_max
         self.has_more_to_take_up = False
         self._is_serving = True
         try:
@@ -402,12 +406,14 @@ class Connection:
                 frame_end = body_at + self._frame_length(data, at)
                 if frame_end > end:
                     break
-                if not frames_left:
+                started_ns = request_times.now_ns()
+                # The first is served however late it is in the turn, lest it never is.
+                if not frames_left or (started_ns >= ends_ns and frames_left < frames_max):
                     self.has_more_to_take_up = True
                     break
                 frames_left -= 1
                 at = frame_end
-                self._serve(data[body_at:frame_end], now_ms)
+                self._serve(data[body_at:frame_end], started_ns, now_ms)
         finally:
             self._is_serving = False
         return at
@@ -423,10 +429,10 @@ class Connection:
             self._settle()
         self._make_room()
 
-    def _serve(self, frame: memoryview, now_ms: int) -> None:
+    def _serve(self, frame: memoryview, started_ns: int, now_ms: int) -> None:
         header = decode_request_header(frame)
         request_times = self._dispatcher.times
-        slot = ResponseSlot(self, header, request_times.now_ns())
+        slot = ResponseSlot(self, header, started_ns)
         self._responses.append(slot)
         self.request_count += 1
         result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)

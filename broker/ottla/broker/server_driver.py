@@ -32,7 +32,7 @@ from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import ProtocolError, only_error
-from ottla.model.limits import INT32_MAX, MIB
+from ottla.model.limits import INT32_MAX, MIB, TURN_NS_MAX
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
 from ottla.storage.slice import FileSlice
@@ -42,10 +42,6 @@ logger = logging.getLogger("ottla.broker.network")
 
 EVENTS_PER_TURN_MAX = 256
 """Sockets the epoll names at once.  Higher saves calls."""
-
-TURN_NS_MAX = 5_000_000
-"""How long a turn may hold the loop before trio's other tasks run, give or take one connection's
-share.  Lower keeps heartbeats punctual under load, higher wastes less on switching."""
 
 ACCEPTS_PER_TURN_MAX = 64
 

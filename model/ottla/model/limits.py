@@ -25,6 +25,10 @@ FRAMES_PER_TURN_MAX = 32
 """Requests of one connection served before the others get their turn.  Higher favours a busy
 client's throughput, lower its neighbours' latency."""
 
+TURN_NS_MAX = 5_000_000
+"""How long a turn may hold the loop before trio's other tasks run, give or take one request.  Lower
+keeps heartbeats punctual under load, higher wastes less on switching."""
+
 REQUESTS_IN_FLIGHT_MAX = 64
 """Requests of one connection that may wait for an answer; more are left unread in the socket."""
 
