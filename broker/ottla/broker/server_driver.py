@@ -23,6 +23,7 @@ import trio
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.channel_driver import Channel, ReadBuffer
 from ottla.broker.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.descriptors_driver import connection_count_allowed
 from ottla.broker.dispatch import Dispatcher, MalformedRequestError, NotServedYetError, Peer
 from ottla.broker.listener import Listener
 from ottla.broker.log_limiter import LogLimiter
@@ -95,7 +96,8 @@ class SocketServer:
         self._disk = disk
         self._limits = limits
         self._idle_ms_max = idle_ms_max
-        self._connection_count_max = connection_count_max
+        self._connection_count_allowed = connection_count_allowed()
+        self._connection_count_max = min(connection_count_max, self._connection_count_allowed)
         self._are_doors_watched = True
         self._nursery = nursery
         self._paced = PacedWork()
@@ -402,8 +404,8 @@ class SocketServer:
 
     def bound_connections(self, count_max: int) -> None:
         """Hold this many connections from now on; those above it end when their clients like."""
-        self._connection_count_max = count_max
-        if len(self._channels) < count_max:
+        self._connection_count_max = min(count_max, self._connection_count_allowed)
+        if len(self._channels) < self._connection_count_max:
             self._watch_doors(True)
 
     def _watch_doors(self, is_watched: bool) -> None:

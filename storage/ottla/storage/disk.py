@@ -7,6 +7,7 @@ unlink of a huge segment never delays a commit.
 
 import errno
 import os
+import resource
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import TypeVar
 
 import trio
 
+from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import Chunk, DiskFile, Space
 
 T = TypeVar("T")
@@ -22,6 +24,10 @@ T = TypeVar("T")
 FSYNC_WORKERS_PER_DIRECTORY = 4
 """Fsyncs of different files under way at once.  Fewer serialises partitions that flush every
 batch; more only queues in the device."""
+
+DESCRIPTORS_RESERVED = 64
+"""Descriptors that no log's file takes: the metadata log rolls, files are written aside and
+renamed, and connections to controllers open with them.  At most a fourth of all there are."""
 
 IOV_MAX = 1024
 """Chunks the kernel takes in one pwritev (Linux's UIO_MAXIOV); more fails with EINVAL."""
@@ -115,6 +121,12 @@ class RealFile:
             os.close(fd)
 
 
+def descriptor_max() -> int:
+    """Return the highest descriptor that a log's file may have (RLIMIT_NOFILE)."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit - min(DESCRIPTORS_RESERVED, limit // 4)
+
+
 class _Fsyncs:
     """The fsyncs of one file: how many have begun and ended, and the error that ended them."""
 
@@ -141,6 +153,7 @@ class RealDisk:
     """The machine's file system; `directories` get their own workers, the rest shares one set."""
 
     def __init__(self, directories: Iterable[str] = ()) -> None:
+        self._descriptor_max = descriptor_max()
         self._workers = {os.path.abspath(path): _Workers() for path in directories}
         self._shared_workers = _Workers()
 
@@ -156,9 +169,22 @@ class RealDisk:
         return None
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        """Open a file for reading and writing."""
+        """Open a file for reading and writing.
+
+        Raises OSError(EMFILE) if that takes of the descriptors kept for the metadata log and for
+        what is open for a moment only: without these the process could not go on.
+        """
+        if METADATA_DIRECTORY not in path:
+            self._check_descriptors(path)
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(path, os.open(path, flags, 0o644))
+
+    def _check_descriptors(self, path: str) -> None:
+        # The kernel gives out the lowest number that is free.
+        fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.close(fd)
+        if fd > self._descriptor_max:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
     def exists(self, path: str) -> bool:
         """Say whether a file or directory of that name is there."""

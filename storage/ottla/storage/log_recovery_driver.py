@@ -20,6 +20,7 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from ottla.storage.directory_names import DirectoryKind, parse_directory_name, stray_name
+from ottla.storage.disk_errors import DiskError, meaning_of
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
@@ -75,7 +76,11 @@ async def recover_directory(
             try:
                 await _recover_log(disk, clock, rng, directory, partition, plan, found)
             except (OSError, RefusedError) as error:
-                failures.append(error)
+                if _lacks_resources(error):
+                    _LOGGER.error("%s is offline until the next start: %s", partition, error)
+                    found.corrupt[partition] = f"{error}; the next start tries again"
+                else:
+                    failures.append(error)
             directory.progress.remaining_log_count -= 1
 
     waiting = iter(partitions)
@@ -87,6 +92,12 @@ async def recover_directory(
         raise failures[0]
     directory.progress.remaining_segment_count = 0
     return found
+
+
+def _lacks_resources(error: OSError | RefusedError) -> bool:
+    """Return whether this process lacks what the log needs, and its disk is as sound as ever."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and meaning_of(cause) is DiskError.RESOURCES
 
 
 async def _load_checkpoints(

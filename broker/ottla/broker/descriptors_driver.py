@@ -1,0 +1,15 @@
+"""How many connections the process's descriptors allow: the other half belongs to the storage."""
+
+import resource
+
+OWN_DESCRIPTORS = 100
+"""What a broker holds besides clients and logs: epolls, listeners, gRPC, leaders, scrapes."""
+
+CONNECTIONS_MIN = 16
+"""Allowed however few descriptors there are: somebody has to be told what is wrong."""
+
+
+def connection_count_allowed() -> int:
+    """Return how many connections leave the storage as many descriptors (RLIMIT_NOFILE)."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max((limit - OWN_DESCRIPTORS) // 2, CONNECTIONS_MIN)

@@ -1,0 +1,93 @@
+"""A process that runs out of descriptors loses no directory, and can still write its metadata."""
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Epoch, NodeId, TopicPartition
+from ottla.model.settings.broker import BrokerConfig
+from ottla.node.clock_driver import RealClock, RealRng
+from ottla.storage.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk import RealDisk
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_manager_driver import open_log_manager
+from ottla.storage.meta_properties import MetaProperties, format_meta_properties
+from ottla.wire.batch_builder import build_batch
+
+LEFT = 40
+"""Descriptors that a test leaves to logs and to what is kept in reserve."""
+TOPIC = UUID(int=9)
+
+
+@pytest.fixture
+def small_limit() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + LEFT, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def settings(path: Path) -> BrokerConfig:
+    identity = MetaProperties(cluster_id="c", node_id=NodeId(1), directory_id=UUID(int=500))
+    (path / "meta.properties").write_bytes(format_meta_properties(identity))
+    return BrokerConfig(node_id=NodeId(1), log_dirs=(str(path),))
+
+
+async def test_logs_that_find_no_descriptor_are_refused_and_the_directory_lives(
+    tmp_path: Path, small_limit: None
+) -> None:
+    disk = RealDisk()
+    refused = []
+    async with open_log_manager(disk, settings(tmp_path), RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: LogConfig())
+        made = []
+        for index in range(LEFT):
+            try:
+                made.append(await logs.create(TopicPartition("t", index), TOPIC, LogConfig()))
+            except RefusedError as error:
+                assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+                refused.append(index)
+        assert made
+        assert refused
+        assert logs.directories[0].is_live
+        batch = build_batch([(1_000, None, b"value")])
+        for log in made:
+            log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=1_000)
+        # The checkpoints are written, and the metadata log may roll.
+        await logs.checkpoint_high_watermarks()
+        assert logs.directories[0].is_live
+        (tmp_path / METADATA_DIRECTORY).mkdir()
+        files = [
+            disk.open(f"{tmp_path}/{METADATA_DIRECTORY}/{number}.log", create=True)
+            for number in range(4)
+        ]
+        for file in files:
+            file.close()
+        # Whoever gives descriptors back lets others have them.
+        await logs.delete(TopicPartition("t", 0))
+        await logs.delete(TopicPartition("t", 1))
+        await logs.create(TopicPartition("t", refused[0]), TOPIC, LogConfig())
+
+
+async def test_a_start_that_lacks_descriptors_opens_what_it_can(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    config = settings(tmp_path)
+    async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: LogConfig())
+        for index in range(LEFT):
+            await logs.create(TopicPartition("t", index), TOPIC, LogConfig())
+    request.getfixturevalue("small_limit")
+    async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: LogConfig())
+        assert logs.directories[0].is_live
+        assert 0 < len(logs) < LEFT
+        assert len(logs) + len(logs.offline) == LEFT
+        assert "Too many open files" in next(iter(logs.offline.values()))
