@@ -64,12 +64,16 @@ async def world_disk(seed: int = 0, *paths: str) -> SimulatedDisk:
 
 
 @asynccontextmanager
-async def started(disk: Disk, *paths: str, ours: UUID | None = None) -> AsyncIterator[LogManager]:
-    """Start on a disk where the cluster places the topic of one id only."""
+async def started(
+    disk: Disk, *paths: str, ours: UUID | None = None, lies_in: UUID | None = None
+) -> AsyncIterator[LogManager]:
+    """Start on a disk where the cluster places the topic of one id only, in one directory."""
     config = BrokerConfig(node_id=NodeId(1), log_dirs=paths or ("/one",))
     async with open_log_manager(disk, config, TrioClock(), SeededRng(next(STARTS))) as logs:
         await logs.recover(
-            lambda partition: CONFIG, lambda partition, topic_id: ours not in (None, topic_id)
+            lambda partition: CONFIG,
+            lambda partition, topic_id: ours not in (None, topic_id),
+            lambda partition: lies_in,
         )
         yield logs
 
@@ -537,3 +541,19 @@ async def test_a_replica_whose_directory_was_taken_away_is_not_made_elsewhere(
             await logs.create(A0, OLD, CONFIG, directory_id=UUID(int=501), holds_nothing=False)
         log = await logs.create(A0, OLD, CONFIG, directory_id=UUID(int=500), holds_nothing=False)
         assert log.directory == "/one/a-0"
+
+
+@pytest.mark.parametrize("lies_in", [500, 501])
+async def test_of_a_partition_in_two_directories_the_one_counts_that_the_cluster_knows(
+    lies_in: int, autojump_clock: MockClock
+) -> None:
+    """A replica was made elsewhere while its disk was out; now the disk is back."""
+    disk = await world_disk(0, *DIRECTORIES)
+    for path, value in zip(DIRECTORIES, (b"one", b"two"), strict=True):
+        async with started(disk, path) as logs:
+            append(await logs.create(A0, OLD, CONFIG), value)
+    async with started(disk, *DIRECTORIES, lies_in=UUID(int=lies_in)) as logs:
+        assert values(log_of(logs)) == [b"one" if lies_in == 500 else b"two"]
+        other = "/two" if lies_in == 500 else "/one"
+        assert "a-0" not in await disk.listdir(other)
+        assert any(name.endswith("-stray") for name in await disk.listdir(other))

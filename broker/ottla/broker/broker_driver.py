@@ -288,6 +288,7 @@ class Broker:
         await self.logs.recover(
             lambda partition: self._replicas.log_config_of(image, partition),
             lambda partition, topic_id: self._replicas.is_stray(image, partition, topic_id),
+            lambda partition: self._replicas.directory_id_of(image, partition),
         )
         readiness = Readiness(self.config.node_id)
         for publisher in (

@@ -508,6 +508,14 @@ class ReplicaManager:
         """Return the settings a log is opened with when the broker starts."""
         return self._settings_of(image, partition.topic).log
 
+    def directory_id_of(self, image: MetadataImage, partition: TopicPartition) -> UUID | None:
+        """Return the directory in which the cluster knows our replica; None where it knows none."""
+        topic = image.topic(partition.topic)
+        state = None if topic is None else topic.partitions.get(partition.partition)
+        if state is None or self._local_id not in state.replicas:
+            return None
+        return _assigned_directory_of(state, self._local_id)
+
     def is_stray(
         self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None
     ) -> bool:

@@ -38,6 +38,7 @@ from ottla.storage.log_recovery_driver import (
     Found,
     RecoveryPlan,
     recover_directory,
+    set_stray_aside,
 )
 from ottla.storage.producer_state import ProducerRoom
 
@@ -176,8 +177,15 @@ class LogManager:
         self,
         config_of: Callable[[TopicPartition], LogConfig],
         is_stray: Callable[[TopicPartition, UUID | None], bool] = lambda partition, topic_id: False,
+        directory_id_of: Callable[[TopicPartition], UUID | None] = lambda partition: None,
     ) -> None:
-        """Open every log of every directory, all directories at the same time."""
+        """Open every log of every directory, all directories at the same time.
+
+        Of a partition that lies in two the log counts that is in the directory which the cluster
+        knows it in, as `directory_id_of` says; the other one is set aside.
+
+        Raises ConfigError if it lies in two others.
+        """
         plan = RecoveryPlan(
             config_of=config_of,
             is_stray=is_stray,
@@ -189,18 +197,36 @@ class LogManager:
                 nursery.start_soon(self._recover_directory, directory, plan, found)
         for directory, held in found.items():
             for partition, log in held.logs.items():
-                other = self.directory_of(partition)
-                if other is not None:
+                other = self._placed.get(partition)
+                if other is None:
+                    self._place(partition, log, directory)
+                    continue
+                wanted = directory_id_of(partition)
+                if directory.directory_id == wanted:
+                    del self._placed[partition]
+                    self._place(partition, log, directory)
+                    await self._set_aside(partition, other)
+                elif other.directory.directory_id == wanted:
+                    await self._set_aside(partition, Placed(log, directory))
+                else:
                     raise ConfigError(
-                        "log.dirs", f"{partition} lies in both {other.path} and {directory.path}"
+                        "log.dirs",
+                        f"{partition} lies in both {other.directory.path} and {directory.path}",
                     )
-                self._place(partition, log, directory)
             self._offline.update(held.corrupt)
             for path in held.to_delete:
                 self._start_removal(directory, path, delay_ms=0)
             directory.is_recovered = True
             if held.receded:  # what comes where flushed bytes were is not flushed
                 await self._checkpoint_in(directory, RECOVERY_POINT_FILE)
+
+    async def _set_aside(self, partition: TopicPartition, stray: Placed) -> None:
+        """Set a log aside that was left where the cluster does not know the partition any more."""
+        stray.log.abandon()
+        try:
+            await set_stray_aside(self._disk, self._rng, stray.directory, partition)
+        except OSError as error:
+            self._judge(stray.directory, error)
 
     async def _recover_directory(
         self, directory: LogDirectory, plan: RecoveryPlan, found: dict[LogDirectory, Found]
@@ -289,10 +315,12 @@ class LogManager:
         begun = self._holder_of(partition)  # by a try that did not get to its end
         if begun is not None:
             return begun
-        places = [placed.directory for placed in self._placed.values()]
-        counts = Counter(directory.path for directory in (*places, *self._making.values()))
-        index = choose_place(self.directories, wanted, counts, holds_nothing=holds_nothing)
+        index = choose_place(self.directories, wanted, self._counts, holds_nothing=holds_nothing)
         return self.directories[index]
+
+    def _counts(self) -> Counter[str]:
+        places = [placed.directory for placed in self._placed.values()]
+        return Counter(directory.path for directory in (*places, *self._making.values()))
 
     async def delete(self, partition: TopicPartition) -> None:
         """Take a partition away at once; its files go after file.delete.delay.ms.

@@ -5,7 +5,7 @@ has all it ever had, and could be elected.  So a log is made without question on
 that holds nothing which counts; any other has its place, and stays offline while that is missing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -31,14 +31,14 @@ class Place(Protocol):
 def choose_place(
     places: Sequence[Place],
     wanted: UUID | None,
-    counts: Mapping[str, int],
+    counts: Callable[[], Mapping[str, int]],
     *,
     holds_nothing: bool,
 ) -> int:
     """Return the index of the directory for a log: the wanted one, else the one with the fewest.
 
     `wanted` is the id under which the cluster knows the replica's directory, None where it knows
-    none; `counts` are the logs by directory path.  `holds_nothing` says that the replica cannot
+    none; `counts` returns the logs by directory path.  `holds_nothing` says that the replica cannot
     have records that count.
 
     Raises RefusedError(KAFKA_STORAGE_ERROR) if the log may lie in a directory that is missing.
@@ -56,4 +56,7 @@ def choose_place(
         raise RefusedError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"its log may lie in {offline}, which is offline"
         )
-    return min(live, key=lambda index: counts.get(places[index].path, 0))
+    if len(live) == 1:
+        return live[0]
+    count_of = counts()
+    return min(live, key=lambda index: count_of.get(places[index].path, 0))
