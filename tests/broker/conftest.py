@@ -21,7 +21,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.produce import ProduceApi
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.response_queue import ResponseSlot
-from ottla.broker.steps import Answer, run_through
+from ottla.broker.steps import Answer, Apart, run_through
 from ottla.metadata.image import (
     BrokerRegistration,
     Endpoint,
@@ -231,8 +231,11 @@ class World:
     def run(self, handle: Callable[..., Any], call: Call, request: Message) -> Call:
         """Do what a connection does with a handler's result."""
         response = handle(call.context, request)
-        if isinstance(response, Generator):
-            response = run_through(response)
+        while isinstance(response, Generator | Apart):
+            if isinstance(response, Apart):
+                response = response.then(response.work())
+            else:
+                response = run_through(response)
         if response is not None:
             call.slot.complete(response)
         return call

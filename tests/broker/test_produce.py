@@ -6,12 +6,21 @@ from uuid import UUID
 
 import pytest
 
+from ottla.broker.produce import PARTITIONS_PER_STEP
+from ottla.broker.steps import Apart
 from ottla.broker.transactions import NOT_SERVED
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
 from ottla.model.internal_topics import INTERNAL_TOPICS
+from ottla.model.limits import KIB, MIB
 from ottla.model.settings.topic import TopicConfig
-from ottla.wire.batch_builder import ControlType, build_control_batch
+from ottla.storage.validate import INSPECTED_RECORDS_MAX
+from ottla.wire.batch_builder import (
+    ControlType,
+    RecordToBuild,
+    build_batch,
+    build_control_batch,
+)
 from ottla.wire.compression import Codec
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
@@ -362,3 +371,111 @@ async def test_flush_messages_makes_the_answer_wait_for_the_flush(world: World) 
     partition.advance_high_watermark(world.clock.now_ms)
     world.purgatory.wake(partition.high_watermark_key)
     assert code_of(call) is ErrorCode.NONE
+
+
+# Batches whose records are looked at one by one.
+
+
+COMPACTED = TopicConfig(cleanup_policy=("compact",))
+KEYED = (1_700_000_000_000, b"k", b"v")
+UNKEYED = (1_700_000_000_000, None, b"v")
+
+
+def packed(*records: tuple[int, bytes | None, bytes], codec: Codec = Codec.ZSTD) -> memoryview:
+    return memoryview(bytearray(build_batch([RecordToBuild(*one) for one in records], codec=codec)))
+
+
+async def test_a_large_batch_is_looked_at_apart_from_the_loop(world: World) -> None:
+    partition = await world.add("t", config=COMPACTED)
+    asked = request(world, "t", packed(*[KEYED] * 1_000))
+    call = world.call(0, 13)
+    pending = world.produce_api.handle(call.context, asked)
+    assert isinstance(pending, Apart)
+    assert partition.log is not None
+    assert partition.log.end_offset == 0
+    results = pending.work()
+    assert partition.log.end_offset == 0, "the work touches no log"
+    response = pending.then(results)
+    assert response.responses[0].partition_responses[0].base_offset == 0
+    assert partition.log.end_offset == 1_000
+
+
+async def test_a_small_batch_is_looked_at_at_once(world: World) -> None:
+    await world.add("t", config=COMPACTED)
+    call = world.call(0, 13)
+    asked = request(world, "t", packed(*[KEYED] * 10, codec=Codec.NONE))
+    assert isinstance(world.produce_api.handle(call.context, asked), ProduceResponse)
+
+
+async def test_a_batch_that_nobody_looks_at_is_appended_at_once(world: World) -> None:
+    await world.add("t")
+    call = world.call(0, 13)
+    asked = request(world, "t", packed(*[UNKEYED] * 10_000))
+    assert isinstance(world.produce_api.handle(call.context, asked), ProduceResponse)
+
+
+async def test_what_is_found_apart_is_refused_as_ever(world: World) -> None:
+    await world.add("t", config=COMPACTED)
+    call = world.produce(request(world, "t", packed(*[KEYED] * 1_000, UNKEYED)))
+    assert code_of(call) is ErrorCode.INVALID_RECORD
+    assert answer_of(call).base_offset == -1
+
+
+async def test_more_records_than_can_be_looked_at_are_too_large(world: World) -> None:
+    await world.add("t", config=COMPACTED)
+    batch = packed(*[KEYED] * (INSPECTED_RECORDS_MAX + 1))
+    assert code_of(world.produce(request(world, "t", batch))) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_a_batch_that_unpacks_to_too_much_is_too_large(world: World) -> None:
+    await world.add("t", config=COMPACTED)
+    batch = packed((1_700_000_000_000, b"k", bytes(17 * MIB)))
+    assert len(batch) < 10 * KIB
+    assert code_of(world.produce(request(world, "t", batch))) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_batches_of_one_partition_keep_their_order_behind_one_looked_at(
+    world: World,
+) -> None:
+    partition = await world.add("t", config=COMPACTED)
+    asked = request(world, "t", packed(*[KEYED] * 1_000))
+    asked.topic_data[0].partition_data.append(
+        PartitionProduceData(index=0, records=packed(KEYED, codec=Codec.NONE))
+    )
+    call = world.produce(asked)
+    (topic,) = call.response(ProduceResponse).responses
+    assert [one.base_offset for one in topic.partition_responses] == [0, 1_000]
+    assert partition.high_watermark == 1_001
+
+
+async def test_a_leader_that_resigns_meanwhile_appends_nothing(world: World) -> None:
+    partition = await world.add("t", replicas=(1, 2), config=COMPACTED)
+    call = world.call(0, 13)
+    pending = world.produce_api.handle(
+        call.context, request(world, "t", packed(*[KEYED] * 1_000), acks=1)
+    )
+    results = pending.work()
+    state = world.state(replicas=(1, 2), leader=2, leader_epoch=4, partition_epoch=1)
+    partition.apply(state, COMPACTED, 1_000)
+    response = pending.then(results)
+    code = response.responses[0].partition_responses[0].error_code
+    assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_very_many_partitions_are_appended_to_in_steps(world: World) -> None:
+    await world.add("t")
+    count = 5 * PARTITIONS_PER_STEP + 1
+    asked = request(world, "t", world.batch(b"a"))
+    (topic,) = asked.topic_data
+    topic.partition_data = [
+        PartitionProduceData(index=index, records=bytes(world.batch(b"a")))
+        for index in range(count)
+    ]
+    call = world.call(0, 13)
+    steps = world.produce_api.handle_large(call.context, asked)
+    assert sum(1 for _ in steps) == 6
+    call = world.run(world.produce_api.handle_large, world.call(0, 13), asked)
+    (answered,) = call.response(ProduceResponse).responses
+    assert [one.index for one in answered.partition_responses] == list(range(count))
+    codes = [one.error_code for one in answered.partition_responses]
+    assert codes == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (count - 1)

@@ -7,7 +7,6 @@ import trio
 
 from ottla.broker.dispatch import (
     INLINE_ELEMENTS_BYTES_MAX,
-    DecodeApart,
     Dispatcher,
     MalformedRequestError,
     Peer,
@@ -15,7 +14,7 @@ from ottla.broker.dispatch import (
 )
 from ottla.broker.paced_driver import PacedWork
 from ottla.broker.response_queue import ResponseSlot
-from ottla.broker.steps import STEP_COST, Pace, Steps, begun, run_through
+from ottla.broker.steps import STEP_COST, Apart, Pace, Steps, begun, run_through
 from ottla.model.errors import ProtocolError
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message
@@ -135,17 +134,17 @@ def test_a_request_with_few_elements_is_decoded_at_once() -> None:
 
 def test_a_request_with_many_elements_is_decoded_apart() -> None:
     pending = dispatched(large_request(INLINE_ELEMENTS_BYTES_MAX // 50))
-    assert isinstance(pending, DecodeApart)
-    answer = pending.handle(pending.decode())
+    assert isinstance(pending, Apart)
+    answer = pending.then(pending.work())
     assert isinstance(answer, MetadataResponse)
     assert answer.controller_id == INLINE_ELEMENTS_BYTES_MAX // 50
 
 
 def test_a_large_request_that_is_none_is_refused_when_it_is_decoded() -> None:
     pending = dispatched(large_request(20_000)[:-1])
-    assert isinstance(pending, DecodeApart)
+    assert isinstance(pending, Apart)
     with pytest.raises(MalformedRequestError):
-        pending.decode()
+        pending.work()
 
 
 def test_a_small_request_that_is_none_is_refused_at_once() -> None:
@@ -155,6 +154,6 @@ def test_a_small_request_that_is_none_is_refused_at_once() -> None:
 
 def test_the_memory_of_a_requests_elements_is_bounded_at_all() -> None:
     pending = dispatched(large_request(700_000))
-    assert isinstance(pending, DecodeApart)
+    assert isinstance(pending, Apart)
     with pytest.raises(MalformedRequestError):
-        pending.decode()
+        pending.work()

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Protocol, TypeAlias
 
-from ottla.broker.dispatch import DecodeApart, Dispatcher, Peer, RequestContext
+from ottla.broker.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.held_bytes import HeldBytes
 from ottla.broker.output import Output
 from ottla.broker.request_memory import MemoryShare, RequestMemory
 from ottla.broker.request_traces import RequestTrace
 from ottla.broker.response_queue import ResponseQueue, ResponseSlot
-from ottla.broker.steps import Answer
+from ottla.broker.steps import Answer, Apart
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import (
     FRAME_LENGTH_BYTES,
@@ -46,7 +46,7 @@ system call each way; higher holds more memory for clients that send far ahead."
 OVERTAKEN = (PRODUCE, PUSH_TELEMETRY)
 """What may wait for its answer while the next request is taken up, once a handler has returned."""
 
-Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | DecodeApart
+Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | Apart[Any]
 """What a handler left unfinished; see `dispatch.py`."""
 
 FRAME_LENGTH = Struct(">i")
@@ -450,7 +450,7 @@ class Connection:
             self._coroutine_count += 1
             # Only a Produce keeps views into its frame (its records); all else was copied out,
             # or is about to be.
-            if header.api_key == PRODUCE or isinstance(result, DecodeApart):
+            if header.api_key == PRODUCE or isinstance(result, Apart):
                 self._lend()
             self._host.run(self, slot, result)
 

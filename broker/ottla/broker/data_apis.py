@@ -65,7 +65,7 @@ def register_data_apis(
         on_isr_due=on_isr_due,
         times=dispatcher.times,
     )
-    dispatcher.register(PRODUCE, produce.handle)
+    dispatcher.register(PRODUCE, produce.handle, large_handler=produce.handle_large)
     dispatcher.register(FETCH, fetch.handle)
     dispatcher.register(LIST_OFFSETS, ListOffsetsApi(table=table).handle)
     deletion = DeleteRecordsApi(table=table, purgatory=purgatory)

@@ -7,7 +7,7 @@ Pure.  A handler is called inline and returns one of three things:
 * a coroutine, or steps (see `steps.py`): it runs in the server's nursery and ends with either of
   the above; nothing more of the connection is taken up until the request is answered.
 
-A request with many elements is decoded apart from the loop first (`DecodeApart`), and served by the
+A request with many elements is decoded apart from the loop first (`Apart`), and served by the
 API's handler in steps where it has one.
 
 Take-up goes on past an unanswered request only when it is a Produce whose handler (or whose
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ottla.broker.request_times import RequestTimes
 from ottla.broker.request_traces import RequestTraces
 from ottla.broker.response_queue import ResponseSlot
-from ottla.broker.steps import Answer
+from ottla.broker.steps import Answer, Apart
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB, MIB
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -46,7 +46,7 @@ ELEMENTS_BYTES_MAX = 64 * MIB
 """What they may take at all.  No honest request comes near; a frame of 100 MiB could take a GiB."""
 
 HandlerResult: TypeAlias = (
-    "Message | Coroutine[Any, Any, Message | None] | Answer | DecodeApart | None"
+    "Message | Coroutine[Any, Any, Message | None] | Answer | Apart[Any] | None"
 )
 """What the handler has for its caller: see the top of the file."""
 
@@ -58,34 +58,23 @@ class MalformedRequestError(ProtocolError):
     """A request that was decoded apart is none; its connection is closed."""
 
 
-class DecodeApart:
-    """A request that is too large to be decoded on the loop, and what serves it then."""
+def decoded_apart(
+    context: "RequestContext", frame: memoryview, kind: type[Message], handler: Handler
+) -> Apart[Message]:
+    """Return a request that is too large to be decoded on the loop, and what serves it then.
 
-    __slots__ = ("_context", "_frame", "_handler", "_kind")
+    The work raises MalformedRequestError, also where the elements are too many.
+    """
+    header = context.header
 
-    def __init__(
-        self, context: "RequestContext", frame: memoryview, kind: type[Message], handler: Handler
-    ) -> None:
-        self._context = context
-        self._frame = frame
-        self._kind = kind
-        self._handler = handler
-
-    def decode(self) -> Message:
-        """Return the request; touches nothing that the loop changes.
-
-        Raises MalformedRequestError, also where the elements are too many.
-        """
-        header, frame = self._context.header, self._frame
+    def decode() -> Message:
         bound = min(COST_FREE_BYTES + len(frame) * COST_PER_BYTE, ELEMENTS_BYTES_MAX)
         try:
-            return decode_prefix(self._kind, header.api_version, frame, header.body_at, bound)[0]
+            return decode_prefix(kind, header.api_version, frame, header.body_at, bound)[0]
         except ProtocolError as error:
             raise MalformedRequestError(error.where) from error
 
-    def handle(self, request: Message) -> HandlerResult:
-        """Serve the decoded request."""
-        return self._handler(self._context, request)
+    return Apart(decode, lambda request: handler(context, request))
 
 
 UNKNOWN_SOFTWARE = "unknown"
@@ -247,7 +236,7 @@ class Dispatcher:
         except ProtocolError:
             if len(frame) < APART_FROM_BYTES:
                 raise
-            return DecodeApart(context, frame, request_type, route.large_handler)
+            return decoded_apart(context, frame, request_type, route.large_handler)
         return route.handler(context, request)
 
     def _import_request_type(self, api_key: int) -> type[Message]:

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from ottla.broker.dispatch import DecodeApart
 from ottla.broker.response_queue import ResponseSlot
+from ottla.broker.steps import Apart
 from ottla.wire.codec import encode_chunks
 from ottla.wire.codec_types import Message
 
@@ -33,7 +33,7 @@ class PacedWork:
         """`run_apart` does work in a thread by default; the simulated world has none."""
         self._run_apart = run_apart or _run_in_thread
         self._turn = trio.Lock()
-        self._decoding = trio.Lock()
+        self._apart = trio.Lock()
 
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
         """Return what a handler's coroutine or steps come to, once they are done.
@@ -41,8 +41,11 @@ class PacedWork:
         The answer of steps is encoded apart and completes the slot here: then that is None.
         """
         while pending is not None and not isinstance(pending, Message):
-            if isinstance(pending, DecodeApart):
-                pending = await self._decoded(pending)
+            if isinstance(pending, Apart):
+                # One at a time: what they come to takes memory.
+                async with self._apart:
+                    result = await self._run_apart(pending.work)
+                pending = pending.then(result)
             elif isinstance(pending, Generator):
                 pending = await self._stepped(slot, pending)
                 if isinstance(pending, Message):
@@ -51,12 +54,6 @@ class PacedWork:
             else:
                 pending = await pending
         return pending
-
-    async def _decoded(self, pending: DecodeApart) -> Any:
-        # One at a time: what they come to takes memory.
-        async with self._decoding:
-            request = await self._run_apart(pending.decode)
-        return pending.handle(request)
 
     async def _stepped(self, slot: ResponseSlot, steps: Generator[None, None, Any]) -> Any:
         try:

@@ -24,6 +24,7 @@ from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.log import Log
+from ottla.storage.validate import Accepted
 from ottla.wire.codec_types import Records
 
 ACKS_ALL = -1
@@ -88,6 +89,7 @@ class Partition:
         "followers",
         "high_watermark_key",
         "index",
+        "inspects_records",
         "is_eligible",
         "is_flush_awaited",
         "is_internal",
@@ -145,6 +147,8 @@ class Partition:
         self.damage: str | None = None
         """What a fetch found wrong with the stored records last; they cannot be served."""
         self.config = TopicConfig()
+        self.inspects_records = False
+        """Whether a produced batch's records are looked at, or packed by another codec."""
         self.is_leader = False
         self.is_removed = False
         self.leader_id = NO_NODE
@@ -190,10 +194,19 @@ class Partition:
             raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
-    def append(self, records: Records, *, acks: int, now_ms: int, mono_ms: int) -> AppendInfo:
+    def append(
+        self,
+        records: Records,
+        *,
+        acks: int,
+        now_ms: int,
+        mono_ms: int,
+        accepted: Accepted | None = None,
+    ) -> AppendInfo:
         """Append a client's batch as the leader; the high watermark follows if it can at once.
 
-        `now_ms` is wall time, for the records; `mono_ms` monotonic, for the followers' lag.
+        `now_ms` is wall time, for the records; `mono_ms` monotonic, for the followers' lag;
+        `accepted` is the batch where it was checked before.
         """
         if self.is_internal:
             raise RefusedError(
@@ -211,7 +224,7 @@ class Partition:
             if follower.end_offset >= log.end_offset:
                 follower.caught_up_ms = mono_ms
         info = log.append_as_leader(
-            memoryview(records), leader_epoch=self.leader_epoch, now_ms=now_ms
+            memoryview(records), leader_epoch=self.leader_epoch, now_ms=now_ms, first=accepted
         )
         self.advance_high_watermark(mono_ms)
         return info
@@ -333,6 +346,11 @@ class Partition:
         # Never more than there are replicas: such a topic could not be written at all (KIP-966).
         self.min_isr_count = min(config.min_insync_replicas, max(1, len(self.replicas)))
         self.is_flush_awaited = config.flush_messages == 1
+        self.inspects_records = (
+            config.is_compacted
+            or config.record_validation == "full"
+            or config.compression_type != "producer"
+        )
 
     def _begin_leading(self, now_ms: int) -> bool:
         assert self.log is not None

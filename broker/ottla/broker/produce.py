@@ -1,8 +1,10 @@
 """Produce: appends each partition's batch at once, and answers when the asked-for acks are there.
 
-Pure; nothing awaits.  acks 0 and 1 answer after the append, acks -1 waits in the purgatory until
-the high watermark passes the batch.  The records stay a view into the connection's buffer from
-here to the one write of the log.
+Pure; nothing awaits.  A batch whose records must be looked at one by one (`record.validation`, a
+compacted topic, a topic with a codec of its own) is looked at apart from the loop when it is large,
+and the connection's next request waits for that.  acks 0 and 1 answer after the append, acks -1
+waits in the purgatory until the high watermark passes the batch.  The records stay a view into the
+connection's buffer from here to the one write of the log.
 
 Where Kafka has one leader per connection thread, our answers to a full purgatory are the same:
 REQUEST_TIMED_OUT for the partitions still open.  Transactional batches are refused until
@@ -12,19 +14,21 @@ transactions exist.
 from collections.abc import Callable
 from struct import Struct
 
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.leader_hints import HINTED, endpoints_of
 from ottla.broker.partition import ACKS_ALL, Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
 from ottla.broker.request_times import RequestTimes
+from ottla.broker.steps import Answer, Apart
 from ottla.broker.topic_traffic import BrokerTraffic
 from ottla.broker.transactions import refusal_of_transactions
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
-from ottla.storage.append_info import AppendInfo
+from ottla.storage.append_info import AppendInfo, AppendOrigin
+from ottla.storage.validate import Accepted, accepted, is_costly
 from ottla.wire.apis import PRODUCE
 from ottla.wire.batch import CODEC_MASK, CONTROL_FLAG, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
 from ottla.wire.codec_types import Records
@@ -48,6 +52,9 @@ TOPIC_IDS_FROM = 13
 HINTS_FROM = 10
 ZSTD_FROM = 7
 CODEC_ZSTD = 4
+
+PARTITIONS_PER_STEP = 100
+"""Of a request with very many: how many are appended to in one turn of the loop."""
 
 _peek = Struct(">8xi4xb4xh").unpack_from
 """Of a batch header: its length, magic and attributes."""
@@ -75,6 +82,56 @@ class WaitingPartition:
         if code is not ErrorCode.NONE:
             refuse(self.answer, code)
         return True
+
+
+class Inspected:
+    """A batch whose records are looked at one by one, which takes too long for the loop."""
+
+    __slots__ = ("_config", "answer", "partition", "records", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: Partition,
+        records: Records,
+        answer: PartitionProduceResponse,
+    ) -> None:
+        assert isinstance(records, memoryview | bytes | bytearray)
+        self.topic = topic
+        self.partition = partition
+        self.records = memoryview(records)
+        self.answer = answer
+        self._config = partition.leader_log().config
+
+    def accepted(self, now_ms: int) -> Accepted | RefusedError:
+        """Return the batch as it may be appended, or why it may not; touches no log."""
+        try:
+            return accepted(self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms)
+        except RefusedError as error:
+            return error
+
+
+class Appended:
+    """What became of some of a request's batches."""
+
+    __slots__ = ("inspected", "is_refused", "topics", "waiting")
+
+    def __init__(self) -> None:
+        self.topics: list[TopicProduceResponse] = []
+        self.waiting: list[WaitingPartition] = []
+        self.inspected: list[Inspected] = []
+        """Those that are not appended yet."""
+        self.is_refused = False
+
+    def add(self, other: "Appended", *, is_same_topic: bool) -> None:
+        """Put what became of later batches behind."""
+        if is_same_topic:
+            self.topics[-1].partition_responses += other.topics[0].partition_responses
+        else:
+            self.topics += other.topics
+        self.waiting += other.waiting
+        self.inspected += other.inspected
+        self.is_refused |= other.is_refused
 
 
 class WaitingProduce(WaitingEntry):
@@ -146,28 +203,50 @@ class ProduceApi:
         self._traffic = BrokerTraffic() if traffic is None else traffic
         self.times = RequestTimes() if times is None else times
 
-    def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    def handle(self, context: RequestContext, request: ProduceRequest) -> HandlerResult:
         """Append every batch, then answer or wait."""
+        return self._finish(context, request, self._append(context, request, request.topic_data))
+
+    def handle_large(self, context: RequestContext, request: ProduceRequest) -> Answer:
+        """Serve a request of very many partitions in steps."""
+        appended = Appended()
+        for topic in request.topic_data:
+            for at in range(0, len(topic.partition_data), PARTITIONS_PER_STEP):
+                data = topic.partition_data[at : at + PARTITIONS_PER_STEP]
+                piece = TopicProduceData(
+                    name=topic.name, topic_id=topic.topic_id, partition_data=data
+                )
+                appended.add(self._append(context, request, [piece]), is_same_topic=at > 0)
+                yield
+        return self._finish(context, request, appended)
+
+    def _append(
+        self, context: RequestContext, request: ProduceRequest, asked: list[TopicProduceData]
+    ) -> Appended:
+        """Append what can be appended at once, and wake who waits for it."""
         acks = request.acks
         wall_ms = self._clock.wall_ms()
         touched: list[Partition] = []
-        waiting: list[WaitingPartition] = []
-        topics: list[TopicProduceResponse] = []
-        is_refused = False
-        for topic in request.topic_data:
+        appended = Appended()
+        for topic in asked:
             answers: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
                 try:
                     partition = self._checked_partition(context, request, topic, data)
                     records = data.records
                     assert records is not None
+                    if partition.inspects_records and (appended.inspected or is_costly(records)):
+                        answer = PartitionProduceResponse(index=data.index)
+                        answers.append(answer)
+                        inspected = Inspected(topic.name, partition, records, answer)
+                        appended.inspected.append(inspected)
+                        continue
                     info = partition.append(
                         records, acks=acks, now_ms=wall_ms, mono_ms=context.arrived_ms
                     )
                 except RefusedError as error:
-                    is_refused = True
-                    self._traffic.note_failed_produce(topic.name)
-                    self.times.note_refusal(PRODUCE, error.code)
+                    appended.is_refused = True
+                    self._note_refusal(topic.name, error)
                     answers.append(_refusal(data.index, error))
                     continue
                 traffic = partition.traffic
@@ -179,15 +258,75 @@ class ProduceApi:
                 touched.append(partition)
                 end_offset = Offset(info.last_offset + 1)
                 if partition.acknowledgement(end_offset, acks) is None and acks != ACKS_NONE:
-                    waiting.append(WaitingPartition(partition, end_offset, answer))
-            topics.append(
+                    appended.waiting.append(WaitingPartition(partition, end_offset, answer))
+            appended.topics.append(
                 TopicProduceResponse(
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
-        response = ProduceResponse(responses=topics)
         self._wake(touched)
-        return self._answer(context, request, response, waiting, is_refused)
+        return appended
+
+    def _finish(
+        self, context: RequestContext, request: ProduceRequest, appended: Appended
+    ) -> HandlerResult:
+        """Answer or wait; what must be looked at record by record is looked at apart first."""
+        response = ProduceResponse(responses=appended.topics)
+        inspected = appended.inspected
+        if not inspected:
+            return self._answer(context, request, response, appended.waiting, appended.is_refused)
+        now_ms = self._clock.wall_ms()
+
+        def append(results: list[Accepted | RefusedError]) -> HandlerResult:
+            is_refused = appended.is_refused
+            for each, found in zip(inspected, results, strict=True):
+                waiting = self._append_inspected(context, request.acks, each, found)
+                if waiting is not None:
+                    appended.waiting.append(waiting)
+                is_refused |= each.answer.error_code != ErrorCode.NONE
+            return self._answer(context, request, response, appended.waiting, is_refused)
+
+        return Apart(lambda: [each.accepted(now_ms) for each in inspected], append)
+
+    def _append_inspected(
+        self,
+        context: RequestContext,
+        acks: int,
+        inspected: Inspected,
+        found: Accepted | RefusedError,
+    ) -> WaitingPartition | None:
+        """Append a batch that was looked at apart; return what has to be waited for."""
+        partition, records, answer = inspected.partition, inspected.records, inspected.answer
+        try:
+            if isinstance(found, RefusedError):
+                raise found
+            info = partition.append(
+                records,
+                acks=acks,
+                now_ms=self._clock.wall_ms(),
+                mono_ms=context.arrived_ms,
+                accepted=found,
+            )
+        except RefusedError as error:
+            self._note_refusal(inspected.topic, error)
+            refuse(answer, error.code, error.message)
+            return None
+        traffic = partition.traffic
+        traffic.produce_requests += 1
+        traffic.bytes_in += len(records)
+        traffic.messages_in += info.last_offset + 1 - info.base_offset
+        answer.base_offset = info.base_offset
+        answer.log_append_time_ms = info.log_append_time_ms
+        answer.log_start_offset = info.log_start_offset
+        self._wake([partition])
+        end_offset = Offset(info.last_offset + 1)
+        if acks == ACKS_NONE or partition.acknowledgement(end_offset, acks) is not None:
+            return None
+        return WaitingPartition(partition, end_offset, answer)
+
+    def _note_refusal(self, topic: str, error: RefusedError) -> None:
+        self._traffic.note_failed_produce(topic)
+        self.times.note_refusal(PRODUCE, error.code)
 
     def _answer(
         self,

@@ -7,8 +7,8 @@ step in a turn of the loop, over all requests together.  Between two steps the w
 changed: whoever yields looks again at what it holds.
 """
 
-from collections.abc import Generator
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -18,6 +18,17 @@ Steps: TypeAlias = Generator[None, None, T]
 STEP_COST = 250
 """How much is done in one step: an entry of an answer costs 1, some microseconds.  Higher holds the
 loop for longer, lower wastes more on switching."""
+
+
+class Apart(Generic[T]):
+    """Work that touches nothing of the loop's, to be done elsewhere, and what goes on with it."""
+
+    __slots__ = ("then", "work")
+
+    def __init__(self, work: Callable[[], T], then: Callable[[T], Any]) -> None:
+        self.work = work
+        self.then = then
+        """Called on the loop with what the work came to; returns what a handler returns."""
 
 
 class Pace:

@@ -37,7 +37,7 @@ from ottla.storage.timestamp_lookup import (
     with_largest_timestamp,
 )
 from ottla.storage.transaction_index import AbortedTransaction
-from ottla.storage.validate import check_header, check_records, first_header, gathered, recoded
+from ottla.storage.validate import Accepted, accepted, gathered
 from ottla.wire.batch import (
     LENGTH_END,
     LOG_APPEND_TIME_FLAG,
@@ -127,10 +127,12 @@ class Log(LocalLog):
         leader_epoch: Epoch,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        first: Accepted | None = None,
     ) -> AppendInfo:
         """Check, give offsets and write; RefusedError with Kafka's code when it cannot be.
 
         A client's append is one batch; raft and coordinators may append several, as one write.
+        `first` is the first batch where it was checked before.
         """
         self._check_online()
         config = self.config
@@ -140,7 +142,8 @@ class Log(LocalLog):
         placed: list[Placed] = []
         chunks: list[Chunk] = []
         while True:
-            header, batch, taken_bytes = self._accepted(records, origin, now_ms)
+            header, batch, taken_bytes = first or accepted(records, origin, config, now_ms=now_ms)
+            first = None
             if header.producer_id >= 0:
                 duplicate = self._duplicate_of(batch, header, origin)
                 if duplicate is not None:
@@ -213,22 +216,6 @@ class Log(LocalLog):
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
         """Note that a leadership begins at an offset (as a new leader does before it writes)."""
         self._epochs.assign(epoch, start_offset)
-
-    def _accepted(
-        self, records: memoryview, origin: AppendOrigin, now_ms: int
-    ) -> tuple[BatchHeader, memoryview, int]:
-        """Return the first batch, checked and in the topic's codec, and the bytes it took."""
-        config = self.config
-        header = first_header(records, origin, config)
-        check_header(header, config, origin, now_ms=now_ms)
-        taken_bytes = header.batch_length + LENGTH_END
-        if config.codec is not None and config.codec != header.codec and not header.is_control:
-            check_records(records, header, config, now_ms=now_ms)
-            records = recoded(records, header, config.codec)
-            header = first_header(records, origin, config)
-        elif config.is_full_validation:
-            check_records(records, header, config, now_ms=now_ms)
-        return header, records, taken_bytes
 
     def _duplicate_of(
         self, batch: memoryview, header: BatchHeader, origin: AppendOrigin

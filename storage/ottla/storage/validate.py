@@ -5,12 +5,19 @@ The header is always checked; records are looked at only where the topic demands
 """
 
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
-from ottla.model.limits import BATCH_HEADER_BYTES, INT64_MAX
+from ottla.model.limits import (
+    BATCH_HEADER_BYTES,
+    DECOMPRESSED_BATCH_BYTES_MAX,
+    INT64_MAX,
+    KIB,
+    MIB,
+)
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.log_config import LogConfig
 from ottla.wire.batch import (
@@ -29,11 +36,41 @@ from ottla.wire.batch import (
     patched_header,
     patched_prefix,
 )
-from ottla.wire.compression import Codec, compress
-from ottla.wire.records import record_body, scan
+from ottla.wire.codec_types import Records
+from ottla.wire.compression import Codec, UnpacksToTooMuchError, compress
+from ottla.wire.records import record_body, scan_body_as
 
+INSPECTED_RECORDS_MAX = 100_000
+"""Records of one batch where each is looked at.  A lower bound splits honest batches (Java's
+producer does so at MESSAGE_TOO_LARGE), a higher one lets a megabyte cost seconds of a processor."""
+
+UNPACKED_RATIO_MAX = 16
+"""How many times `max.message.bytes` such a batch may unpack to: producers bound a batch by about
+what it takes unpacked."""
+
+UNPACKED_BYTES_MIN = 4 * MIB
+"""What it may unpack to at least, where `max.message.bytes` is small."""
+
+RECORDS_INLINE, BYTES_INLINE = 500, 64 * KIB
+PACKED_RECORDS_INLINE, PACKED_BYTES_INLINE = 200, 4 * KIB
+"""Batches up to both are looked at on the loop, in some milliseconds at most."""
+
+ATTRIBUTES_AT, RECORD_COUNT_AT = 21, 57
+
+_attributes = Struct(">h").unpack_from
+_record_count = Struct(">i").unpack_from
 _BEFORE_CRC = Struct(">qiib")
 _AFTER_CRC = Struct(">hiqqqhii")
+
+
+class Accepted(NamedTuple):
+    """A batch that may be appended."""
+
+    header: BatchHeader
+    records: memoryview
+    """In the topic's codec."""
+    taken_bytes: int
+    """How much of what was sent it is."""
 
 
 def first_header(records: memoryview, origin: AppendOrigin, config: LogConfig) -> BatchHeader:
@@ -119,26 +156,85 @@ def check_timestamp(timestamp_ms: int, config: LogConfig, *, now_ms: int) -> Non
         )
 
 
+def accepted(
+    records: memoryview, origin: AppendOrigin, config: LogConfig, *, now_ms: int
+) -> Accepted:
+    """Return the first batch, checked and in the topic's codec, and the bytes it took.
+
+    Reads nothing of the log: where the topic demands that records are looked at, this may be done
+    elsewhere than on the loop.  Raises RefusedError with Kafka's code.
+    """
+    header = first_header(records, origin, config)
+    check_header(header, config, origin, now_ms=now_ms)
+    taken_bytes = header.batch_length + LENGTH_END
+    if config.codec is not None and config.codec != header.codec and not header.is_control:
+        check_records(records, header, config, now_ms=now_ms)
+        records = recoded(records, header, config.codec)
+        header = first_header(records, origin, config)
+    elif config.is_full_validation and origin is AppendOrigin.CLIENT:
+        check_records(records, header, config, now_ms=now_ms)
+    return Accepted(header, records, taken_bytes)
+
+
+def is_costly(records: Records) -> bool:
+    """Return whether to look at the batch's records takes longer than the loop may be held."""
+    assert isinstance(records, memoryview | bytes | bytearray)
+    if len(records) < BATCH_HEADER_BYTES:
+        return False
+    (attributes,) = _attributes(records, ATTRIBUTES_AT)
+    (record_count,) = _record_count(records, RECORD_COUNT_AT)
+    if attributes & CODEC_MASK:
+        return bool(record_count > PACKED_RECORDS_INLINE or len(records) > PACKED_BYTES_INLINE)
+    return bool(record_count > RECORDS_INLINE or len(records) > BYTES_INLINE)
+
+
 def check_records(
     records: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int
 ) -> None:
     """Look at every record: dense offsets, timestamps, and keys where the topic keeps by key."""
+    if header.record_count > INSPECTED_RECORDS_MAX:
+        raise RefusedError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The batch has {header.record_count} records; where each is looked at, it may have "
+            f"{INSPECTED_RECORDS_MAX}",
+        )
+    wants_key = config.is_compacted and not header.is_control
+    earliest, latest = 0, -1
+    if not config.is_log_append_time:
+        earliest = now_ms - config.message_timestamp_before_max_ms
+        latest = now_ms + config.message_timestamp_after_max_ms
     expected = header.base_offset
     try:
-        for record in scan(records, 0, header):
-            if record.offset != expected:
+        body = record_body(records, 0, header, unpacked_bytes_max(config))
+        for offset, timestamp_ms, has_key in scan_body_as(_sight, body, header):
+            if offset != expected:
                 raise RefusedError(
                     ErrorCode.INVALID_RECORD, f"Offset delta of record {expected} is wrong"
                 )
-            if config.is_compacted and record.key is None and not header.is_control:
+            if wants_key and not has_key:
                 raise RefusedError(
                     ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key"
                 )
-            if not config.is_log_append_time:
-                check_timestamp(record.timestamp_ms, config, now_ms=now_ms)
+            if latest >= 0 and not earliest <= timestamp_ms <= latest:
+                check_timestamp(timestamp_ms, config, now_ms=now_ms)
             expected = Offset(expected + 1)
+    except UnpacksToTooMuchError as error:
+        raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, error.where) from None
     except CorruptDataError as error:
         raise RefusedError(ErrorCode.INVALID_RECORD, error.where) from None
+
+
+def unpacked_bytes_max(config: LogConfig) -> int:
+    """Return what a batch whose records are looked at may unpack to."""
+    bound = max(UNPACKED_BYTES_MIN, UNPACKED_RATIO_MAX * config.max_message_bytes)
+    return min(bound, DECOMPRESSED_BATCH_BYTES_MAX)
+
+
+def _sight(
+    offset: Offset, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: object
+) -> tuple[Offset, int, bool]:
+    """Return what is checked of a record."""
+    return offset, timestamp_ms, key is not None
 
 
 def recoded(records: memoryview, header: BatchHeader, codec: Codec) -> memoryview:

@@ -15,7 +15,7 @@ from ottla.broker.cluster_apis import register_cluster_apis, register_early_apis
 from ottla.broker.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.data_apis import register_data_apis
 from ottla.broker.describe_node import DescribeNodeApi
-from ottla.broker.dispatch import DecodeApart, Dispatcher, Peer
+from ottla.broker.dispatch import Dispatcher, Peer
 from ottla.broker.fetch_session import FetchSessionCache
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.group_apis import register_group_apis
@@ -28,7 +28,7 @@ from ottla.broker.producer_ids import Block
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
-from ottla.broker.steps import run_through
+from ottla.broker.steps import Apart, run_through
 from ottla.broker.telemetry_apis import Done, TelemetryApis
 from ottla.controller.rehearsal import CountingRng, Rehearsal
 from ottla.jepsen.fuzz.sync import run_now
@@ -328,8 +328,8 @@ _WAITS: Any = object()
 
 def _finished(pending: Pending) -> Any:
     """Return what comes of that which was left unfinished, `_WAITS` where it waits."""
-    if isinstance(pending, DecodeApart):
-        return pending.handle(pending.decode())
+    if isinstance(pending, Apart):
+        return pending.then(pending.work())
     if isinstance(pending, Generator):
         return run_through(pending)
     try:
