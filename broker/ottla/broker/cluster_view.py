@@ -52,6 +52,9 @@ class ClusterView:
         self.image = image
         self._config = config
         self._peer = peer
+        # Asked again for each of thousands of partitions.
+        self._leaders: dict[NodeId, tuple[ErrorCode, NodeId]] = {}
+        self._are_live: dict[NodeId, bool] = {}
         self._is_address_known = any(
             endpoint.name == peer.listener_name and endpoint.host
             for endpoint in (*config.advertised_listeners, *config.listeners)
@@ -76,24 +79,33 @@ class ClusterView:
 
     def leader_of(self, partition: PartitionState) -> tuple[ErrorCode, NodeId]:
         """Return the leader, or why there is none to be named."""
-        broker = self.image.brokers.get(partition.leader)
+        found = self._leaders.get(partition.leader)
+        if found is None:
+            found = self._leaders[partition.leader] = self._leader(partition.leader)
+        return found
+
+    def _leader(self, node_id: NodeId) -> tuple[ErrorCode, NodeId]:
+        broker = self.image.brokers.get(node_id)
         if broker is None:
             return ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE
         if broker.endpoint(self._peer.listener_name) is None:
             return ErrorCode.LISTENER_NOT_FOUND, NO_NODE
-        return ErrorCode.NONE, partition.leader
+        return ErrorCode.NONE, node_id
 
     def offline_replicas(self, partition: PartitionState) -> list[int]:
         """Return the replicas that serve nobody now."""
         return [replica for replica in partition.replicas if not self._is_live(replica)]
 
     def _is_live(self, node_id: NodeId) -> bool:
-        broker = self.image.brokers.get(node_id)
-        return (
-            broker is not None
-            and not broker.is_fenced
-            and broker.endpoint(self._peer.listener_name) is not None
-        )
+        is_live = self._are_live.get(node_id)
+        if is_live is None:
+            broker = self.image.brokers.get(node_id)
+            is_live = self._are_live[node_id] = (
+                broker is not None
+                and not broker.is_fenced
+                and broker.endpoint(self._peer.listener_name) is not None
+            )
+        return is_live
 
     def _address(self, broker: BrokerRegistration) -> BrokerAddress | None:
         endpoint = broker.endpoint(self._peer.listener_name)

@@ -5,16 +5,18 @@ Precedence is Kafka's: topic override, dynamic setting of this broker, dynamic c
 setting, the broker's file, default.  Synonyms list all of these that are set, strongest first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.broker.cluster_view import is_legal_topic_name
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.log_levels import LogLevels
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.steps import Pace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
 from ottla.model.settings.declare import Definition, Kind
@@ -57,6 +59,21 @@ class Given(NamedTuple):
     source: Source
 
 
+ANSWER_BYTES_MAX = 32 * MIB
+"""What the texts of one answer may come to; the resources after that are refused.  It is some
+hundred thousand settings: whoever describes more topics asks in several requests."""
+
+SETTING_BYTES = 64
+"""What a setting takes besides its texts."""
+
+BROKER_ID_LENGTH_MAX = 10
+"""Digits of an int32."""
+
+TOO_MANY = RefusedError(
+    ErrorCode.INVALID_REQUEST, "The answer would be too large; ask for fewer resources at once"
+)
+
+
 class ConfigsApi:
     """Serves DescribeConfigs 1-4."""
 
@@ -68,13 +85,24 @@ class ConfigsApi:
         self._loggers = loggers
         self._broker_definitions = broker_definitions()
 
-    def handle(
-        self, context: RequestContext, request: DescribeConfigsRequest
-    ) -> DescribeConfigsResponse:
-        """Answer for each resource by itself."""
-        return DescribeConfigsResponse(
-            results=[self._result(resource, request) for resource in request.resources]
-        )
+    def handle(self, context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
+        """Answer for each resource by itself, once however often it is named."""
+        return begun(self._answer(request))
+
+    def _answer(self, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+        pace = Pace()
+        results: list[DescribeConfigsResult] = []
+        left_bytes = ANSWER_BYTES_MAX
+        for resource in _asked_once(request.resources):
+            if left_bytes <= 0:
+                results.append(_refused(resource, TOO_MANY))
+            else:
+                result = self._result(resource, request)
+                results.append(result)
+                left_bytes -= sum(map(_size_of, result.configs))
+            if pace.is_due(1 + len(results[-1].configs)):
+                yield
+        return DescribeConfigsResponse(results=results)
 
     def _result(
         self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
@@ -87,10 +115,10 @@ class ConfigsApi:
         try:
             configs = self._configs(resource)
         except RefusedError as refusal:
-            result.error_code = refusal.code
-            result.error_message = refusal.message
-            return result
-        asked = resource.configuration_keys
+            return _refused(resource, refusal)
+        asked = None
+        if resource.configuration_keys:
+            asked = frozenset(resource.configuration_keys)
         for found in configs:
             # Kafka takes an empty list of keys for all of them, as it does null.
             if asked and found.name not in asked:
@@ -184,7 +212,7 @@ class ConfigsApi:
         ]
 
     def _check_broker(self, name: str, *, expected: str) -> None:
-        if not name.isdecimal():
+        if not name.isdecimal() or len(name) > BROKER_ID_LENGTH_MAX:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
             )
@@ -239,6 +267,44 @@ class ConfigsApi:
             case Source.DYNAMIC_DEFAULT_BROKER:
                 return image.config(ResourceType.BROKER, CLUSTER_DEFAULT)
         return self._config.texts
+
+
+def _asked_once(resources: Iterable[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+    """Return each resource once, with the keys of all that name it; none mean all of them."""
+    asked: dict[tuple[int, str], DescribeConfigsResource] = {}
+    keys: dict[tuple[int, str], dict[str, None] | None] = {}
+    for resource in resources:
+        at = resource.resource_type, resource.resource_name
+        wanted = resource.configuration_keys
+        if at not in asked:
+            asked[at] = resource
+            keys[at] = dict.fromkeys(wanted) if wanted else None
+            continue
+        known = keys[at]
+        if known is None or not wanted:
+            keys[at] = None
+        else:
+            known.update(dict.fromkeys(wanted))
+    for at, resource in asked.items():
+        known = keys[at]
+        resource.configuration_keys = None if known is None else list(known)
+    return list(asked.values())
+
+
+def _refused(resource: DescribeConfigsResource, refusal: RefusedError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=refusal.code,
+        error_message=refusal.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _size_of(found: DescribeConfigsResourceResult) -> int:
+    """Return about what a setting takes in the answer."""
+    texts = (found.name, found.value, found.documentation)
+    size = SETTING_BYTES + sum(len(text) for text in texts if text is not None)
+    return size * (1 + len(found.synonyms))
 
 
 def _result_of(

@@ -66,7 +66,7 @@ def register_data_apis(
         times=dispatcher.times,
     )
     dispatcher.register(PRODUCE, produce.handle, large_handler=produce.handle_large)
-    dispatcher.register(FETCH, fetch.handle)
+    dispatcher.register(FETCH, fetch.handle, large_handler=fetch.handle_large)
     dispatcher.register(LIST_OFFSETS, ListOffsetsApi(table=table).handle)
     deletion = DeleteRecordsApi(table=table, purgatory=purgatory)
     dispatcher.register(DELETE_RECORDS, deletion.handle)

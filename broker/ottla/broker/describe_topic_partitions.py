@@ -7,8 +7,9 @@ from ottla.broker.cluster_view import (
     ClusterView,
     is_legal_topic_name,
 )
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.steps import Pace, Steps, begun
 from ottla.metadata.image import PartitionState, Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import INTERNAL_TOPICS
@@ -34,8 +35,14 @@ class DescribeTopicPartitionsApi:
 
     def handle(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
-    ) -> DescribeTopicPartitionsResponse:
+    ) -> HandlerResult:
         """Answer with topics in order of their names, from the cursor on, up to the limit."""
+        return begun(self._answer(context, request))
+
+    def _answer(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> Steps[DescribeTopicPartitionsResponse]:
+        pace = Pace()
         view = ClusterView(self._metadata.image, self._config, context.peer)
         are_named = bool(request.topics)
         names = {topic.name for topic in request.topics} if are_named else view.image.topic_ids
@@ -46,6 +53,8 @@ class DescribeTopicPartitionsApi:
         left = max(1, min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
         response = DescribeTopicPartitionsResponse()
         for name in sorted(name for name in names if name >= first_name):
+            if pace.is_due():
+                yield
             topic = view.image.topic(name)
             if topic is None:
                 response.topics.append(_unknown(name))
@@ -54,7 +63,7 @@ class DescribeTopicPartitionsApi:
             if not left:
                 response.next_cursor = Cursor(topic_name=name, partition_index=first)
                 break
-            described, next_index = _described(view, topic, max(first, 0), left)
+            described, next_index = yield from _described(view, topic, max(first, 0), left, pace)
             left -= len(described.partitions)
             response.topics.append(described)
             if next_index is not None:
@@ -85,17 +94,20 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _described(
-    view: ClusterView, topic: Topic, first: int, limit: int
-) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+    view: ClusterView, topic: Topic, first: int, limit: int, pace: Pace
+) -> Steps[tuple[DescribeTopicPartitionsResponseTopic, int | None]]:
     """Describe up to `limit` partitions from `first` on; return also where to go on."""
     end = min(first + limit, len(topic.partitions))
+    partitions = []
+    for index in range(first, end):
+        partitions.append(_partition(view, index, topic.partitions[index]))
+        if pace.is_due():
+            yield
     described = DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(view, index, topic.partitions[index]) for index in range(first, end)
-        ],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
     return described, end if end < len(topic.partitions) else None

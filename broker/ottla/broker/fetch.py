@@ -6,7 +6,7 @@ or the high watermark itself, never by polling.  A follower's fetch also says wh
 ends, which is what moves the high watermark and wakes produces and consumers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from ottla.broker.dispatch import RequestContext
@@ -26,6 +26,7 @@ from ottla.broker.fetch_session import (
     FetchSessionCache,
     FetchTarget,
     SessionKey,
+    asked_partitions,
     targets_of,
 )
 from ottla.broker.leader_hints import HINTED, endpoints_of
@@ -33,6 +34,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
 from ottla.broker.request_times import RequestTimes
+from ottla.broker.steps import STEP_COST, Answer, Pace, Steps
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.wire.messages.fetch_request import FetchRequest
@@ -47,6 +49,14 @@ from ottla.wire.messages.fetch_response import (
 PATIENT = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 """Refusals that do not end the wait for the other partitions: a client with one deleted topic
 would else poll without pause."""
+
+
+PARTITIONS_READ_AGAIN = 32
+"""A fetch without a session that waits for more partitions looks only at the one that wakes it, and
+answers in steps.  Higher lets one append hold the loop for longer where many such fetches wait."""
+
+NO_KEYS: dict[object, FetchTarget] = {}
+NO_SIZES: dict[FetchTarget, int] = {}
 
 
 class Reading:
@@ -67,11 +77,14 @@ class WaitingFetch(WaitingEntry):
 
     __slots__ = (
         "_api",
+        "_by_key",
+        "_byte_count",
         "_context",
         "_limits",
         "_opens_session",
         "_session",
         "_session_epoch",
+        "_sizes",
         "_targets",
     )
 
@@ -93,6 +106,14 @@ class WaitingFetch(WaitingEntry):
         self._session = session
         self._session_epoch = 0 if session is None else session.epoch
         self._opens_session = opens_session
+        self._by_key: dict[object, FetchTarget] = NO_KEYS
+        self._byte_count = 0
+        self._sizes: dict[FetchTarget, int] = NO_SIZES
+
+    @property
+    def session(self) -> FetchSession | None:
+        """The session that the request continues."""
+        return self._session
 
     def is_enough(self, reading: Reading) -> bool:
         """Say whether the answer should leave now."""
@@ -104,6 +125,8 @@ class WaitingFetch(WaitingEntry):
 
     def try_complete(self) -> bool:
         """Answer if there is enough by now."""
+        if self._by_key:
+            return self._try_complete_large()
         reading = self.read()
         if not self.is_enough(reading):
             return False
@@ -112,7 +135,27 @@ class WaitingFetch(WaitingEntry):
 
     def on_expire(self) -> None:
         """Answer with what there is."""
-        self._context.slot.complete(self.answer(self.read()))
+        if self._by_key:
+            self._context.slot.complete_by(self.answered_in_steps())
+        else:
+            self._context.slot.complete(self.answer(self.read()))
+
+    def _try_complete_large(self) -> bool:
+        """Look at the woken partition alone; with enough, answer in steps.
+
+        Many such fetches may wait for one partition: an append must not read all of all of them.
+        """
+        target = self._by_key.get(self.woken_by)
+        if target is None:
+            return False
+        reading = Reading()
+        self._read(reading, (target,))
+        self._byte_count += reading.byte_count - self._sizes.get(target, 0)
+        self._sizes[target] = reading.byte_count
+        if not reading.is_urgent and self._byte_count < self._limits.bytes_min:
+            return False
+        self._context.slot.complete_by(self.answered_in_steps())
+        return True
 
     def on_fault(self, fault: Exception) -> None:
         """Close the connection."""
@@ -134,19 +177,48 @@ class WaitingFetch(WaitingEntry):
                     keys.append(partition.end_offset_key)
         return keys
 
+    def note_parked(self, reading: Reading) -> None:
+        """Remember what the fetch found before it waits, if it has very many partitions."""
+        if self._session is None and len(self._targets) > PARTITIONS_READ_AGAIN:
+            self._by_key = {}
+            for target in self._targets.values():
+                if target.partition is not None:
+                    self._by_key[target.partition.high_watermark_key] = target
+                    if self._limits.is_from_follower:
+                        self._by_key[target.partition.end_offset_key] = target
+            self._byte_count = reading.byte_count
+            self._sizes = {
+                target: len(data.records) for target, data in reading.results if data.records
+            }
+
     def read(self) -> Reading:
         """Read every partition that may have news, within the limits.
 
         Nothing is remembered but what a follower says of its log, and that once: when a parked
         fetch is read again the follower may long have said more.
         """
+        reading = Reading()
+        self._read(reading, self._due())
+        return reading
+
+    def _due(self) -> Iterable[FetchTarget]:
+        return self._targets.values() if self._session is None else self._session.to_look_at()
+
+    def read_in_steps(self) -> Steps[Reading]:
+        """Do as `read`, some partitions in a step."""
+        reading = Reading()
+        due = list(self._due())
+        for at in range(0, len(due), STEP_COST):
+            self._read(reading, due[at : at + STEP_COST])
+            yield
+        return reading
+
+    def _read(self, reading: Reading, due: Iterable[FetchTarget]) -> None:
         limits = self._limits
         api = self._api
-        reading = Reading()
-        left = limits.bytes_max
-        is_first = True
+        left = max(0, limits.bytes_max - reading.byte_count)
+        is_first = reading.byte_count == 0
         moved: list[Partition] = []
-        due = self._targets.values() if self._session is None else list(self._session.due)
         for target in due:
             is_asked, target.is_asked = target.is_asked, False
             try:
@@ -188,7 +260,6 @@ class WaitingFetch(WaitingEntry):
             reading.results.append((target, data))
         if moved:
             api.wake_committed(moved)
-        return reading
 
     def _note_follower(self, partition: Partition, target: FetchTarget) -> bool:
         """Take in where a follower's log begins and ends; say whether somebody waits for that.
@@ -223,13 +294,42 @@ class WaitingFetch(WaitingEntry):
             self._settle(session, results)
             results = [result for result in results if result[0].has_news(result[1])]
         elif self._opens_session:
-            for target, data in results:
-                target.has_news(data)
-            session = self._api.open_session(self._targets, self._limits, self._context.arrived_ms)
-            if session is not None:
-                session_id = session.session_id
-                self._settle(session, results)
+            session_id = self._open_session(results)
         return self._api.response_of(self._context, self._limits, results, session_id)
+
+    def _open_session(self, results: list[tuple[FetchTarget, PartitionData]]) -> int:
+        for target, data in results:
+            target.has_news(data)
+        session = self._api.open_session(self._targets, self._limits, self._context.arrived_ms)
+        if session is None:
+            return NO_SESSION
+        self._settle(session, results)
+        return session.session_id
+
+    def answered_in_steps(self, reading: Reading | None = None) -> Steps[FetchResponse]:
+        """Read, unless that was done, and make the response, some partitions in a step."""
+        if reading is None:
+            reading = yield from self.read_in_steps()
+        session = self._session
+        session_id = NO_SESSION
+        if self._opens_session:
+            session_id = self._open_session(reading.results)
+            yield
+        elif session is not None:
+            session_id = session.session_id
+        response = FetchResponse()
+        for at in range(0, len(reading.results), STEP_COST):
+            if session is not None and session.epoch != self._session_epoch:
+                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            results = reading.results[at : at + STEP_COST]
+            if session is not None:
+                self._settle(session, results)
+                results = [result for result in results if result[0].has_news(result[1])]
+            piece = self._api.response_of(self._context, self._limits, results, session_id)
+            _put_behind(response, piece)
+            yield
+        response.session_id = session_id
+        return response
 
     def _settle(
         self, session: FetchSession, results: list[tuple[FetchTarget, PartitionData]]
@@ -239,6 +339,7 @@ class WaitingFetch(WaitingEntry):
                 target,
                 had_records=bool(data.records),
                 has_more=leaves_something(target, data, self._limits),
+                has_failed=data.error_code != 0,
             )
 
 
@@ -279,9 +380,61 @@ class FetchApi:
         reading = fetch.read()
         if request.max_wait_ms <= 0 or fetch.is_enough(reading):
             return fetch.answer(reading)
+        self._park(context, request, fetch, reading)
+        return None
+
+    def _park(
+        self, context: RequestContext, request: FetchRequest, fetch: WaitingFetch, reading: Reading
+    ) -> None:
+        fetch.note_parked(reading)
         self._purgatory.watch(fetch.keys(), fetch, context.arrived_ms + request.max_wait_ms)
         context.slot.on_abandoned = lambda: self._purgatory.cancel(fetch)
+
+    def handle_large(self, context: RequestContext, request: FetchRequest) -> Answer:
+        """Serve a request that names very many partitions, in steps."""
+        limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
+        if limits.is_from_follower and not self.is_registered(limits):
+            stranger = WaitingFetch(self, context, limits, {}, None, opens_session=False)
+            targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
+            reading = Reading()
+            for target in targets.values():
+                data = refused(target, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                reading.results.append((target, data))
+            return (yield from stranger.answered_in_steps(reading))
+        try:
+            fetch = yield from self._begin_large(context, request, limits)
+        except RefusedError as error:
+            return FetchResponse(error_code=error.code)
+        reading = yield from fetch.read_in_steps()
+        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+            return (yield from fetch.answered_in_steps(reading))
+        self._park(context, request, fetch, reading)
         return None
+
+    def _begin_large(
+        self, context: RequestContext, request: FetchRequest, limits: FetchLimits
+    ) -> Steps[WaitingFetch]:
+        """Do as `_begin`, with the partitions that are named taken in some in a step."""
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            asked, request.topics = request.topics, []
+            self._sessions.check_room(request, asked)
+            fetch = self._begin(context, request, limits)
+            session = fetch.session
+            if session is None:
+                raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            pace = Pace()
+            request.topics = asked
+            for named in asked_partitions(request, limits.uses_topic_ids):
+                session.ask(*named)
+                if pace.is_due():
+                    yield
+            self._sessions.touch(session, context.arrived_ms)
+            return fetch
+        if request.session_id != NO_SESSION:
+            self._sessions.close(request.session_id)
+        targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
+        opens_session = request.session_epoch == INITIAL_EPOCH
+        return WaitingFetch(self, context, limits, targets, None, opens_session=opens_session)
 
     def is_registered(self, limits: FetchLimits) -> bool:
         """Return whether a broker of that id and epoch is in the metadata image (KIP-903).
@@ -409,3 +562,28 @@ class FetchApi:
                 )
             ]
         return response
+
+
+def _targets_in_steps(
+    request: FetchRequest, uses_topic_ids: bool
+) -> Steps[dict[SessionKey, FetchTarget]]:
+    pace = Pace()
+    targets: dict[SessionKey, FetchTarget] = {}
+    for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids):
+        targets[key] = FetchTarget(topic, topic_id, asked, key)
+        if pace.is_due():
+            yield
+    return targets
+
+
+def _put_behind(response: FetchResponse, piece: FetchResponse) -> None:
+    """Add a piece to a response; a topic that goes on is one in the answer."""
+    topics = piece.responses
+    if response.responses and topics:
+        last, first = response.responses[-1], topics[0]
+        if (last.topic, last.topic_id) == (first.topic, first.topic_id):
+            last.partitions += first.partitions
+            topics = topics[1:]
+    response.responses += topics
+    known = {node.node_id for node in response.node_endpoints}
+    response.node_endpoints += [node for node in piece.node_endpoints if node.node_id not in known]

@@ -9,18 +9,19 @@ as in Kafka: followers before consumers, larger sessions before smaller, but nob
 used within the last two minutes to an equal.
 
 Invariants: OneEpochAtATime (a request repeated or lost is noticed), SlotsNeverExceeded,
-SettledMeansSilent (a partition that is not due has nothing to tell).
+SettledMeansSilent (a partition that is neither due nor failed has nothing to tell).
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import islice
 from uuid import UUID
 
 from ottla.broker.partition import Partition
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT32_MAX, INT64_MAX
 from ottla.model.seams import Rng
-from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import PartitionData
 
 NO_SESSION = 0
@@ -30,6 +31,14 @@ FINAL_EPOCH = -1
 EVICTION_MS_MIN = 120_000
 """A slot in use that recently is not taken away by an equal.  Shorter makes many consumers steal
 each other's sessions in turn; longer keeps slots of clients that have gone."""
+
+FAILED_LOOKED_AT = 200
+"""Of the partitions that could not be read, how many a fetch looks at again.  Higher lets a request
+of 50 bytes cost more, lower finds sooner or later only by chance that one can be read now."""
+
+PARTITIONS_MAX = 200_000
+"""Partitions that all sessions together hold; about 100 MB.  A client that finds no room fetches
+without a session."""
 
 SessionKey = tuple[str | UUID, int]
 """A partition as the client names it: by topic name, or by topic id from Fetch 13 on."""
@@ -108,6 +117,7 @@ class FetchSession:
         "created_ms",
         "due",
         "epoch",
+        "failed",
         "is_privileged",
         "last_used_ms",
         "on_due",
@@ -136,6 +146,9 @@ class FetchSession:
         self.cached_count = len(targets)
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.due: dict[FetchTarget, None] = dict.fromkeys(targets.values())
+        self.failed: dict[FetchTarget, None] = {}
+        """Those that could not be read, the longest ago first: a client may name any number that
+        nobody knows.  A fetch looks at some of them."""
         self.on_due: Callable[[], object] = lambda: None
         """Called when a waiting fetch of the session may have enough now."""
         for target in targets.values():
@@ -143,15 +156,25 @@ class FetchSession:
 
     def update(self, request: FetchRequest) -> list[FetchTarget]:
         """Take in what an incremental request adds, changes and forgets; return the forgotten."""
+        for named in asked_partitions(request, self.uses_topic_ids):
+            self.ask(*named)
+        return self.forget(request)
+
+    def ask(self, key: SessionKey, topic: str, topic_id: UUID, asked: FetchPartition) -> None:
+        """Take in what the client asks of one partition from now on."""
+        target = self.targets.get(key)
+        if target is None:
+            target = self.targets[key] = FetchTarget(topic, topic_id, asked, key)
+            target.session = self
+        else:
+            target.ask(asked)
+        self.due[target] = None
+        if self.failed:
+            self.failed.pop(target, None)
+
+    def forget(self, request: FetchRequest) -> list[FetchTarget]:
+        """Let go of what the client does not want any more, and return it."""
         targets = self.targets
-        for key, topic, topic_id, asked in asked_partitions(request, self.uses_topic_ids):
-            target = targets.get(key)
-            if target is None:
-                target = targets[key] = FetchTarget(topic, topic_id, asked, key)
-                target.session = self
-            else:
-                target.ask(asked)
-            self.due[target] = None
         gone = []
         for forgotten in request.forgotten_topics_data:
             name = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
@@ -159,12 +182,15 @@ class FetchSession:
                 target = targets.pop((name, index), None)
                 if target is not None:
                     self.due.pop(target, None)
+                    self.failed.pop(target, None)
                     gone.append(target)
         return gone
 
     def note_event(self, target: FetchTarget, key: Hashable) -> None:
         """Something happened to a partition; let a waiting fetch see whether that is enough."""
         self.due[target] = None
+        if self.failed:
+            self.failed.pop(target, None)
         partition = target.partition
         # A follower waits for records; of a commit it hears with the next of them.
         is_patient = (
@@ -176,12 +202,27 @@ class FetchSession:
         if not is_patient:
             self.on_due()
 
-    def settle(self, target: FetchTarget, *, had_records: bool, has_more: bool) -> None:
+    def to_look_at(self) -> list[FetchTarget]:
+        """Return what the next fetch looks at, in the order of service."""
+        looked_at = list(self.due)
+        if self.failed:
+            looked_at += islice(self.failed, FAILED_LOOKED_AT)
+        return looked_at
+
+    def settle(
+        self, target: FetchTarget, *, had_records: bool, has_more: bool, has_failed: bool = False
+    ) -> None:
         """Look at a partition no more until something happens, unless it has something left.
 
-        One that had records now is served last next time: nobody is starved.
+        One that had records now is served last next time: nobody is starved.  One that failed is
+        looked at again when its turn among those comes.
         """
-        if had_records:
+        if self.failed:
+            self.failed.pop(target, None)
+        if has_failed:
+            self.due.pop(target, None)
+            self.failed[target] = None
+        elif had_records:
             self.due.pop(target, None)
             self.due[target] = None
         elif not has_more:
@@ -191,10 +232,21 @@ class FetchSession:
 class FetchSessionCache:
     """The sessions of a broker, at most `slot_count`."""
 
-    __slots__ = ("_sessions", "eviction_count", "let_go", "rng", "slot_count")
+    __slots__ = (
+        "_sessions",
+        "eviction_count",
+        "let_go",
+        "partition_count",
+        "partition_count_max",
+        "rng",
+        "slot_count",
+    )
 
     def __init__(self, slot_count: int, rng: Rng) -> None:
         self.slot_count = slot_count
+        self.partition_count_max = PARTITIONS_MAX
+        self.partition_count = 0
+        """Partitions of all sessions."""
         self.rng = rng
         self.let_go: Callable[[FetchTarget], None] = lambda target: None
         """Called with each partition that no session fetches any more."""
@@ -219,14 +271,27 @@ class FetchSessionCache:
             raise RefusedError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != request.session_epoch:
             raise RefusedError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        self.check_room(request, request.topics)
         for target in session.update(request):
             self.let_go(target)
         session.epoch = next_epoch(session.epoch)
         return session
 
+    def check_room(self, request: FetchRequest, asked: Iterable[FetchTopic]) -> None:
+        """Close a session that could grow beyond the room: its client fetches all anew.
+
+        Raises RefusedError if there is no room.
+        """
+        if self.partition_count + sum(len(topic.partitions) for topic in asked) > (
+            self.partition_count_max
+        ):
+            self.close(request.session_id)
+            raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
     def touch(self, session: FetchSession, now_ms: int) -> None:
         """Note that a session was used."""
         session.last_used_ms = now_ms
+        self.partition_count += len(session.targets) - session.cached_count
         session.cached_count = len(session.targets)
         self._sessions.move_to_end(session.session_id)
 
@@ -237,6 +302,7 @@ class FetchSessionCache:
             self._let_go_of(session)
 
     def _let_go_of(self, session: FetchSession) -> None:
+        self.partition_count -= session.cached_count
         for target in session.targets.values():
             target.session = None
             self.let_go(target)
@@ -251,9 +317,12 @@ class FetchSessionCache:
     ) -> FetchSession | None:
         """Open a session if a slot is free or may be taken from another; else None."""
         is_privileged = replica_id >= 0
-        is_free = len(self._sessions) < self.slot_count
-        if not is_free and not self._evict_for(len(targets), is_privileged, now_ms):
+        size = len(targets)
+        if size > self.partition_count_max:
             return None
+        while not self._has_room(size):
+            if not self._evict_for(size, is_privileged, now_ms):
+                return None
         session = FetchSession(
             self._fresh_id(),
             targets,
@@ -262,8 +331,15 @@ class FetchSessionCache:
             now_ms=now_ms,
         )
         self._sessions[session.session_id] = session
+        self.partition_count += size
         assert len(self._sessions) <= self.slot_count
         return session
+
+    def _has_room(self, size: int) -> bool:
+        return (
+            len(self._sessions) < self.slot_count
+            and self.partition_count + size <= self.partition_count_max
+        )
 
     def _evict_for(self, size: int, is_privileged: bool, now_ms: int) -> bool:
         """Take the slot of the stalest session, or of the least worthy that is old enough."""

@@ -4,7 +4,6 @@ Pure.  Topics are asked for by name or by id; none means all.  A topic that is n
 first, when both the broker and the client allow it, and the answer waits until it is.
 """
 
-from collections.abc import Coroutine
 from typing import Any
 
 from ottla.broker.auto_create import AutoCreate
@@ -15,9 +14,10 @@ from ottla.broker.cluster_view import (
     ClusterView,
     is_legal_topic_name,
 )
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.metadata_cache import MetadataCache, answer_when
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.steps import Answer, Pace, Steps, begun
 from ottla.metadata.image import PartitionState, Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
@@ -59,28 +59,37 @@ class MetadataApi:
         self._purgatory = purgatory
         self._auto_create = auto_create
 
-    def handle(
-        self, context: RequestContext, request: MetadataRequest
-    ) -> MetadataResponse | Coroutine[Any, Any, None]:
+    def handle(self, context: RequestContext, request: MetadataRequest) -> HandlerResult:
         """Answer now, or after the topics that are missing have been made."""
-        missing = self._to_create(request)
+        return begun(self._serve(context, request))
+
+    def _serve(self, context: RequestContext, request: MetadataRequest) -> Answer:
+        if request.topics is not None:
+            # As in Kafka, a topic named twice is answered once.
+            asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
+            request.topics = list(asked.values())
+        missing = yield from self._to_create(request)
         if missing:
             return self._create_and_answer(context, request, missing)
-        return self._answer(context, request)
+        return (yield from self._answer(context, request))
 
-    def _to_create(self, request: MetadataRequest) -> list[str]:
+    def _to_create(self, request: MetadataRequest) -> Steps[list[str]]:
         if not (self._config.auto_create_topics_enable and request.allow_auto_topic_creation):
             return []
-        topic_ids = self._metadata.image.topic_ids
-        return [
-            topic.name
-            for topic in request.topics or ()
-            if topic.name
-            and topic.topic_id == ZERO_UUID
-            and topic.name not in topic_ids
-            and topic.name not in INTERNAL_TOPICS
-            and is_legal_topic_name(topic.name)
-        ]
+        pace = Pace()
+        missing: list[str] = []
+        for topic in request.topics or ():
+            if (
+                topic.name
+                and topic.topic_id == ZERO_UUID
+                and topic.name not in self._metadata.image.topic_ids
+                and topic.name not in INTERNAL_TOPICS
+                and is_legal_topic_name(topic.name)
+            ):
+                missing.append(topic.name)
+            if pace.is_due():
+                yield
+        return missing
 
     async def _create_and_answer(
         self, context: RequestContext, request: MetadataRequest, missing: list[str]
@@ -96,11 +105,11 @@ class MetadataApi:
             self._purgatory,
             context,
             lambda: all(map(is_settled, missing)),
-            lambda: context.slot.complete(self._answer(context, request)),
+            lambda: context.slot.complete_begun(begun(self._answer(context, request))),
             deadline_ms=context.arrived_ms + CREATION_WAIT_MS_MAX,
         )
 
-    def _answer(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    def _answer(self, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
         version = context.api_version
         view = ClusterView(self._metadata.image, self._config, context.peer)
         response = MetadataResponse(
@@ -112,7 +121,7 @@ class MetadataApi:
             ],
             cluster_id=self._cluster_id,
             controller_id=view.controller_id,
-            topics=self._topics(view, request, version),
+            topics=(yield from _topics(view, request, version)),
         )
         if request.include_topic_authorized_operations:
             for topic in response.topics:
@@ -126,21 +135,30 @@ class MetadataApi:
             )
         return response
 
-    def _topics(
-        self, view: ClusterView, request: MetadataRequest, version: int
-    ) -> list[MetadataResponseTopic]:
-        # Version 0 cannot say null: no topics at all mean every topic there.
-        if request.topics is None or (version == 0 and not request.topics):
-            image = view.image
-            return [
-                _described(view, image.topics[topic_id], version)
-                for topic_id in image.topic_ids.values()
-            ]
-        return [_found(view, asked, version) for asked in request.topics]
+
+def _topics(
+    view: ClusterView, request: MetadataRequest, version: int
+) -> Steps[list[MetadataResponseTopic]]:
+    """Describe the topics asked for, all as they are in one image."""
+    pace = Pace()
+    topics: list[MetadataResponseTopic] = []
+    # Version 0 cannot say null: no topics at all mean every topic there.
+    if request.topics is None or (version == 0 and not request.topics):
+        for topic_id in view.image.topic_ids.values():
+            described = _described(view, view.image.topics[topic_id], version, pace)
+            topics.append((yield from described))
+        return topics
+    for asked in request.topics:
+        topics.append((yield from _found(view, asked, version, pace)))
+    return topics
 
 
-def _found(view: ClusterView, asked: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
+def _found(
+    view: ClusterView, asked: MetadataRequestTopic, version: int, pace: Pace
+) -> Steps[MetadataResponseTopic]:
     """Describe one topic asked for, or say why not."""
+    if pace.is_due():
+        yield
     name, topic_id = asked.name, asked.topic_id
     if version < TOPIC_IDS_FROM and (name is None or topic_id != ZERO_UUID):
         return _refused(ErrorCode.INVALID_REQUEST, name or "", topic_id)
@@ -148,13 +166,13 @@ def _found(view: ClusterView, asked: MetadataRequestTopic, version: int) -> Meta
         topic = view.image.topics.get(topic_id)
         if topic is None:
             return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-        return _described(view, topic, version)
+        return (yield from _described(view, topic, version, pace))
     if name is None or not is_legal_topic_name(name):
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name, topic_id)
     topic = view.image.topic(name)
     if topic is None:
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, topic_id)
-    return _described(view, topic, version)
+    return (yield from _described(view, topic, version, pace))
 
 
 def _refused(code: ErrorCode, name: str | None, topic_id: Any) -> MetadataResponseTopic:
@@ -166,14 +184,19 @@ def _refused(code: ErrorCode, name: str | None, topic_id: Any) -> MetadataRespon
     )
 
 
-def _described(view: ClusterView, topic: Topic, version: int) -> MetadataResponseTopic:
+def _described(
+    view: ClusterView, topic: Topic, version: int, pace: Pace
+) -> Steps[MetadataResponseTopic]:
+    partitions: list[MetadataResponsePartition] = []
+    for index, state in topic.partitions.items():
+        partitions.append(_partition(view, index, state, version))
+        if pace.is_due():
+            yield
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(view, index, state, version) for index, state in topic.partitions.items()
-        ],
+        partitions=partitions,
     )
 
 

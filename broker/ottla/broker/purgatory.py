@@ -21,12 +21,14 @@ keeps more finished requests in memory."""
 class WaitingEntry(ABC):
     """One waiting request; subclass it and say when it is complete."""
 
-    __slots__ = ("_has_waited", "_is_waiting", "_keys")
+    __slots__ = ("_has_waited", "_is_waiting", "_keys", "woken_by")
 
     def __init__(self) -> None:
         self._is_waiting = False
         self._has_waited = False
         self._keys: tuple[Hashable, ...] = ()
+        self.woken_by: Hashable = None
+        """The key that lets it try to complete."""
 
     @property
     def is_waiting(self) -> bool:
@@ -133,6 +135,7 @@ class Purgatory:
                 continue
             # It counts as ended while it tries: what it wakes in turn must not try it again.
             entry._is_waiting = False
+            entry.woken_by = key
             try:
                 is_complete = entry.try_complete()
             except Exception as fault:

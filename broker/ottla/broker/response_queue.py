@@ -119,6 +119,13 @@ class ResponseSlot:
         if self._owner is not None:
             self._owner.on_steps(self, steps)
 
+    def complete_begun(self, result: Message | Answer) -> None:
+        """Answer with what `begun` returned: a message, or the steps that are left."""
+        if isinstance(result, Message):
+            self.complete(result)
+        else:
+            self.complete_by(result)
+
     def complete_encoded(self, response: Message, body: list[Chunk]) -> None:
         """Answer with a message that was encoded in the request's version."""
         header = self.header

@@ -21,7 +21,7 @@ from ottla.broker.metadata_cache import ImageWatch, MetadataCache
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.response_queue import ResponseSlot
-from ottla.broker.steps import run_through
+from ottla.broker.steps import Apart, run_through
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import (
     BrokerRegistration,
@@ -160,6 +160,8 @@ class Client:
         self.dispatcher = Dispatcher()
         self.pending: list[tuple[ResponseSlot, Coroutine[Any, Any, Message | None]]] = []
         self.faults: list[Exception] = []
+        self.stepped_count = 0
+        """Requests whose steps were not all done at once."""
         register_early_apis(
             self.dispatcher,
             config=self.config,
@@ -220,11 +222,17 @@ class Client:
         slot: ResponseSlot,
         pending: Pending,
     ) -> None:
-        if isinstance(pending, Generator):
-            connection.on_coroutine_ended(slot, run_through(pending))
-            return
-        assert isinstance(pending, Coroutine)
-        self.pending.append((slot, pending))
+        result: Any = pending
+        while isinstance(result, Generator | Apart):
+            if isinstance(result, Apart):
+                result = result.then(result.work())
+            else:
+                self.stepped_count += 1
+                result = run_through(result)
+        if isinstance(result, Coroutine):
+            self.pending.append((slot, result))
+        else:
+            connection.on_coroutine_ended(slot, result)
 
     def send_without_running(self, request: Message, version: int) -> None:
         header = encode_request_header(request.API_KEY, version, 1, "test")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker import configs_api
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
@@ -157,3 +158,52 @@ async def test_a_resource_that_cannot_be_described_is_refused_by_itself(
 ) -> None:
     result = await describe(new_client(), kind, name)
     assert (result.error_code, result.configs) == (code, [])
+
+
+async def test_a_resource_named_often_is_described_once(new_client: NewClient) -> None:
+    def named(*keys: str) -> DescribeConfigsResource:
+        return DescribeConfigsResource(
+            resource_type=2, resource_name="orders", configuration_keys=list(keys) or None
+        )
+
+    some = [named("retention.ms"), named("cleanup.policy"), named("retention.ms")] * 500
+    answer = await new_client().ask(DescribeConfigsRequest(resources=some), 4)
+    (result,) = answer.results
+    assert sorted(found.name for found in result.configs) == ["cleanup.policy", "retention.ms"]
+    answer = await new_client().ask(DescribeConfigsRequest(resources=[*some, named()]), 4)
+    assert len(answer.results[0].configs) > 10, "no keys mean all of them"
+
+
+async def test_many_resources_are_described_in_steps(new_client: NewClient) -> None:
+    asked = [
+        DescribeConfigsResource(resource_type=32, resource_name=f"g{number}")
+        for number in range(300)
+    ]
+    client = new_client()
+    answer = await client.ask(DescribeConfigsRequest(resources=asked), 4)
+    assert client.stepped_count == 1
+    assert [result.resource_name for result in answer.results] == [f"g{n}" for n in range(300)]
+    assert all(result.error_code == 0 for result in answer.results)
+
+
+async def test_an_answer_is_not_built_beyond_its_bound(
+    new_client: NewClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configs_api, "ANSWER_BYTES_MAX", 20_000)
+    asked = [
+        DescribeConfigsResource(resource_type=32, resource_name=f"g{number}")
+        for number in range(300)
+    ]
+    answer = await new_client().ask(
+        DescribeConfigsRequest(resources=asked, include_documentation=True), 4
+    )
+    codes = [result.error_code for result in answer.results]
+    assert len(codes) == 300
+    assert codes[0] == 0
+    assert codes[-1] == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_broker_id_that_is_no_int32_is_refused(new_client: NewClient) -> None:
+    asked = DescribeConfigsResource(resource_type=4, resource_name="9" * 5_000)
+    answer = await new_client().ask(DescribeConfigsRequest(resources=[asked]), 4)
+    assert answer.results[0].error_code == ErrorCode.INVALID_REQUEST

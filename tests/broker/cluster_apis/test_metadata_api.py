@@ -205,3 +205,33 @@ async def test_authorized_operations_are_told_when_asked_for(
     assert answer.topics[0].topic_authorized_operations == 3576
     if version <= 10:
         assert answer.cluster_authorized_operations == 8096
+
+
+@pytest.mark.parametrize("version", [0, 1, 9, 12, 13])
+async def test_a_topic_named_often_is_answered_once(new_client: NewClient, version: int) -> None:
+    names = ["orders", "none", "audit", "orders", "none"] * 400
+    asked = [MetadataRequestTopic(name=name) for name in names]
+    client = new_client()
+    answer = await client.ask(
+        MetadataRequest(topics=asked, allow_auto_topic_creation=version < 4), version
+    )
+    assert [topic.name for topic in answer.topics] == ["orders", "none", "audit"]
+
+
+async def test_a_topic_id_named_often_is_answered_once(new_client: NewClient) -> None:
+    topic_id = new_client().metadata.image.topic_ids["orders"]
+    asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for _ in range(2_000)]
+    answer = await new_client().ask(
+        MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12
+    )
+    assert [topic.name for topic in answer.topics] == ["orders"]
+
+
+async def test_many_topics_are_described_in_steps(new_client: NewClient) -> None:
+    client = new_client()
+    for number in range(100):
+        await client.publish(client.image_with(f"topic-{number}", leaders=[1] * 10))
+    answer = await client.ask(MetadataRequest(topics=None), 12)
+    assert client.stepped_count == 1
+    assert len(answer.topics) == 102
+    assert sum(len(topic.partitions) for topic in answer.topics) == 1_004

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer_member import Assignment as Partitions
 from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.describe import GROUP_OPERATIONS
+from ottla.broker.steps import Pace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -21,6 +22,9 @@ from ottla.wire.messages.consumer_group_describe_response import (
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """Which protocol a member speaks; told since version 1."""
+
+MEMBER_COST = 10
+"""A member comes with its assignment and its target."""
 
 
 class ConsumerGroupDescribeApi:
@@ -45,10 +49,16 @@ class ConsumerGroupDescribeApi:
 
     def describe(
         self, context: RequestContext, request: ConsumerGroupDescribeRequest
-    ) -> ConsumerGroupDescribeResponse:
-        """Answer for each group by itself."""
+    ) -> HandlerResult:
+        """Answer for each group by itself, once however often it is named."""
+        return begun(self._describe_all(request))
+
+    def _describe_all(
+        self, request: ConsumerGroupDescribeRequest
+    ) -> Steps[ConsumerGroupDescribeResponse]:
+        pace = Pace()
         groups = []
-        for group_id in request.group_ids:
+        for group_id in dict.fromkeys(request.group_ids):
             try:
                 found = self._describe(group_id)
                 if request.include_authorized_operations:
@@ -60,6 +70,8 @@ class ConsumerGroupDescribeApi:
                     error_message=refusal.message,
                 )
             groups.append(found)
+            if pace.is_due(1 + MEMBER_COST * len(found.members)):
+                yield
         return ConsumerGroupDescribeResponse(groups=groups)
 
     def _describe(self, group_id: str) -> DescribedGroup:

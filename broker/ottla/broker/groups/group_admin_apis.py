@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.describe import describe, describe_missing
 from ottla.broker.groups.effects import Asker
+from ottla.broker.steps import Pace, Steps, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -15,6 +16,8 @@ from ottla.wire.messages.describe_groups_response import DescribedGroup, Describ
 from ottla.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 
+GROUP_DELETION_COST = 5
+
 
 class GroupAdminApis:
     """Serves DescribeGroups 0-6, ListGroups 0-5 and DeleteGroups 0-3."""
@@ -22,13 +25,20 @@ class GroupAdminApis:
     def __init__(self, coordinator: CoordinatorDoor) -> None:
         self._coordinator = coordinator
 
-    def describe(
+    def describe(self, context: RequestContext, request: DescribeGroupsRequest) -> HandlerResult:
+        """Answer for each group by itself, once however often it is named."""
+        return begun(self._describe_all(context, request))
+
+    def _describe_all(
         self, context: RequestContext, request: DescribeGroupsRequest
-    ) -> DescribeGroupsResponse:
-        """Answer for each group by itself."""
-        return DescribeGroupsResponse(
-            groups=[self._describe(context, request, group_id) for group_id in request.groups]
-        )
+    ) -> Steps[DescribeGroupsResponse]:
+        pace = Pace()
+        groups = []
+        for group_id in dict.fromkeys(request.groups):
+            groups.append(self._describe(context, request, group_id))
+            if pace.is_due(1 + len(groups[-1].members)):
+                yield
+        return DescribeGroupsResponse(groups=groups)
 
     def _describe(
         self, context: RequestContext, request: DescribeGroupsRequest, group_id: str
@@ -42,29 +52,38 @@ class GroupAdminApis:
             return describe_missing(group_id, context.api_version, is_other_type=is_other_type)
         return describe(group, with_operations=request.include_authorized_operations)
 
-    def list(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    def list(self, context: RequestContext, request: ListGroupsRequest) -> HandlerResult:
         """Answer with the groups of this broker that are in one of the states, of one type."""
+        return begun(self._list(request))
+
+    def _list(self, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
         states = frozenset(state.lower() for state in request.states_filter)
         types = frozenset(kind.lower() for kind in request.types_filter)
-        response = ListGroupsResponse(
-            groups=[
-                ListedGroup(
-                    group_id=group.group_id,
-                    protocol_type=group.protocol_type or "",
-                    group_state=group.state.value,
-                    group_type=group.type,
+        pace = Pace()
+        response = ListGroupsResponse()
+        for shard in list(self._coordinator.shards()):
+            for group in list(shard.list_groups(states, types)):
+                response.groups.append(
+                    ListedGroup(
+                        group_id=group.group_id,
+                        protocol_type=group.protocol_type or "",
+                        group_state=group.state.value,
+                        group_type=group.type,
+                    )
                 )
-                for shard in self._coordinator.shards()
-                for group in shard.list_groups(states, types)
-            ]
-        )
+                if pace.is_due():
+                    yield
         if self._coordinator.is_loading:
             response.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return response
 
-    def delete(self, context: RequestContext, request: DeleteGroupsRequest) -> None:
-        """Delete groups that nobody is in; answer when all of that is committed."""
-        group_ids = request.groups_names
+    def delete(self, context: RequestContext, request: DeleteGroupsRequest) -> HandlerResult:
+        """Delete groups that nobody is in; answer, once for each, when all is committed."""
+        return begun(self._delete_all(context, request))
+
+    def _delete_all(self, context: RequestContext, request: DeleteGroupsRequest) -> Steps[None]:
+        group_ids = list(dict.fromkeys(request.groups_names))
+        pace = Pace()
 
         def answer(codes: Sequence[ErrorCode]) -> None:
             results = [
@@ -76,6 +95,8 @@ class GroupAdminApis:
         gathering = Gathering(len(group_ids), answer)
         for at, group_id in enumerate(group_ids):
             self._delete(group_id, gathering.asker(at))
+            if pace.is_due(GROUP_DELETION_COST):
+                yield
 
     def _delete(self, group_id: str, asker: Asker) -> None:
         self._coordinator.perform(

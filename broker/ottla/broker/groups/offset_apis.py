@@ -4,15 +4,17 @@ From version 10 on topics are named by their id, before it by their name; the co
 both, so that what was committed for a topic is not taken for one made later by the same name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+from uuid import UUID
 
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.effects import Asker
 from ottla.broker.groups.offsets import CommittedOffset
 from ottla.broker.groups.shard import TopicCommit
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.steps import Pace, Steps, begun
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
@@ -57,6 +59,10 @@ ERROR_OF_ALL_FROM = 2
 
 NO_OFFSET = -1
 
+COMMITS_PER_PIECE = 500
+"""Partitions that are committed together, in one turn of the loop: some ten milliseconds at most.
+A request of more is committed piece by piece."""
+
 
 class OffsetApis:
     """Serves OffsetCommit 2-10, OffsetFetch 1-10 and OffsetDelete 0."""
@@ -65,44 +71,50 @@ class OffsetApis:
         self._coordinator = coordinator
         self._metadata = metadata
 
-    def commit(self, context: RequestContext, request: OffsetCommitRequest) -> None:
-        """Keep the offsets of the partitions that exist; answer when they are committed."""
+    def commit(self, context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
+        """Keep the offsets of the partitions that exist; answer when they are committed.
+
+        Very many are kept piece by piece.
+        """
+        return begun(self._commit(context, request))
+
+    def _commit(self, context: RequestContext, request: OffsetCommitRequest) -> Steps[None]:
         version = context.api_version
         found = [self._topic(topic.name, topic.topic_id, version) for topic in request.topics]
-        commits = [
-            TopicCommit(topic.name, topic.id, known)
-            for asked, topic in zip(request.topics, found, strict=True)
-            if topic is not None and (known := _known(asked, topic))
-        ]
+        pieces: list[list[TopicCommit]] = [[]]
+        left = COMMITS_PER_PIECE
+        for asked, topic in zip(request.topics, found, strict=True):
+            known = [] if topic is None else _known(asked, topic)
+            while topic is not None and known:
+                pieces[-1].append(TopicCommit(topic.name, topic.id, known[:left]))
+                known, left = known[left:], max(0, left - len(known))
+                if not left:
+                    pieces.append([])
+                    left = COMMITS_PER_PIECE
+        pieces = [piece for piece in pieces if piece]
 
-        def answer(answer: Any) -> None:
-            if isinstance(answer, ErrorCode):
-                answer = [[answer] * len(topic.partitions) for topic in commits]
-            codes = iter([code for topic in answer for code in topic])
-            topics = [
-                OffsetCommitResponseTopic(
-                    name=asked.name,
-                    topic_id=asked.topic_id,
-                    partitions=[
-                        OffsetCommitResponsePartition(
-                            partition_index=one.partition_index,
-                            error_code=_missing_code(one.partition_index, topic, version)
-                            or next(codes),
-                        )
-                        for one in asked.partitions
-                    ],
-                )
-                for asked, topic in zip(request.topics, found, strict=True)
-            ]
-            context.slot.complete(OffsetCommitResponse(topics=topics))
+        def answer(answers: Sequence[Any]) -> None:
+            codes: list[ErrorCode] = []
+            for piece, said in zip(pieces, answers, strict=True):
+                if isinstance(said, ErrorCode):
+                    codes += [said] * sum(len(topic.partitions) for topic in piece)
+                else:
+                    codes += [code for topic in said for code in topic]
+            context.slot.complete_begun(begun(_committed(request, found, codes, version)))
 
-        if not commits:
-            answer([])
-            return
+        gathering = Gathering(len(pieces), answer)
+        for at, piece in enumerate(pieces):
+            self._commit_piece(request, piece, gathering.asker(at), version)
+            if len(pieces) > 1:
+                yield
+
+    def _commit_piece(
+        self, request: OffsetCommitRequest, piece: list[TopicCommit], asker: Asker, version: int
+    ) -> None:
         self._coordinator.perform(
             request.group_id,
-            answer,
-            lambda shard, now: shard.commit(request, commits, answer, now, version=version),
+            asker,
+            lambda shard, now: shard.commit(request, piece, asker, now, version=version),
             is_write=True,
         )
 
@@ -112,33 +124,28 @@ class OffsetApis:
 
     # ---- OffsetFetch
 
-    def fetch(self, context: RequestContext, request: OffsetFetchRequest) -> None:
-        """Answer with what is committed of the groups asked for."""
-        version = context.api_version
-        groups = request.groups if version >= SEVERAL_GROUPS_FROM else [_as_group(request)]
+    def fetch(self, context: RequestContext, request: OffsetFetchRequest) -> HandlerResult:
+        """Answer with what is committed of the groups asked for, each once."""
+        return begun(self._fetch(context, request))
 
-        def answer(answers: Sequence[OffsetFetchResponseGroup]) -> None:
-            if version >= SEVERAL_GROUPS_FROM:
-                context.slot.complete(OffsetFetchResponse(groups=list(answers)))
-            else:
-                context.slot.complete(_as_single(answers[0], groups[0], version))
+    def _fetch(self, context: RequestContext, request: OffsetFetchRequest) -> Steps[None]:
+        version = context.api_version
+        asked = request.groups if version >= SEVERAL_GROUPS_FROM else [_as_group(request)]
+        groups = asked_once(asked)
+        pace = Pace()
+
+        def answer(found: Sequence[Any]) -> None:
+            context.slot.complete_begun(begun(self._fetched(groups, found, version)))
 
         gathering = Gathering(len(groups), answer)
         for at, group in enumerate(groups):
-            self._fetch(group, version, gathering.asker(at))
+            self._ask(group, version, gathering.asker(at))
+            # Sooner or later each partition is looked up and described.
+            named = sum(1 + len(topic.partition_indexes) for topic in group.topics or ())
+            if pace.is_due(1 + named):
+                yield
 
-    def _fetch(self, group: OffsetFetchRequestGroup, version: int, asker: Asker) -> None:
-        def answer(answer: Any) -> None:
-            if isinstance(answer, ErrorCode):
-                asker(OffsetFetchResponseGroup(group_id=group.group_id, error_code=answer))
-            elif group.topics is None:
-                topics = self._all_topics(answer, version)
-                asker(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
-            else:
-                found = {(topic, index): offset for topic, index, offset in answer}
-                topics = [self._fetched(topic, found, version) for topic in group.topics]
-                asker(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
-
+    def _ask(self, group: OffsetFetchRequestGroup, version: int, asker: Asker) -> None:
         wanted = None
         if group.topics is not None:
             wanted = [
@@ -149,15 +156,38 @@ class OffsetApis:
             ]
         self._coordinator.perform(
             group.group_id,
-            answer,
+            asker,
             lambda shard, now: shard.fetch_offsets(
                 group.group_id,
                 wanted,
-                answer,
+                asker,
                 member_id=group.member_id,
                 member_epoch=group.member_epoch,
             ),
         )
+
+    def _fetched(
+        self, groups: list[OffsetFetchRequestGroup], found: Sequence[Any], version: int
+    ) -> Steps[OffsetFetchResponse]:
+        """Put the answer together of what the coordinator found, or of its error codes."""
+        pace = Pace()
+        answers: list[OffsetFetchResponseGroup] = []
+        for group, offsets in zip(groups, found, strict=True):
+            answer = OffsetFetchResponseGroup(group_id=group.group_id)
+            answers.append(answer)
+            if isinstance(offsets, ErrorCode):
+                answer.error_code = offsets
+            elif group.topics is None:
+                answer.topics = yield from self._all_topics(offsets, version, pace)
+            else:
+                known = {(topic, index): offset for topic, index, offset in offsets}
+                for topic in group.topics:
+                    answer.topics.append((yield from self._topic_of(topic, known, version, pace)))
+            if pace.is_due():
+                yield
+        if version >= SEVERAL_GROUPS_FROM:
+            return OffsetFetchResponse(groups=answers)
+        return _as_single(answers[0], groups[0], version)
 
     def _name_of(self, topic: OffsetFetchRequestTopics, version: int) -> str | None:
         if version < TOPIC_IDS_FROM:
@@ -165,30 +195,35 @@ class OffsetApis:
         known = self._metadata.image.topics.get(topic.topic_id)
         return None if known is None else known.name
 
-    def _fetched(
+    def _topic_of(
         self,
         asked: OffsetFetchRequestTopics,
         found: dict[tuple[str, int], CommittedOffset | None],
         version: int,
-    ) -> OffsetFetchResponseTopics:
+        pace: Pace,
+    ) -> Steps[OffsetFetchResponseTopics]:
         name = self._name_of(asked, version)
-        partitions = [
-            _fetched_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID)
-            if name is None
-            else _fetched_partition(index, found.get((name, index)))
-            for index in asked.partition_indexes
-        ]
+        partitions = []
+        for index in asked.partition_indexes:
+            if name is None:
+                partitions.append(_fetched_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID))
+            else:
+                partitions.append(_fetched_partition(index, found.get((name, index))))
+            if pace.is_due():
+                yield
         return OffsetFetchResponseTopics(
             name=asked.name, topic_id=asked.topic_id, partitions=partitions
         )
 
     def _all_topics(
-        self, answer: list[tuple[str, int, CommittedOffset]], version: int
-    ) -> list[OffsetFetchResponseTopics]:
+        self, answer: list[tuple[str, int, CommittedOffset]], version: int, pace: Pace
+    ) -> Steps[list[OffsetFetchResponseTopics]]:
         """Return everything by topic; by id only topics that exist can be told."""
         by_name: dict[str, list[OffsetFetchResponsePartitions]] = {}
         for topic, index, offset in answer:
             by_name.setdefault(topic, []).append(_fetched_partition(index, offset))
+            if pace.is_due():
+                yield
         topics = []
         for name, partitions in by_name.items():
             known = self._metadata.image.topic(name)
@@ -228,6 +263,30 @@ class OffsetApis:
         )
 
 
+def _committed(
+    request: OffsetCommitRequest, found: list[Topic | None], codes: list[ErrorCode], version: int
+) -> Steps[OffsetCommitResponse]:
+    """Put the answer together: `codes` are those of the partitions that exist, in order."""
+    pace = Pace()
+    left = iter(codes)
+    response = OffsetCommitResponse()
+    for asked, topic in zip(request.topics, found, strict=True):
+        partitions = []
+        for one in asked.partitions:
+            code = _missing_code(one.partition_index, topic, version) or next(left)
+            partitions.append(
+                OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+            )
+            if pace.is_due():
+                yield
+        response.topics.append(
+            OffsetCommitResponseTopic(
+                name=asked.name, topic_id=asked.topic_id, partitions=partitions
+            )
+        )
+    return response
+
+
 def _known(asked: OffsetCommitRequestTopic, topic: Topic) -> list[OffsetCommitRequestPartition]:
     return [one for one in asked.partitions if one.partition_index in topic.partitions]
 
@@ -239,6 +298,37 @@ def _missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
     if topic is None or index not in topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE
+
+
+def asked_once(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Return each group once, with each topic and partition once; null topics mean all of them.
+
+    The member that asks is whoever asks for the group first.
+    """
+    asked: dict[str, OffsetFetchRequestGroup] = {}
+    topics: dict[str, dict[tuple[str, UUID], dict[int, None]] | None] = {}
+    for group in groups:
+        if group.group_id not in asked:
+            asked[group.group_id] = group
+            topics[group.group_id] = {}
+        known = topics[group.group_id]
+        if known is None or group.topics is None:
+            topics[group.group_id] = None
+            continue
+        for topic in group.topics:
+            indexes = known.setdefault((topic.name, topic.topic_id), {})
+            indexes.update(dict.fromkeys(topic.partition_indexes))
+    for group_id, group in asked.items():
+        known = topics[group_id]
+        group.topics = None
+        if known is not None:
+            group.topics = [
+                OffsetFetchRequestTopics(
+                    name=name, topic_id=topic_id, partition_indexes=list(indexes)
+                )
+                for (name, topic_id), indexes in known.items()
+            ]
+    return list(asked.values())
 
 
 def _fetched_partition(

@@ -15,6 +15,7 @@ from ottla.broker.groups.group_apis import (
     OFFSET_FETCH,
     SYNC_GROUP,
 )
+from ottla.broker.groups.offset_apis import COMMITS_PER_PIECE
 from ottla.model.errors import ErrorCode
 from ottla.wire.apis import API, request_class
 from ottla.wire.codec_examples import example
@@ -28,6 +29,7 @@ from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.wire.messages.offset_commit_response import OffsetCommitResponse
 from ottla.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -219,3 +221,35 @@ def tame(request: Any) -> None:
     for topic in getattr(request, "topics", None) or ():
         if hasattr(topic, "name"):
             topic.name = "orders"
+
+
+async def test_a_group_and_a_partition_fetched_often_are_answered_once(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (groups, _):
+        await groups.commit(42)
+        topic = OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 0, 7] * 200)
+        asked = OffsetFetchRequestGroup(group_id="g", topics=[topic] * 3)
+        call = await groups.ask(OffsetFetchRequest(groups=[asked] * 4), 8)
+        (group,) = call.response(OffsetFetchResponse).groups
+        (found,) = group.topics
+        assert [(one.partition_index, one.committed_offset) for one in found.partitions] == [
+            (0, 42),
+            (7, -1),
+        ]
+
+
+async def test_very_many_offsets_are_committed_piece_by_piece(world: Any, coordinated: Any) -> None:
+    async with coordinated(world) as (groups, _):
+        parts = [
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=5)
+            for index in [0, 99] * COMMITS_PER_PIECE
+        ]
+        topic = OffsetCommitRequestTopic(name="orders", partitions=parts)
+        request = OffsetCommitRequest(group_id="g", topics=[topic] * 2)
+        call = await groups.ask(request, 9)
+        topics = call.response(OffsetCommitResponse).topics
+        assert [len(one.partitions) for one in topics] == [2 * COMMITS_PER_PIECE] * 2
+        for one in topics:
+            codes = {part.partition_index: part.error_code for part in one.partitions}
+            assert codes == {0: 0, 99: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
