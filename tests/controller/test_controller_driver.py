@@ -23,6 +23,7 @@ from ottla.metadata.records import (
     Record,
     broker_change_record,
     config_record,
+    decode_record,
     no_op_record,
     partition_change_record,
 )
@@ -32,11 +33,13 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.dynamic import ResourceType
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.record_batches import batch_of
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.progress import QuorumDescription
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import guarded
 from ottla.wire.apis import response_class
+from ottla.wire.batch import batches
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.create_topics_request import (
@@ -49,6 +52,7 @@ from ottla.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.wire.records import scan
 
 EPOCH = Epoch(1)
 START = Offset(0)
@@ -66,6 +70,15 @@ class VirtualClock:
 
     def wall_ms(self) -> int:
         return self.monotonic_ms()
+
+
+def records_of(batch: bytes) -> tuple[Record, ...]:
+    """Return the metadata records of one batch."""
+    return tuple(
+        decode_record(record.value or b"")
+        for at, header in batches(memoryview(batch))
+        for record in scan(batch, at, header)
+    )
 
 
 @dataclass
@@ -99,11 +112,15 @@ class PlayedQuorum:
         self.listener(epoch)
         self._move()
 
-    async def append(self, records: Sequence[Record], epoch: Epoch) -> Offset:
+    def batch_of(self, records: Sequence[Record]) -> bytes:
+        return batch_of(records, timestamp_ms=0)
+
+    async def append(self, batch: bytes, epoch: Epoch) -> Offset:
         await trio.sleep(self.append_takes_s)
         if epoch != self.epoch:
             raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.batches.append(tuple(records))
+        records = records_of(batch)
+        self.batches.append(records)
         self.end_offset = Offset(self.end_offset + len(records))
         if self.has_majority:
             self.commit()
@@ -174,8 +191,8 @@ class Played:
             topic = CreatableTopic(
                 name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
             )
-        request = CreateTopicsRequest(topics=[topic])
-        _, metadata_offset = await self.controller.forwarded(19, 7, request)
+        body = encode(CreateTopicsRequest(topics=[topic]), 7)
+        _, metadata_offset = await self.controller.forwarded(19, 7, body)
         return metadata_offset
 
     def is_fenced(self, broker: int) -> bool:
@@ -366,7 +383,7 @@ async def test_what_a_dead_controller_left_half_done_the_next_one_puts_right(
         broker = played.quorum.committed.brokers[NodeId(1)]
         down = played.quorum.committed.topic("a")
         unfenced = broker_change_record(broker, is_fenced=False)
-        await played.quorum.append([unfenced], EPOCH)
+        await played.quorum.append(played.quorum.batch_of([unfenced]), EPOCH)
 
         played.quorum.elect(None)
         played.quorum.elect(Epoch(2))

@@ -109,7 +109,7 @@ async def led_epoch(member: QuorumMember) -> Epoch:
 
 async def commit(member: QuorumMember, *records: Record) -> None:
     epoch = await led_epoch(member)
-    offset = await member.append(records, epoch)
+    offset = await member.append(member.batch_of(records), epoch)
     await member.wait_committed(offset, epoch)
     await member.wait_applied(Offset(offset + 1))
 
@@ -151,7 +151,7 @@ async def test_an_append_in_a_past_epoch_is_refused_and_leaves_nothing(tmp_path:
         epoch = await led_epoch(member)
         end_offset = member.end_offset
         with pytest.raises(RefusedError) as caught:
-            await member.append([setting("a", "1")], Epoch(epoch - 1))
+            await member.append(member.batch_of([setting("a", "1")]), Epoch(epoch - 1))
         assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert member.end_offset == end_offset
 
@@ -163,7 +163,7 @@ async def test_what_was_committed_survives_a_crash_in_the_middle_of_appends(
 
     async def write_until_killed(member: QuorumMember, epoch: Epoch) -> None:
         for number in range(10_000):
-            offset = await member.append([setting(f"key.{number}", "x")], epoch)
+            offset = await member.append(member.batch_of([setting(f"key.{number}", "x")]), epoch)
             await member.wait_committed(offset, epoch)
             committed.append(f"key.{number}")
 
@@ -302,7 +302,7 @@ async def test_a_disk_that_fails_ends_the_member_whoever_met_it(
             epoch = await led_epoch(member)
             monkeypatch.setattr(MetadataLog, "append", fail)
             try:
-                await member.append([setting("a", "1")], epoch)
+                await member.append(member.batch_of([setting("a", "1")]), epoch)
             except RefusedError as refusal:
                 told.append(refusal.code)
             await trio.sleep_forever()

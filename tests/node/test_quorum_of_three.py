@@ -176,7 +176,7 @@ class Quorum:
             try:
                 assert epoch is not None
                 record = config_record(TOPIC, "otters", name, value)
-                offset = await leader.append([record], epoch)
+                offset = await leader.append(leader.batch_of([record]), epoch)
                 await leader.wait_committed(offset, epoch)
             except RefusedError as refusal:
                 assert refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -235,7 +235,9 @@ async def test_a_leader_without_a_majority_commits_nothing_and_resigns(tmp_path:
         for node_id in quorum.ids:
             if node_id != leader.leader_id:
                 await quorum.stop(node_id)
-        offset = await leader.append([config_record(TOPIC, "otters", "b", "2")], epoch)
+        offset = await leader.append(
+            leader.batch_of([config_record(TOPIC, "otters", "b", "2")]), epoch
+        )
         try:
             await leader.wait_committed(offset, epoch)
         except RefusedError as refusal:

@@ -1,5 +1,6 @@
 """From lists of brokers to new partitions: checks of what people assign, and the first state."""
 
+from collections import Counter
 from uuid import UUID
 
 from ottla.controller.placement import place, turn_after
@@ -53,14 +54,15 @@ def check_manual(
 ) -> None:
     """Refuse an assignment of unknown, repeated or too few brokers."""
     problem = None
-    repeated = sorted({one for one in replicas if replicas.count(one) > 1})
-    unknown = [one for one in replicas if one not in image.brokers]
+    times = Counter(replicas)
+    repeated = min((one for one, count in times.items() if count > 1), default=None)
+    unknown = next((one for one in replicas if one not in image.brokers), None)
     if not replicas:
         problem = "an empty replica list."
-    elif repeated:
-        problem = f"the broker {repeated[0]} more than once."
-    elif unknown:
-        problem = f"broker {unknown[0]}, but no such broker is registered."
+    elif repeated is not None:
+        problem = f"the broker {repeated} more than once."
+    elif unknown is not None:
+        problem = f"broker {unknown}, but no such broker is registered."
     elif replication_factor not in (None, len(replicas)):
         problem = (
             f"a partition with {len(replicas)} replica(s), but this is not consistent with "

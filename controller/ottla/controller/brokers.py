@@ -34,6 +34,9 @@ from ottla.model.settings.controller import ControllerConfig
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.voters import QuorumIdentity
 
+REGISTRATION_LIST_MAX = 1_000
+"""Listeners, features or directories of one broker: no machine has so many disks."""
+
 
 class BrokerState(Enum):
     """What a broker may do now."""
@@ -145,9 +148,8 @@ def steady_heartbeat(
 
 
 def _newly_offline(broker: BrokerRegistration, request: pb.HeartbeatRequest) -> tuple[UUID, ...]:
-    return tuple(
-        found for found in map(request_uuid, request.offline_log_dirs) if found in broker.log_dirs
-    )
+    named = set(map(request_uuid, request.offline_log_dirs))
+    return tuple(found for found in broker.log_dirs if found in named)
 
 
 def _heartbeat_reply(
@@ -268,6 +270,11 @@ def _check_registration(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"Expected cluster ID {identity.cluster_id}, but got cluster ID {request.cluster_id}",
         )
+    if wanted.id < 0:
+        _invalid(f"Invalid node id {wanted.id}")
+    lists = (wanted.endpoints, wanted.features, wanted.log_dirs)
+    if max(map(len, lists)) > REGISTRATION_LIST_MAX:
+        _invalid(f"More than {REGISTRATION_LIST_MAX} listeners, features or directories")
     if identity.voters.get(wanted.id) is not None:
         _invalid(f"Node id {wanted.id} is a controller's; give this broker another node.id")
     if not wanted.endpoints:
@@ -279,9 +286,10 @@ def _check_registration(
     for directory in wanted.log_dirs:
         if is_reserved(directory):
             _invalid(f"Reserved directory ID {directory} in request")
-        for other in image.brokers.values():
-            if other.id != wanted.id and directory in other.log_dirs:
-                _invalid(f"Broker {other.id} is already registered with directory {directory}")
+    for other in image.brokers.values():
+        shared = set(wanted.log_dirs).intersection(other.log_dirs)
+        if other.id != wanted.id and shared:
+            _invalid(f"Broker {other.id} is already registered with directory {min(shared)}")
     ranges = {found.name: found for found in wanted.features}
     for name, level in image.features.items():
         found = ranges.get(name, FeatureRange(name, 0, 0))

@@ -286,9 +286,10 @@ def _list_in_force(
 
 
 def _combined(operation: Operation, now: list[str], value: str) -> list[str]:
-    given = _parts(value)
+    given = dict.fromkeys(_parts(value))
     if operation is Operation.APPEND:
-        return [*now, *(part for part in dict.fromkeys(given) if part not in now)]
+        had = set(now)
+        return [*now, *(part for part in given if part not in had)]
     return [part for part in now if part not in given]
 
 

@@ -3,12 +3,15 @@
 One decision at a time is made on the speculative image (all that is appended, committed or not),
 and appended before the next; a reply leaves when everything it rests on is committed.  When
 leadership ends the speculative image is dropped and whoever waits is told NOT_CONTROLLER.  What
-the controller does unasked is in `upkeep_driver`.
+may take long is decided and folded beside the loop, in a thread: decisions are pure, so nothing of
+the loop's is touched but the sessions, which bear it.  What the controller does unasked is in
+`upkeep_driver`.
 """
 
 import logging
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 import trio
 
@@ -27,9 +30,12 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.controller import ControllerConfig
+from ottla.node.seams import Compute, compute_inline
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.voters import QuorumIdentity
-from ottla.wire.codec_types import Message
+from ottla.wire.apis import request_class
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -37,6 +43,21 @@ R = TypeVar("R")
 
 NO_RECORDS = Offset(0)
 """Said of a decision that wrote nothing: every image has all of it."""
+
+
+SHORT_PARTITIONS_MAX = 100
+SHORT_BYTES_MAX = 4_096
+"""What is decided on the loop itself, in a few ms: a thread costs more than a small decision, and a
+large one would keep everybody else waiting."""
+
+
+class _Step(NamedTuple):
+    """One batch of a decision, and the speculative image before and after it."""
+
+    records: tuple[Record, ...]
+    batch: bytes
+    before: MetadataImage
+    after: MetadataImage
 
 
 class Controller:
@@ -49,7 +70,9 @@ class Controller:
         identity: QuorumIdentity,
         clock: Clock,
         rng: Rng,
+        compute: Compute = compute_inline,
     ) -> None:
+        self._beside = compute
         self._member = member
         self._config = config
         self._identity = identity
@@ -81,7 +104,8 @@ class Controller:
                 identity=self._identity,
                 next_offset=next_offset,
                 now_ms=self.session_time_ms(),
-            )
+            ),
+            is_long=self._holds_much(request.broker_id),
         )
 
     async def heartbeat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
@@ -105,13 +129,15 @@ class Controller:
                 request,
                 next_offset=next_offset,
                 now_ms=self.session_time_ms(),
-            )
+            ),
+            is_long=self._holds_much(request.broker_id),
         )
 
     async def alter_partition(self, request: pb.AlterPartitionRequest) -> pb.AlterPartitionResponse:
         """Change in-sync replicas as a leader proposes."""
         return await self.decide(
-            lambda image, _: partitions.alter_partition(image, self._config, request)
+            lambda image, _: partitions.alter_partition(image, self._config, request),
+            is_long=request.ByteSize() > SHORT_BYTES_MAX,
         )
 
     async def allocate_producer_ids(
@@ -127,66 +153,106 @@ class Controller:
     ) -> pb.AssignReplicasToDirsResponse:
         """Note in which directories a broker keeps its replicas."""
         return await self.decide(
-            lambda image, _: partitions.assign_replicas_to_dirs(image, self._config, request)
+            lambda image, _: partitions.assign_replicas_to_dirs(image, self._config, request),
+            is_long=request.ByteSize() > SHORT_BYTES_MAX,
         )
 
     async def unregister(self, request: pb.UnregisterRequest) -> pb.UnregisterResponse:
         """Forget a broker."""
         await self.decide(
-            lambda image, _: brokers.unregister(image, self._config, request.broker_id)
+            lambda image, _: brokers.unregister(image, self._config, request.broker_id),
+            is_long=self._holds_much(request.broker_id),
         )
         return pb.UnregisterResponse()
 
-    async def forwarded(
-        self, api_key: int, api_version: int, request: Message
-    ) -> tuple[Message, Offset]:
-        """Decide a client's request that a broker passed on.
+    async def forwarded(self, api_key: int, api_version: int, body: bytes) -> tuple[bytes, Offset]:
+        """Decide a client's request that a broker passed on, both in Kafka's encoding.
 
-        Return with the answer where the last record of it lies, NO_RECORDS when it has none.
+        Return with the answer where the last record of it lies, NO_RECORDS when it has none.  A
+        stranger chooses how much of everything a request asks for, so it is read, decided, folded
+        and answered beside the loop: whatever it costs, the loop keeps its heartbeats.
         """
         first_offset = NO_RECORDS
+        context = self._context
+        if api_key == DescribeQuorumRequest.API_KEY and self.epoch is not None:
+            # What the quorum does at present is asked of it on its own loop.
+            status = self._quorum_status()
+            context = replace(context, quorum_status=lambda: status)
 
-        def make(image: MetadataImage, next_offset: Offset) -> Decision[Message]:
+        def make(image: MetadataImage, next_offset: Offset) -> Decision[bytes]:
             nonlocal first_offset
             first_offset = next_offset
-            return forward.decide(image, api_key, api_version, request, self._context)
+            request = decode(request_class(api_key), api_version, body)
+            decision = forward.decide(image, api_key, api_version, request, context)
+            return Decision(
+                decision.records, encode(decision.reply, api_version), decision.is_atomic
+            )
 
-        answer, last_offset = await self._decided(make)
+        answer, last_offset = await self._decided(make, is_long=True)
         return answer, last_offset if last_offset >= first_offset else NO_RECORDS
 
     # --- the one way in --------------------------------------------------------------------
 
-    async def decide(self, make: Callable[[MetadataImage, Offset], Decision[R]]) -> R:
+    async def decide(
+        self, make: Callable[[MetadataImage, Offset], Decision[R]], *, is_long: bool = False
+    ) -> R:
         """Make a decision on the image and the offset of its first record; reply when committed.
 
+        One that may take long is made beside the loop.
         NOT_CONTROLLER while this node is not active, or when it ceases to be before the commit:
         the decision may or may not hold then.
         """
-        reply, _ = await self._decided(make)
+        reply, _ = await self._decided(make, is_long=is_long)
         return reply
 
     async def _decided(
-        self, make: Callable[[MetadataImage, Offset], Decision[R]]
+        self,
+        make: Callable[[MetadataImage, Offset], Decision[R]],
+        *,
+        is_long: bool,
     ) -> tuple[R, Offset]:
         asked_ns = self.now_ns()
         async with self._deciding:
             begun_ns = self.now_ns()
             self.counts.queued.observe(begun_ns - asked_ns)
             epoch = await self._ready_epoch()
-            decision = make(self.image, self._member.end_offset)
-            await self._append(decision, epoch)
+            image, next_offset = self.image, self._member.end_offset
+            compute = self._beside if is_long else compute_inline
+            try:
+                reply, steps = await compute(
+                    lambda: self._prepared(make(image, next_offset), image)
+                )
+            except Exception:
+                if self.epoch != epoch:
+                    raise not_controller() from None  # it was made of what is gone
+                raise
+            await self._append(steps, epoch)
             last_offset = self.last_appended
             self.counts.decided.observe(self.now_ns() - begun_ns)
         try:
             await self._member.wait_committed(last_offset, epoch)
         except RefusedError as refusal:
             raise not_controller() from refusal
-        return decision.reply, last_offset
+        return reply, last_offset
 
-    async def attempt(self, make: Callable[[MetadataImage, Offset], Decision[R]]) -> R | None:
+    def _prepared(self, decision: Decision[R], image: MetadataImage) -> "tuple[R, list[_Step]]":
+        """Return the reply, and what is appended batch by batch; it may run beside the loop.
+
+        What would not fold must not be written, so all of it is folded first.
+        """
+        steps = []
+        for records in decision.appends():
+            after = fold.apply_all(image, records)
+            steps.append(_Step(records, self._member.batch_of(records), image, after))
+            image = after
+        return decision.reply, steps
+
+    async def attempt(
+        self, make: Callable[[MetadataImage, Offset], Decision[R]], *, is_long: bool = False
+    ) -> R | None:
         """Decide something of our own; return None when we were not the controller for it."""
         try:
-            return await self.decide(make)
+            return await self.decide(make, is_long=is_long)
         except RefusedError as refusal:
             if refusal.code is not ErrorCode.NOT_CONTROLLER:
                 raise
@@ -201,20 +267,22 @@ class Controller:
             minimum = topic_default(EMPTY, self._config, "min.insync.replicas").value
             assert minimum is not None
             records = bootstrap_records(min_insync_replicas=int(minimum))
-            await self._append(Decision(records, None, is_atomic=True), epoch)
+            first = Decision(records, None, is_atomic=True)
+            await self._append(self._prepared(first, self.image)[1], epoch)
         return epoch
 
-    async def _append(self, decision: Decision[R], epoch: Epoch) -> None:
+    async def _append(self, steps: "Sequence[_Step]", epoch: Epoch) -> None:
         # An asker that goes away must not leave a decision half written.
         with trio.CancelScope(shield=True):
-            for records in decision.appends():
-                await self._append_batch(records, epoch)
+            for step in steps:
+                await self._append_step(step, epoch)
 
-    async def _append_batch(self, records: tuple[Record, ...], epoch: Epoch) -> None:
-        # What would not fold must not be written: it is folded first.
-        image = fold.apply_all(self.image, records)
+    async def _append_step(self, step: "_Step", epoch: Epoch) -> None:
+        if self.epoch != epoch:
+            raise not_controller()
+        assert self.image is step.before
         try:
-            last_offset = await self._member.append(records, epoch)
+            last_offset = await self._member.append(step.batch, epoch)
         except RefusedError as refusal:
             if refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise not_controller() from refusal
@@ -222,9 +290,9 @@ class Controller:
         if self.epoch != epoch:
             raise not_controller()
         # Nothing may come between the append and this: the image is that of the log.
-        before, self.image = self.image, image
+        self.image = step.after
         self.last_appended = last_offset
-        self.counts.note_elections(before, records)
+        self.counts.note_elections(step.before, step.records)
 
     # --- being the controller, or not --------------------------------------------------------
 
@@ -261,6 +329,11 @@ class Controller:
             _LOGGER.info("active controller in epoch %s", epoch)
         turn, self.turn = self.turn, trio.Event()
         turn.set()
+
+    def _holds_much(self, broker: int) -> bool:
+        """Say whether what becomes of a broker changes many partitions."""
+        held = self.image.partitions_by_broker.get(NodeId(broker))
+        return held is not None and len(held) > SHORT_PARTITIONS_MAX
 
     def _is_committed(self, broker: NodeId) -> bool:
         """Say whether a majority agrees on how a broker is registered."""

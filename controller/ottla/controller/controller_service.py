@@ -8,7 +8,6 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import MethodHandler
 from ottla.wire import apis
-from ottla.wire.codec import decode, encode
 
 
 def controller_handlers(controller: Controller) -> list[MethodHandler[Any, Any]]:
@@ -31,11 +30,10 @@ def controller_handlers(controller: Controller) -> list[MethodHandler[Any, Any]]
 async def answer_forwarded(
     controller: Controller, request: pb.ForwardRequest
 ) -> pb.ForwardResponse:
-    """Decode a client's request, decide it, and encode the answer in the client's version."""
+    """Decide a client's request and answer in the client's version."""
     version = request.api_version
     api = apis.API.get(request.api_key)
     if api is None or not api.lowest <= version <= api.highest:
         raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
-    message = decode(apis.request_class(request.api_key), version, request.body)
-    answer, metadata_offset = await controller.forwarded(request.api_key, version, message)
-    return pb.ForwardResponse(body=encode(answer, version), metadata_offset=metadata_offset)
+    answer, metadata_offset = await controller.forwarded(request.api_key, version, request.body)
+    return pb.ForwardResponse(body=answer, metadata_offset=metadata_offset)

@@ -61,14 +61,21 @@ def quorum_status(
 def describe_quorum(
     status: QuorumStatus, request: DescribeQuorumRequest, *, version: int
 ) -> DescribeQuorumResponse:
-    """Describe `__cluster_metadata-0`; there is no other partition with a quorum of its own."""
-    topics = []
+    """Describe `__cluster_metadata-0`; no other partition has its own quorum.
+
+    What is asked twice is answered once.
+    """
+    asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
-        described = [
-            _partition(status, topic.topic_name, partition.partition_index, version)
-            for partition in topic.partitions
-        ]
-        topics.append(TopicData(topic_name=topic.topic_name, partitions=described))
+        indexes = (partition.partition_index for partition in topic.partitions)
+        asked.setdefault(topic.topic_name, {}).update(dict.fromkeys(indexes))
+    topics = [
+        TopicData(
+            topic_name=name,
+            partitions=[_partition(status, name, index, version) for index in indexes],
+        )
+        for name, indexes in asked.items()
+    ]
     nodes = [
         Node(
             node_id=voter.id,

@@ -176,7 +176,10 @@ def elect_where_nobody_leads(image: MetadataImage, config: ControllerConfig) -> 
 def elect_leaders(
     image: MetadataImage, config: ControllerConfig, request: ElectLeadersRequest
 ) -> Decision[ElectLeadersResponse]:
-    """Hold the elections somebody asked for; None as topics means all that need one."""
+    """Hold the elections somebody asked for; None as topics means all that need one.
+
+    What is asked twice is held and answered once.
+    """
     if request.election_type not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
@@ -186,18 +189,19 @@ def elect_leaders(
     rules = TopicRules(image, config)
     records: list[Record] = []
     results = []
+    wanted: dict[str, dict[int, None]] = {}
     for topic in asked:
+        wanted.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
+    for name, partition_ids in wanted.items():
         outcomes = []
-        for partition_id in topic.partitions:
-            record, outcome = _elect_one(
-                image, rules, topic.topic, partition_id, request.election_type
-            )
+        for partition_id in partition_ids:
+            record, outcome = _elect_one(image, rules, name, partition_id, request.election_type)
             if record is not None:
                 records.append(record)
             if not (is_everything and outcome.error_code == ErrorCode.ELECTION_NOT_NEEDED):
                 outcomes.append(outcome)
         if outcomes:
-            results.append(ReplicaElectionResult(topic=topic.topic, partition_result=outcomes))
+            results.append(ReplicaElectionResult(topic=name, partition_result=outcomes))
     return Decision(tuple(records), ElectLeadersResponse(replica_election_results=results))
 
 

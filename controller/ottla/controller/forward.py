@@ -20,6 +20,7 @@ from ottla.controller.reassignments import (
 from ottla.controller.update_features import update_features
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.limits import INT32_MAX, USER_OPERATION_RECORDS_MAX
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_partition_reassignments_request import (
@@ -48,7 +49,23 @@ def decide(
         raise RefusedError(
             ErrorCode.UNSUPPORTED_VERSION, f"The controller does not decide api key {api_key}."
         )
-    return found(image, context, request, api_version)
+    decision = found(image, context, request, api_version)
+    if len(decision.records) > records_max(api_key):
+        raise RefusedError(
+            ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+        )
+    return decision
+
+
+def records_max(api_key: int) -> int:
+    """Return how many records a client's request may cost.
+
+    A broker that goes takes all it led with it, in batches of their own; all else is bounded as in
+    Kafka, with room for a record beside each one that was asked for.
+    """
+    return (
+        INT32_MAX if api_key == UnregisterBrokerRequest.API_KEY else 2 * USER_OPERATION_RECORDS_MAX
+    )
 
 
 def _create_topics(

@@ -88,7 +88,7 @@ async def _serve(
         ) as member,
         trio.open_nursery() as nursery,
     ):
-        controller = Controller(member, config, identity, clock, rng)
+        controller = Controller(member, config, identity, clock, rng, seams.compute)
         errors = UnexpectedErrors()
         own_telemetry = OwnTelemetry(config, controller, member, errors, clock=clock, rng=rng)
         await nursery.start(own_telemetry.run)

@@ -41,7 +41,11 @@ class Quorum(Protocol):
         """Call `listener` with the epoch when this node may act as leader, None when no more."""
         ...
 
-    async def append(self, records: Sequence[Record], epoch: Epoch) -> Offset:
+    def batch_of(self, records: Sequence[Record]) -> bytes:
+        """Return the records as one batch, in any thread; POLICY_VIOLATION when it is too big."""
+        ...
+
+    async def append(self, batch: bytes, epoch: Epoch) -> Offset:
         """Append one batch and return its last offset; NOT_LEADER_OR_FOLLOWER out of `epoch`."""
         ...
 

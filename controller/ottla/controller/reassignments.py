@@ -180,7 +180,10 @@ def list_partition_reassignments(
     if request.topics is None:
         wanted = [(name, None) for name in sorted(image.topic_ids)]
     else:
-        wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
+        asked: dict[str, dict[int, None]] = {}
+        for one in request.topics:
+            asked.setdefault(one.name, {}).update(dict.fromkeys(one.partition_indexes))
+        wanted = [(name, tuple(indexes)) for name, indexes in asked.items()]
     topics = []
     for name, indexes in wanted:
         topic = image.topic(name)

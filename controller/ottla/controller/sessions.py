@@ -4,6 +4,9 @@ Owns nothing durable: it is empty on a standby, refilled from the image when a c
 active (every unfenced broker gets one full session then), and forgotten with the leadership.
 Instants are of the monotonic clock, and only time that this controller was awake counts: while it
 was stopped, or busy with one long decision, no broker could make itself heard.
+
+A long decision reads and touches sessions beside the loop, in another thread: each change is of one
+entry, and whoever looks at all of them looks at a copy of the list.
 """
 
 from dataclasses import dataclass
@@ -49,7 +52,7 @@ class BrokerSessions:
         stall_ms = 0 if looked_ms is None else now_ms - looked_ms
         if stall_ms <= 2 * self.look_interval_ms:
             return 0
-        for session in self._sessions.values():
+        for session in list(self._sessions.values()):
             session.contact_ms = min(session.contact_ms + stall_ms, now_ms)
         return stall_ms
 
@@ -104,7 +107,7 @@ class BrokerSessions:
         """Return when `expired` has somebody next, if nothing is heard until then."""
         contacts = [
             session.contact_ms
-            for broker, session in self._sessions.items()
+            for broker, session in list(self._sessions.items())
             if broker in image.brokers and not image.brokers[broker].is_fenced
         ]
         return min(contacts) + self.session_timeout_ms if contacts else None
@@ -113,7 +116,7 @@ class BrokerSessions:
         """Return what every active broker has applied; None when none is active."""
         offsets = [
             session.metadata_offset
-            for broker, session in self._sessions.items()
+            for broker, session in list(self._sessions.items())
             if image.is_active(broker)
         ]
         return min(offsets) if offsets else None

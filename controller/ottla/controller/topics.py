@@ -47,6 +47,10 @@ from ottla.wire.messages.delete_topics_response import (
 )
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+REPLICAS_SHARE = 10
+"""Replicas that a request may place for each partition it may make: with fewer, large replication
+factors are refused; with more, one request places a million replicas."""
+
 UNSET = -1
 """As a number of partitions or a replication factor: take the cluster's default."""
 
@@ -57,14 +61,20 @@ def create_topics(
     """Create what can be created; `validate_only` decides the same and writes nothing."""
     times = Counter(topic.name for topic in request.topics)
     partition_count = sum(_partition_count(context, topic) for topic in request.topics)
+    replica_count = sum(_replica_count(context, topic) for topic in request.topics)
+    config_count = sum(len(topic.configs) for topic in request.topics)
+    names = TakenNames(image)
+    defaults = _configs_in_force(image, context, "")
     records: list[Record] = []
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             if times[topic.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            _bound_request(partition_count)
-            created, result = _create(image, context, topic)
+            _bound_request(max(partition_count, config_count, replica_count // REPLICAS_SHARE))
+            check_topic_name(topic.name)
+            names.check(topic.name)
+            image, created, result = _create(image, context, topic, defaults)
         except RefusedError as refusal:
             results.append(
                 CreatableTopicResult(
@@ -75,7 +85,7 @@ def create_topics(
                 )
             )
             continue
-        image = fold.apply_all(image, created)
+        names.add(topic.name)
         records.extend(created)
         results.append(result)
     if request.validate_only:
@@ -152,9 +162,7 @@ def create_partitions(
         try:
             if times[asked.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            added = _grow(image, context, asked)
-            _bound_request(len(records) + len(added))
-            records.extend(added)
+            records.extend(_grow(image, context, asked, len(records)))
         except RefusedError as refusal:
             code, message = refusal.code, refusal.message
         results.append(
@@ -166,9 +174,15 @@ def create_partitions(
 
 
 def _create(
-    image: MetadataImage, context: Context, asked: CreatableTopic
-) -> tuple[list[Record], CreatableTopicResult]:
-    _check_new_name(image, asked.name)
+    image: MetadataImage,
+    context: Context,
+    asked: CreatableTopic,
+    defaults: list[CreatableTopicConfigs],
+) -> tuple[MetadataImage, list[Record], CreatableTopicResult]:
+    """Return the image with the topic, the records that make it, and the answer.
+
+    `defaults` are the settings of a topic that has none of its own: thousands may share them.
+    """
     check_topic_texts({config.name: config.value for config in asked.configs})
     partitions = _partitions_of(image, context, asked)
     topic_id = context.rng.uuid()
@@ -178,32 +192,58 @@ def _create(
     for partition_id, state in enumerate(partitions):
         records.append(partition_record(topic_id, partition_id, state))
     after = fold.apply_all(image, records)
-    return records, CreatableTopicResult(
-        name=asked.name,
-        topic_id=topic_id,
-        error_message=None,
-        num_partitions=len(partitions),
-        replication_factor=len(partitions[0].replicas),
-        configs=_configs_in_force(after, context, asked.name),
+    return (
+        after,
+        records,
+        CreatableTopicResult(
+            name=asked.name,
+            topic_id=topic_id,
+            error_message=None,
+            num_partitions=len(partitions),
+            replication_factor=len(partitions[0].replicas),
+            configs=_configs_in_force(after, context, asked.name) if asked.configs else defaults,
+        ),
     )
 
 
-def _check_new_name(image: MetadataImage, name: str) -> None:
-    check_topic_name(name)
-    if name == METADATA_TOPIC:
-        raise RefusedError(
-            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
-        )
-    if name in image.topic_ids:
-        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if "." in name or "_" in name:
-        alike = name.replace(".", "_")
-        for other in image.topic_ids:
-            if other.replace(".", "_") == alike:
-                raise RefusedError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"Topic '{name}' collides with existing topic: {other}",
-                )
+class TakenNames:
+    """The names that new topics of one request must not have, looked through once at most."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._added: set[str] = set()
+        self._alike: dict[str, str] | None = None
+        """The name of a topic by what its metrics are called; made when first needed."""
+
+    def check(self, name: str) -> None:
+        """Raise RefusedError for a name that is a topic's, or too much like one."""
+        if name == METADATA_TOPIC:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
+            )
+        if name in self._image.topic_ids or name in self._added:
+            raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if "." not in name and "_" not in name:
+            return
+        if self._alike is None:
+            self._alike = {_metric_name(one): one for one in self._image.topic_ids}
+            self._alike.update((_metric_name(one), one) for one in self._added)
+        other = self._alike.get(_metric_name(name))
+        if other is not None:
+            raise RefusedError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+    def add(self, name: str) -> None:
+        """Note that a topic of the request has this name."""
+        self._added.add(name)
+        if self._alike is not None:
+            self._alike[_metric_name(name)] = name
+
+
+def _metric_name(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def _partitions_of(
@@ -268,6 +308,14 @@ def _partition_count(context: Context, asked: CreatableTopic) -> int:
     return max(0, asked.num_partitions)
 
 
+def _replica_count(context: Context, asked: CreatableTopic) -> int:
+    if asked.assignments:
+        return sum(len(assignment.broker_ids) for assignment in asked.assignments)
+    factor = asked.replication_factor
+    factor = context.config.default_replication_factor if factor == UNSET else max(0, factor)
+    return _partition_count(context, asked) * factor
+
+
 def _bound_request(partition_count: int) -> None:
     if partition_count > USER_OPERATION_RECORDS_MAX:
         raise RefusedError(
@@ -309,7 +357,10 @@ def _find(image: MetadataImage, asked: DeleteTopicState) -> Topic:
     return topic
 
 
-def _grow(image: MetadataImage, context: Context, asked: CreatePartitionsTopic) -> list[Record]:
+def _grow(
+    image: MetadataImage, context: Context, asked: CreatePartitionsTopic, before_count: int
+) -> list[Record]:
+    """Return what adds partitions to a topic, after `before_count` others of the request."""
     topic = image.topic(asked.name)
     if topic is None:
         raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -325,8 +376,9 @@ def _grow(image: MetadataImage, context: Context, asked: CreatePartitionsTopic) 
             "not be an increase.",
         )
     additional = asked.count - current
-    _bound_request(additional)
     replication_factor = len(topic.partitions[0].replicas)
+    asked_count = before_count + additional
+    _bound_request(max(asked_count, asked_count * replication_factor // REPLICAS_SHARE))
     if asked.assignments is None:
         states = place_new(image, additional, replication_factor, topic)
     else:

@@ -4,6 +4,7 @@ Eligible leader replicas come and go with their safety (KIP-966): who keeps them
 min.insync.replicas first, and none survive a time in which they were not kept.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ottla.controller.decision import Decision
@@ -38,8 +39,13 @@ def update_features(
 ) -> Decision[UpdateFeaturesResponse]:
     """Finalise all the levels asked for, or none of them."""
     records: list[Record] = []
+    names = Counter(update.feature for update in request.feature_updates)
     for update in request.feature_updates:
         try:
+            if names[update.feature] > 1:
+                raise RefusedError(
+                    ErrorCode.INVALID_REQUEST, f"Feature {update.feature} appears more than once."
+                )
             _check(image, update, version)
         except RefusedError as refusal:
             return Decision(

@@ -70,7 +70,7 @@ class Upkeep:
         while True:
             turn = self._controller.turn
             if self._controller.epoch is not None:
-                await self._controller.attempt(self._elect)
+                await self._controller.attempt(self._elect, is_long=True)
             await turn.wait()
 
     async def _look_at_the_clock(self) -> None:
@@ -86,7 +86,7 @@ class Upkeep:
             now_ms = controller.session_time_ms()
             silent = () if controller.epoch is None else sessions.expired(controller.image, now_ms)
             if silent:
-                has_fenced = await controller.attempt(self._fence)
+                has_fenced = await controller.attempt(self._fence, is_long=True)
                 if has_fenced:
                     continue
             latest_ms = now_ms + sessions.session_timeout_ms
@@ -107,7 +107,7 @@ class Upkeep:
     async def _elect_where_nobody_leads(self) -> None:
         while True:
             await trio.sleep(self._config.unclean_leader_election_interval_ms / 1000)
-            await self._controller.attempt(self._elect)
+            await self._controller.attempt(self._elect, is_long=True)
 
     def _elect(self, image: MetadataImage, _next_offset: Offset) -> Decision[None]:
         return Decision(elections.elect_where_nobody_leads(image, self._config), None)
@@ -115,7 +115,7 @@ class Upkeep:
     async def _give_leaderships_back(self) -> None:
         while True:
             await trio.sleep(self._config.leader_imbalance_check_interval_seconds)
-            while await self._controller.attempt(self._rebalance):
+            while await self._controller.attempt(self._rebalance, is_long=True):
                 await trio.sleep(REST_BETWEEN_RUNS_MS / 1000)
 
     def _rebalance(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:

@@ -4,7 +4,9 @@ Owns nothing but the way between two images: `base`, where it starts, and `image
 far.  What changed is told by key, sorted; the new values are read from the image.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -63,6 +65,18 @@ class MetadataDelta:
         if kind is not None:
             self._note(kind, getattr(record, kind))
         self.image = fold.apply(self.image, record)
+
+    def replay_all(self, records: Iterable[Record]) -> None:
+        """Fold more records: those of partitions, which come in thousands, many at once."""
+        for kind, run in groupby(records, key=fold.kind_of):
+            if kind not in ("partition", "partition_change"):
+                for record in run:
+                    self.replay(record)
+                continue
+            together = list(run)
+            for record in together:
+                self._note(kind, getattr(record, kind))
+            self.image = fold.apply_all(self.image, together)
 
     def apply(self, provenance: Provenance) -> MetadataImage:
         """Return the image reached, whose last record is `provenance`."""

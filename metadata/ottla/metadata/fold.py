@@ -40,16 +40,19 @@ def apply(image: MetadataImage, record: Record) -> MetadataImage:
 
 def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
     """Return the image after all of the records."""
-    for kind, run in groupby(records, key=_kind_of):
+    for kind, run in groupby(records, key=kind_of):
         if kind == "partition_change":
             image = _change_partitions(image, (record.partition_change for record in run))
+        elif kind == "partition":
+            image = _set_partitions(image, (record.partition for record in run))
         else:
             for record in run:
                 image = apply(image, record)
     return image
 
 
-def _kind_of(record: Record) -> str | None:
+def kind_of(record: Record) -> str | None:
+    """Return the name of what a record is; None for one that this release does not know."""
     kind: str | None = record.WhichOneof("record")
     return kind
 
@@ -126,8 +129,41 @@ def _remove_topic(image: MetadataImage, record: pb.RemoveTopic) -> MetadataImage
 
 
 def _set_partition(image: MetadataImage, record: pb.Partition) -> MetadataImage:
-    topic = _topic(image, record.topic_id)
-    state = PartitionState(
+    return _set_partitions(image, (record,))
+
+
+def _set_partitions(image: MetadataImage, records: Iterable[pb.Partition]) -> MetadataImage:
+    """Apply many at once, since a topic comes with all its partitions."""
+    topics, index = image.topics, image.partitions_by_broker
+    for topic_id, run in groupby(records, key=_topic_id_of):
+        topic = topics.get(read_uuid(topic_id))
+        if topic is None:
+            raise _no_topic(topic_id)
+        states: dict[int, PartitionState] = {}
+        held: dict[NodeId, dict[TopicIdPartition, None]] = {}
+        for record in run:
+            state = _read_partition(record)
+            _check(topic, record.partition_id, state)
+            old = states.get(record.partition_id) or topic.partitions.get(record.partition_id)
+            partition = TopicIdPartition(topic.id, record.partition_id)
+            if old is not None:
+                index, held = _with_held(index, held), {}
+                index = _reindex(index, partition, old.replicas, state.replicas)
+            else:
+                for broker in state.replicas:
+                    held.setdefault(broker, {})[partition] = None
+            states[record.partition_id] = state
+        changed = Topic(topic.name, topic.id, topic.partitions.update(states))
+        topics, index = topics.set(topic.id, changed), _with_held(index, held)
+    return replace(image, topics=topics, partitions_by_broker=index)
+
+
+def _topic_id_of(record: pb.Partition) -> bytes:
+    return record.topic_id
+
+
+def _read_partition(record: pb.Partition) -> PartitionState:
+    return PartitionState(
         replicas=_node_ids(record.replicas),
         directories=tuple(read_uuid(directory) for directory in record.directories),
         isr=_node_ids(record.isr),
@@ -140,7 +176,15 @@ def _set_partition(image: MetadataImage, record: pb.Partition) -> MetadataImage:
         removing=_node_ids(record.removing_replicas),
         recovery_state=_recovery_state(record.leader_recovery_state),
     )
-    return _with_partition(image, topic, record.partition_id, state)
+
+
+def _with_held(
+    index: PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]],
+    held: dict[NodeId, dict[TopicIdPartition, None]],
+) -> PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]]:
+    for broker, partitions in held.items():
+        index = index.set(broker, index.get(broker, NO_PARTITIONS).update(partitions))
+    return index
 
 
 def _change_partition(image: MetadataImage, record: pb.PartitionChange) -> MetadataImage:

@@ -16,7 +16,7 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError, only_e
 from ottla.model.ids import Offset, OffsetAndEpoch
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.metadata_log import MetadataLog
-from ottla.node.record_batches import replay
+from ottla.node.record_batches import replay_in_slices
 
 LOAD_BYTES = 1 << 20
 """Bytes folded before the loop gets its turn; more delays everything else of the process."""
@@ -102,7 +102,7 @@ class ImageLoader:
                 return  # a snapshot has just replaced the log
             raise
         delta = MetadataDelta(self.image)
-        provenance = replay(delta, data)
+        provenance = await _replayed(delta, data)
         if provenance is None:
             raise CorruptDataError(f"metadata log: nothing to read at committed offset {start}")
         self.bytes_since_snapshot += len(data)
@@ -112,7 +112,7 @@ class ImageLoader:
     async def _image_of(self, snapshot_id: OffsetAndEpoch) -> MetadataImage:
         data = await self._log.read_whole_snapshot(snapshot_id)
         delta = MetadataDelta(EMPTY)
-        last = replay(delta, data)
+        last = await _replayed(delta, data)
         if last is None:
             raise CorruptDataError(f"snapshot {snapshot_id}: it is empty")
         timestamp_ms = last.timestamp_ms
@@ -144,3 +144,13 @@ class ImageLoader:
             publisher = self._waiting.pop(0)
             await self._tell(publisher, MetadataDelta.between(EMPTY, self.image), self.image)
             self._publishers.append(publisher)
+
+
+async def _replayed(delta: MetadataDelta, data: bytes) -> Provenance | None:
+    """Fold whole batches, everything else of the process in between; return the last provenance."""
+    last: Provenance | None = None
+    for provenance in replay_in_slices(delta, data):
+        if last is not None:
+            await trio.lowlevel.checkpoint()
+        last = provenance
+    return last

@@ -223,13 +223,16 @@ class QuorumMember:
         if self._active_epoch is not None:
             listener(self._active_epoch)
 
-    async def append(self, records: Sequence[Record], epoch: Epoch) -> Offset:
-        """Append the records as one batch and return the last one's offset; not committed yet.
+    def batch_of(self, records: Sequence[Record]) -> bytes:
+        """Return the records as one batch, in any thread; POLICY_VIOLATION when it is too big."""
+        return batch_of(records, timestamp_ms=self._clock.wall_ms())
+
+    async def append(self, batch: bytes, epoch: Epoch) -> Offset:
+        """Append one batch of records and return the last one's offset; not committed yet.
 
         RefusedError(NOT_LEADER_OR_FOLLOWER) when this node does not lead `epoch`: nothing is
         appended then.
         """
-        batch = batch_of(records, timestamp_ms=self._clock.wall_ms())
         async with self._lock:
             await self._step_locked(AppendRequested(epoch=epoch, records=batch))
             return Offset(self._log.end_offset - 1)

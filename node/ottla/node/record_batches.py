@@ -5,6 +5,7 @@ image, but they move its provenance.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import Provenance
@@ -18,6 +19,10 @@ from ottla.wire.records import scan
 
 SNAPSHOT_BATCH_BYTES = 1 << 20
 """Bytes of records in one batch of a snapshot: what the loop builds at once (a few ms)."""
+
+
+SLICE_RECORDS = 500
+"""Records folded at once, a few ms.  Less costs turns of the loop; more delays all else of it."""
 
 
 def batch_of(records: Sequence[Record], *, timestamp_ms: int) -> bytes:
@@ -52,16 +57,43 @@ def snapshot_data_batches(
 
 def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
     """Fold whole batches into a delta and return the last record's provenance, None for none."""
+    last: Provenance | None = None
+    for provenance in replay_in_slices(delta, data):
+        last = provenance
+    return last
+
+
+def replay_in_slices(delta: MetadataDelta, data: bytes) -> Iterator[Provenance]:
+    """Fold whole batches into a delta, some `SLICE_RECORDS` records at a time.
+
+    Yield after each slice, and at the end, the provenance of the batch under way: it holds once the
+    batch is folded to its end.
+    """
     provenance: Provenance | None = None
+    folded_count = 0
     for at, header in batches(memoryview(data)):
         if not check_crc(data, at, header):
             raise CorruptDataError(f"metadata log: the batch at offset {header.base_offset}")
-        if not header.is_control:
-            for record in scan(data, at, header):
-                if record.value is None:
-                    raise CorruptDataError(f"metadata log: no value at offset {record.offset}")
-                delta.replay(decode_record(record.value))
         provenance = Provenance(
             header.last_offset, header.partition_leader_epoch, header.max_timestamp
         )
-    return provenance
+        if header.is_control:
+            continue
+        records = (
+            decode_record(_value_of(record.value, record.offset))
+            for record in scan(data, at, header)
+        )
+        while piece := list(islice(records, SLICE_RECORDS)):
+            delta.replay_all(piece)
+            folded_count += len(piece)
+            if folded_count >= SLICE_RECORDS:
+                folded_count = 0
+                yield provenance
+    if provenance is not None:
+        yield provenance
+
+
+def _value_of(value: bytes | None, offset: int) -> bytes:
+    if value is None:
+        raise CorruptDataError(f"metadata log: no value at offset {offset}")
+    return value

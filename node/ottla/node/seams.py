@@ -6,13 +6,29 @@ Pure.  `real_seams` (seams_driver.py) is the machine's own; the deterministic wo
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from ottla.model.seams import Clock, Rng
 from ottla.rpc.rpc_seam import OpenRpc
 from ottla.storage.disk_seam import Disk
 
+R = TypeVar("R")
+
 OpenDisk = Callable[[Sequence[str]], AbstractAsyncContextManager[Disk]]
 """Opens the disk that holds these directories, with a worker for each."""
+
+
+class Compute(Protocol):
+    """Runs a pure function that may take long, and returns what it does."""
+
+    async def __call__(self, function: Callable[[], R], /) -> R:
+        """Run it; what it raises is raised."""
+        ...
+
+
+async def compute_inline(function: Callable[[], R]) -> R:
+    """Run a function where it is called, as worlds without threads do."""
+    return function()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +39,5 @@ class NodeSeams:
     rng: Rng
     open_disk: OpenDisk
     open_rpc: OpenRpc
+    compute: Compute = compute_inline
+    """For what would hold the loop too long."""

@@ -6,6 +6,7 @@ not be set on a topic or a group is an INVALID_CONFIG.
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.broker import BrokerConfig
@@ -33,7 +34,8 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-def broker_definitions() -> dict[str, Definition]:
+@cache
+def broker_definitions() -> Mapping[str, Definition]:
     """Return every broker setting by key: its own, those of its parts and the topic defaults."""
     return {
         **definitions(BrokerConfig),
