@@ -17,6 +17,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.storage.append_info import AppendOrigin
+from ottla.storage.checkpoint_file import parse_checkpoint
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
@@ -238,6 +239,73 @@ async def test_what_passes_by_itself_fails_nothing(
         before = bench.struck.end_offset
         append(bench.struck)
         assert bench.struck.end_offset == before + 1
+
+
+# ---- a disk that hangs
+
+
+async def test_a_disk_that_hangs_holds_up_no_other_directory(autojump_clock: MockClock) -> None:
+    """Its checkpoints, flushes, retention, creations and deletions wait; those of others go on."""
+    async with opened() as bench:
+        disk, logs, other = bench.disk, bench.logs, bench.other
+        append(bench.struck)
+        other.config = LogConfig(segment_bytes=20_000, flush_ms=1_000, retention_ms=1)
+        append(other)
+        await other.roll(now_ms=1_000)
+        append(other)
+        other.update_high_watermark(Offset(2))
+        never = trio.Event()
+        disk.faults.hang("/one", never.wait)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.struck.flush)
+            nursery.start_soon(logs.delete, A0)
+            for name in ("b", "c", "d", "e", "f", "g"):
+                nursery.start_soon(make, logs, name, UUID(int=500))
+            await trio.sleep(10)
+            logs.apply_retention_soon()
+            await trio.sleep(120)
+
+            assert other.recovery_point == 2
+            assert other.log_start_offset > 0
+            for checkpoint in ("replication-offset", "recovery-point-offset", "log-start-offset"):
+                data = await disk.read_file(f"/two/{checkpoint}-checkpoint")
+                assert parse_checkpoint(data)[A1] > 0, checkpoint
+            assert (await make(logs, "h", UUID(int=501))).directory == "/two/h-0"
+            await logs.delete(A1)
+            assert logs.get(A1) is None
+            nursery.cancel_scope.cancel()
+
+
+async def make(logs: LogManager, topic: str, directory_id: UUID) -> Log:
+    return await logs.create(
+        TopicPartition(topic, 0), UUID(int=3_000), CONFIG, directory_id=directory_id
+    )
+
+
+async def test_of_many_new_logs_the_first_are_there_long_before_the_last(
+    autojump_clock: MockClock,
+) -> None:
+    async with opened() as bench:
+        count_at: list[int] = []
+        pauses = 0
+
+        async def count_pauses() -> None:
+            nonlocal pauses
+            while True:
+                await trio.lowlevel.checkpoint()
+                pauses += 1
+
+        async def make_and_note(topic: str) -> None:
+            await make(bench.logs, topic, UUID(int=500))
+            count_at.append(pauses)
+
+        async with trio.open_nursery() as counting:
+            counting.start_soon(count_pauses)
+            async with trio.open_nursery() as nursery:
+                for number in range(40):
+                    nursery.start_soon(make_and_note, f"n{number}")
+            counting.cancel_scope.cancel()
+        assert count_at[0] < count_at[-1] / 4
 
 
 async def test_a_failure_met_by_a_coordinator_fails_the_directory_too(

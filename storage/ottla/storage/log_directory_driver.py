@@ -7,6 +7,8 @@ import logging
 from dataclasses import dataclass
 from uuid import UUID
 
+import trio
+
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.seams import Rng
 from ottla.model.settings.broker import BrokerConfig
@@ -28,6 +30,10 @@ from ottla.storage.meta_properties import (
 )
 
 _LOGGER = logging.getLogger(__name__)
+
+LOGS_MADE_AT_ONCE = 4
+"""Logs of one directory under way.  Fewer leaves its disk idle between the steps of each; with more
+the first of many is there hardly before the last."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +60,8 @@ class LogDirectory:
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self.checkpoints = Checkpoints(disk, path)
+        self.making = trio.CapacityLimiter(LOGS_MADE_AT_ONCE)
+        """Held while a log is made."""
         self._disk = disk
         self._lock_file: DiskFile | None = None
 

@@ -1,26 +1,24 @@
-"""All logs of a broker, over several directories: who is where, and what is done in time.
+"""All logs of a broker, over several directories: who is where.
 
-It finds and recovers logs at the start, makes and deletes partitions, keeps the checkpoints that
-make the next start short, and runs retention.  Invariants: OneLogPerPartition (never the same
-partition in two directories), CleanMarkerOnlyAfterClose, and: a directory that fails takes its own
-logs offline and nothing else, unless it was the last one.
+It finds and recovers logs at the start, makes and deletes partitions, writes the checkpoints that
+make the next start short, and has each directory looked after in time (`log_upkeep_driver`).
+Invariants: OneLogPerPartition (never the same partition in two directories),
+CleanMarkerOnlyAfterClose, and: a directory that fails takes its own logs offline and nothing else,
+unless it was the last one; one that hangs delays its own logs and nothing else.
 """
 
 import errno
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 import trio
 
-from ottla.model.background_driver import keep_running
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, TopicPartition
-from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -40,15 +38,10 @@ from ottla.storage.log_recovery_driver import (
     recover_directory,
     set_stray_aside,
 )
+from ottla.storage.log_upkeep_driver import DirectoryUpkeep
 from ottla.storage.producer_state import ProducerRoom
 
 _LOGGER = logging.getLogger(__name__)
-
-FLUSH_CHECK_INTERVAL_MS = 1_000
-"""How often flush.ms is looked at: shorter costs a walk over all logs, longer flushes later."""
-
-RETENTION_PAUSE_S = 0.1
-"""Gathers changes of many topics: shorter looks at all logs more often, longer is felt."""
 
 
 class Placed(NamedTuple):
@@ -114,9 +107,7 @@ class LogManager:
         self._making: dict[TopicPartition, LogDirectory] = {}
         self._is_closing = False
         self._producer_room = ProducerRoom()
-        self._to_flush: dict[TopicPartition, None] = {}
-        self._flush_wanted = trio.Event()
-        self._retention_wanted = trio.Event()
+        self._upkeep = {directory: self._upkeep_of(directory) for directory in directories}
         self._every_directory_failed = trio.Event()
 
     # ---- what is where
@@ -278,16 +269,17 @@ class LogManager:
             directory = self._directory_for(partition, directory_id, holds_nothing)
             self._making[partition] = directory
             try:
-                log = await make_log(
-                    self._disk,
-                    self._clock,
-                    self._rng,
-                    directory,
-                    partition,
-                    topic_id,
-                    config,
-                    lambda: {served for served, _ in self.in_directory(directory)},
-                )
+                async with directory.making:
+                    log = await make_log(
+                        self._disk,
+                        self._clock,
+                        self._rng,
+                        directory,
+                        partition,
+                        topic_id,
+                        config,
+                        lambda: {served for served, _ in self.in_directory(directory)},
+                    )
             except OSError as error:
                 self._judge(directory, error)
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -402,23 +394,20 @@ class LogManager:
     # ---- what is done in time
 
     async def run_periodically(self) -> None:
-        """Write checkpoints, flush and delete old segments, each in its own rhythm."""
-        config = self._config
+        """Write checkpoints, flush and delete old segments, each directory in its own rhythm."""
         async with trio.open_nursery() as nursery:
-            for interval_ms, work in (
-                (config.recovery_point_checkpoint_interval_ms, self.checkpoint_recovery_points),
-                (config.log_start_checkpoint_interval_ms, self.checkpoint_log_starts),
-                (config.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
-                (FLUSH_CHECK_INTERVAL_MS, self._request_due_flushes),
-            ):
-                self._keep_running(nursery, work.__name__, partial(_every, interval_ms, work))
-            self._keep_running(nursery, "flushes", self._flush_requested)
-            self._keep_running(nursery, "retention", self._apply_retention)
+            for upkeep in self._upkeep.values():
+                nursery.start_soon(upkeep.run)
 
-    def _keep_running(
-        self, nursery: trio.Nursery, name: str, work: Callable[[], Awaitable[object]]
-    ) -> None:
-        nursery.start_soon(keep_running, f"{name} of logs", work, self._errors)
+    def _upkeep_of(self, directory: LogDirectory) -> DirectoryUpkeep:
+        return DirectoryUpkeep(
+            directory.path,
+            self._config,
+            self._clock,
+            self._errors,
+            logs=lambda: self.in_directory(directory),
+            write_checkpoint=lambda name: self._checkpoint_if_recovered(directory, name),
+        )
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write what is committed, so that a restarted broker serves it at once."""
@@ -433,9 +422,13 @@ class LogManager:
         await self._checkpoint(LOG_START_FILE)
 
     async def _checkpoint(self, name: str) -> None:
-        for directory in self._live_directories():
-            if directory.is_recovered:  # until then its file knows more than we do
-                await self._checkpoint_in(directory, name)
+        async with trio.open_nursery() as nursery:
+            for directory in self.directories:
+                nursery.start_soon(self._checkpoint_if_recovered, directory, name)
+
+    async def _checkpoint_if_recovered(self, directory: LogDirectory, name: str) -> None:
+        if directory.is_live and directory.is_recovered:  # until then its file knows more than we
+            await self._checkpoint_in(directory, name)
 
     async def _checkpoint_in(self, directory: LogDirectory, name: str) -> None:
         try:
@@ -451,56 +444,14 @@ class LogManager:
 
     def apply_retention_soon(self) -> None:
         """Look at all logs now: how long something is kept was changed."""
-        self._retention_wanted.set()
-
-    async def _apply_retention(self) -> None:
-        while True:
-            with trio.move_on_after(self._config.retention_check_interval_ms / 1_000):
-                await self._retention_wanted.wait()
-                await trio.sleep(RETENTION_PAUSE_S)
-            self._retention_wanted = trio.Event()
-            await self.delete_old_segments()
-
-    async def delete_old_segments(self) -> None:
-        """Apply retention to every log and forget producers that went silent."""
-        for partition, log in self:
-            try:
-                await log.delete_old_segments(self._clock.wall_ms())
-                log.expire_producers(self._clock.wall_ms())
-            except RefusedError as error:
-                _LOGGER.warning("retention of %s: %s", partition, error.message)
-            except Exception as error:
-                self._errors.note("partition", partition, error)
+        for upkeep in self._upkeep.values():
+            upkeep.apply_retention_soon()
 
     def request_flush(self, partition: TopicPartition) -> None:
-        """Have a log flushed soon: after a roll, or when flush.messages demands it."""
-        self._to_flush[partition] = None
-        self._flush_wanted.set()
-
-    async def _request_due_flushes(self) -> None:
-        now_ms = self._clock.wall_ms()
-        for partition, log in self:
-            since_ms = log.unflushed_since_ms
-            if since_ms is None or log.config.flush_ms == INT64_MAX:
-                continue
-            if now_ms - since_ms >= log.config.flush_ms:
-                self.request_flush(partition)
-
-    async def _flush_requested(self) -> None:
-        while True:
-            await self._flush_wanted.wait()
-            self._flush_wanted = trio.Event()
-            waiting, self._to_flush = self._to_flush, {}
-            for partition in waiting:
-                placed = self._placed.get(partition)
-                if placed is None or placed.log.failure is not None:
-                    continue
-                try:
-                    await placed.log.flush(_flush_target(placed.log))
-                except RefusedError as error:
-                    _LOGGER.error("flush of %s: %s", partition, error.message)
-                except Exception as error:
-                    self._errors.note("partition", partition, error)
+        """Have a log flushed soon: after a roll."""
+        placed = self._placed.get(partition)
+        if placed is not None:
+            self._upkeep[placed.directory].request_flush(partition, placed.log)
 
     # ---- the end
 
@@ -567,16 +518,3 @@ async def _wait_until_idle(log: Log) -> None:
         idle = trio.Event()
         log.file_tasks.on_idle = idle.set
         await idle.wait()
-
-
-def _flush_target(log: Log) -> Offset | None:
-    """Return up to where to flush: the closed segments after a roll, everything when it is due."""
-    if log.is_flush_due or log.config.flush_ms != INT64_MAX:
-        return None
-    return log.unflushed_roll_offset
-
-
-async def _every(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        await trio.sleep(max(interval_ms, 1) / 1_000)
-        await work()

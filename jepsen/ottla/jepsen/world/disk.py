@@ -202,6 +202,7 @@ class SimulatedDisk:
         self._pause = pause
         self._root = _Directory()
         self.faults = DiskFaults()
+        self._replacing: set[str] = set()
 
     # ---- what a test asks for
 
@@ -236,6 +237,7 @@ class SimulatedDisk:
     def crash(self) -> None:
         """Lose power: what was not flushed survives in part, as chance has it; handles die."""
         self.life += 1
+        self._replacing.clear()
         for directory in list(self._directories(self._root)):
             kept_count = self._rng.below(len(directory.pending) + 1)
             for change in directory.pending[:kept_count]:
@@ -248,6 +250,7 @@ class SimulatedDisk:
     def kill(self) -> None:
         """End the process but not the machine: the page cache lives on, handles die."""
         self.life += 1
+        self._replacing.clear()
 
     def flush_everything(self) -> None:
         """Make all durable: the state a test starts from."""
@@ -352,7 +355,19 @@ class SimulatedDisk:
         return node.content.read(0, node.content.size)
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the file durably, in the real disk's steps; a crash may fall between them."""
+        """Replace the file durably, in the real disk's steps; a crash may fall between them.
+
+        One after the other, as the real disk's one worker does: they share a temporary file.
+        """
+        while path in self._replacing:
+            await self._wait(path)
+        self._replacing.add(path)
+        try:
+            await self._replace(path, data)
+        finally:
+            self._replacing.discard(path)
+
+    async def _replace(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
         file = self.open(temporary, create=True)
         file.set_size(0)
