@@ -74,11 +74,20 @@ class ImageLoader:
             await self._work.wait()
 
     async def load_latest_snapshot(self) -> None:
-        """Take the image from the newest snapshot, if there is one."""
-        snapshot_id = self._log.latest_snapshot_id
-        if snapshot_id is None:
-            return
-        image = await self._image_of(snapshot_id)
+        """Take the image from the newest snapshot, if there is one.
+
+        One that a newer one replaces while it is read may be gone by then: the newer one is read.
+        """
+        while True:
+            snapshot_id = self._log.latest_snapshot_id
+            if snapshot_id is None:
+                return
+            try:
+                image = await self._image_of(snapshot_id)
+                break
+            except FileNotFoundError:
+                if snapshot_id == self._log.latest_snapshot_id:
+                    raise
         delta = MetadataDelta.between(self.image, image)
         self.bytes_since_snapshot = 0
         await self._publish(delta, image, snapshot_id.offset)
