@@ -1,29 +1,39 @@
 """A dump shows what a file holds and where it lies, and never stops at damage with a traceback."""
 
 from struct import pack
+from uuid import UUID
 from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.model.ids import Epoch, Offset, ProducerId
+from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
 from ottla.storage.checkpoint_file import parse_checkpoint
+from ottla.storage.checkpoint_topics import format_topic_ids
 from ottla.storage.dump import (
     AbortedTransactionRow,
     BatchRow,
+    FieldRow,
     LegacyRow,
     OffsetIndexRow,
     Problem,
+    ProducerBatchRow,
     RecordRow,
     Row,
     TimeIndexRow,
     dump_batches,
+    dump_checkpoint_topics,
     dump_offset_index,
+    dump_producer_batches,
     dump_time_index,
     dump_transaction_index,
     rows_or_problem,
 )
+from ottla.storage.meta_properties import uuid_to_text
+from ottla.storage.producer_batches import encode_batches
+from ottla.storage.producer_snapshot import encode_snapshot
+from ottla.storage.producer_state import Producer, ProducerStates, SequencedBatch
 from ottla.wire.batch_builder import (
     ControlType,
     build_batch,
@@ -155,6 +165,19 @@ def test_aborted_transactions_are_shown() -> None:
     row, problem = dump_transaction_index(data)
     assert row == AbortedTransactionRow(1, 2, 3, 4)
     assert isinstance(problem, Problem)
+
+
+def test_what_lies_beside_checkpoints_and_snapshots_is_shown() -> None:
+    topic_id = UUID(int=7)
+    text = format_topic_ids({TopicPartition("a", 0): topic_id})
+    assert list(dump_checkpoint_topics(text)) == [FieldRow("a-0", uuid_to_text(topic_id))]
+    states = ProducerStates(Offset(9))
+    producer = Producer()
+    producer.last_seen_ms = 3
+    producer.batches = [SequencedBatch(0, 1, Offset(5), Offset(6), 2)]
+    states.restore(8, producer)
+    data = encode_batches(states, encode_snapshot(states))
+    assert list(dump_producer_batches(data)) == [ProducerBatchRow(8, 3, 0, 1, 5, 6, 2)]
 
 
 def test_a_small_file_that_lies_is_one_problem() -> None:

@@ -274,7 +274,7 @@ async def test_transactions_of_invented_ids_are_refused_at_the_bound(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of them can be forgotten, so no more are begun."""
-    monkeypatch.setattr(producer_state, "PRODUCERS_PER_LOG_MAX", 10)
+    monkeypatch.setattr(producer_state, "PRODUCERS_PER_LOG_MAX", 20)
     log = await bench.open(CONFIG)
     for number in range(10):
         produce(log, 0, producer_id=number, is_transactional=True)
@@ -283,6 +283,9 @@ async def test_transactions_of_invented_ids_are_refused_at_the_bound(
         produce(log, 0, producer_id=10, is_transactional=True)
     assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert produce(log, 1, producer_id=3, is_transactional=True).base_offset == 10
+    for number in range(100):
+        produce(log, 0, producer_id=100 + number)
+    assert len(log.active_producers) <= 20
 
 
 async def test_all_logs_together_remember_a_bounded_number(

@@ -17,6 +17,7 @@ from ottla.cli.terminal import say, say_block
 from ottla.model.errors import ConfigError
 from ottla.model.ids import METADATA_TOPIC, Offset
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from ottla.storage.checkpoint_topics import CHECKPOINT_TOPICS_FILE
 from ottla.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE, parse_clean_shutdown
 from ottla.storage.dump import (
     BatchRow,
@@ -26,14 +27,17 @@ from ottla.storage.dump import (
     Row,
     dump_batches,
     dump_checkpoint,
+    dump_checkpoint_topics,
     dump_epochs,
     dump_offset_index,
     dump_partition_metadata,
+    dump_producer_batches,
     dump_producer_snapshot,
     dump_time_index,
     dump_transaction_index,
     rows_or_problem,
 )
+from ottla.storage.files import PRODUCER_BATCHES
 from ottla.storage.meta_properties import META_PROPERTIES_FILE, parse_meta_properties, uuid_to_text
 
 OK = 0
@@ -112,6 +116,8 @@ def _kind(name: str) -> str:
     elif name in (
         "leader-epoch-checkpoint",
         "partition.metadata",
+        CHECKPOINT_TOPICS_FILE,
+        PRODUCER_BATCHES,
         META_PROPERTIES_FILE,
         CLEAN_SHUTDOWN_FILE,
         QUORUM_STATE_FILE,
@@ -139,6 +145,8 @@ def rows_of(path: Path, *, is_with_records: bool) -> Iterator[Row]:
         "offset-checkpoint": dump_checkpoint,
         "leader-epoch-checkpoint": dump_epochs,
         "partition.metadata": dump_partition_metadata,
+        CHECKPOINT_TOPICS_FILE: dump_checkpoint_topics,
+        PRODUCER_BATCHES: dump_producer_batches,
         META_PROPERTIES_FILE: _dump_meta_properties,
         CLEAN_SHUTDOWN_FILE: _dump_clean_shutdown,
         QUORUM_STATE_FILE: _dump_quorum_state,

@@ -12,9 +12,11 @@ from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.storage.checkpoint_file import parse_checkpoint
+from ottla.storage.checkpoint_topics import parse_topic_ids
 from ottla.storage.epoch_cache import decode_epochs
 from ottla.storage.meta_properties import uuid_to_text
 from ottla.storage.partition_metadata import decode_partition_metadata
+from ottla.storage.producer_batches import decode_batches
 from ottla.storage.producer_snapshot import decode_snapshot
 from ottla.wire.batch import (
     LENGTH_END,
@@ -143,6 +145,18 @@ class ProducerRow(NamedTuple):
     transaction_first_offset: int
 
 
+class ProducerBatchRow(NamedTuple):
+    """A batch of `producer-batches`."""
+
+    producer_id: int
+    last_seen_ms: int
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
 class CheckpointRow(NamedTuple):
     """A line of an offset checkpoint."""
 
@@ -173,6 +187,7 @@ Row = (
     | TimeIndexRow
     | AbortedTransactionRow
     | ProducerRow
+    | ProducerBatchRow
     | CheckpointRow
     | EpochRow
     | FieldRow
@@ -354,6 +369,19 @@ def dump_producer_snapshot(data: Buffer, end_offset: Offset) -> Iterator[Produce
             last_offset=None if last is None else last.last_offset,
             transaction_first_offset=producer.txn_first_offset,
         )
+
+
+def dump_producer_batches(data: Buffer) -> Iterator[ProducerBatchRow]:
+    """Yield the batches of `producer-batches`."""
+    for producer_id, last_seen_ms, batches in decode_batches(bytes(data))[1]:
+        for batch in batches:
+            yield ProducerBatchRow(producer_id, last_seen_ms, *batch)
+
+
+def dump_checkpoint_topics(data: Buffer) -> Iterator[FieldRow]:
+    """Yield the topic ids of `checkpoint-topic-ids`."""
+    for partition, topic_id in parse_topic_ids(bytes(data)).items():
+        yield FieldRow(str(partition), uuid_to_text(topic_id))
 
 
 def dump_checkpoint(data: Buffer) -> Iterator[CheckpointRow]:

@@ -10,6 +10,7 @@ for each producer its id, when it was seen, how many batches, and those.
 import struct
 from itertools import chain
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -44,18 +45,27 @@ def encode_batches(states: ProducerStates, snapshot: bytes) -> bytes:
     return _HEADER.pack(VERSION, crc32c(body)) + body
 
 
-def add_batches(states: ProducerStates, data: bytes, snapshot: bytes) -> None:
-    """Add to the states of a snapshot what the file knows of them.
+class KnownProducer(NamedTuple):
+    """What the file says of one producer."""
 
-    Raises CorruptDataError if the file is damaged, or belongs to another snapshot.
+    producer_id: int
+    last_seen_ms: int
+    batches: list[SequencedBatch]
+
+
+def decode_batches(data: bytes) -> tuple[int, list[KnownProducer]]:
+    """Read the file's bytes: the CRC of its snapshot, and the producers.
+
+    Raises CorruptDataError if they are damaged.
     """
     body = memoryview(data)[_HEADER.size :]
     try:
         version, crc = _HEADER.unpack_from(data)
+        if version != VERSION or crc != crc32c(body):
+            raise CorruptDataError("producer batches: version or CRC is wrong")
         snapshot_crc, count = _START.unpack_from(body)
-        if version != VERSION or crc != crc32c(body) or snapshot_crc != _crc_of(snapshot):
-            raise CorruptDataError("producer batches: of another snapshot, or damaged")
         at = _START.size
+        producers = []
         for _ in range(count):
             producer_id, last_seen_ms, batch_count = _PRODUCER.unpack_from(body, at)
             at += _PRODUCER.size
@@ -66,18 +76,25 @@ def add_batches(states: ProducerStates, data: bytes, snapshot: bytes) -> None:
                 batches.append(
                     SequencedBatch(first, last, Offset(base_offset), Offset(last_offset), time_ms)
                 )
-            _add(states, producer_id, last_seen_ms, batches[-PRODUCER_BATCHES_KEPT:])
+            producers.append(KnownProducer(producer_id, last_seen_ms, batches))
     except struct.error:
         raise CorruptDataError("producer batches: cut off") from None
+    return snapshot_crc, producers
 
 
-def _add(
-    states: ProducerStates, producer_id: int, last_seen_ms: int, batches: list[SequencedBatch]
-) -> None:
-    producer = states.producers.get(producer_id)
-    if producer is not None:
-        producer.last_seen_ms = last_seen_ms
-        producer.remember(batches)
+def add_batches(states: ProducerStates, data: bytes, snapshot: bytes) -> None:
+    """Add to the states of a snapshot what the file knows of them.
+
+    Raises CorruptDataError if the file is damaged, or belongs to another snapshot.
+    """
+    snapshot_crc, producers = decode_batches(data)
+    if snapshot_crc != _crc_of(snapshot):
+        raise CorruptDataError("producer batches: of another snapshot")
+    for known in producers:
+        producer = states.producers.get(known.producer_id)
+        if producer is not None:
+            producer.last_seen_ms = known.last_seen_ms
+            producer.remember(known.batches[-PRODUCER_BATCHES_KEPT:])
 
 
 def _crc_of(snapshot: bytes) -> int:

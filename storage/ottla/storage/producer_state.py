@@ -123,10 +123,8 @@ class ProducerStates:
         """Return the first copy of a duplicate; RefusedError where Kafka refuses the batch."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
-            if len(self._open) >= PRODUCERS_PER_LOG_MAX:
-                raise RefusedError(
-                    ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many transactions are open here"
-                )
+            if header.is_transactional and marker is None:
+                self._check_transactions()
             return None  # forgotten or new: any sequence is taken, as Kafka does
         if origin is AppendOrigin.CLIENT:
             duplicate = find_duplicate(producer, header)
@@ -269,6 +267,17 @@ class ProducerStates:
             if producer.txn_first_offset == NO_OFFSET
         }
         self._forget(sorted(last_offsets, key=last_offsets.__getitem__)[:count])
+
+    def _check_transactions(self) -> None:
+        """Refuse one more transaction where half of the producers that fit have one open.
+
+        None of these can be forgotten; the other half has to make room for all that come.
+        """
+        if len(self._open) >= PRODUCERS_PER_LOG_MAX // 2:
+            raise RefusedError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"{len(self._open)} transactions are open in this partition",
+            )
 
     def enter(self, room: ProducerRoom) -> None:
         """Share a room with other logs."""
