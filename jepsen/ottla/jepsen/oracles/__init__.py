@@ -2,4 +2,7 @@
 
 kafka_requests.py  requests of every API and version, made from the schemas: start here
 kafka_values.py    what their fields hold: names that exist, names that do not, extremes
+spikes.py          honest requests with one extreme value, or a few
+hostile_frames.py  well-formed and spoilt frames of every API, as strangers send them
+end_of_process.py  they are sent to real processes: none may end, no neighbour may be lost
 """
