@@ -239,6 +239,10 @@ def test_a_date_to_come_again_at_is_a_wait() -> None:
     assert retry_after_ms("Sun, 01 Mar 2026 11:00:00 GMT", now) == 0
 
 
+def test_a_wait_of_thousands_of_digits_is_a_long_one() -> None:
+    assert retry_after_ms("9" * 5_000, datetime(2026, 3, 1, tzinfo=UTC)) == 999_999_999_000
+
+
 @pytest.mark.parametrize("collector", ["grpc"], indirect=True)
 async def test_a_call_ends_when_the_node_stops(
     collector: Any, make_push: Callable[[int], LabelledPush], nursery: trio.Nursery

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.log_levels import LogLevels
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId
+from ottla.model.ids import NodeId, parse_node_id
 from ottla.model.settings.dynamic import ResourceType
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.incremental_alter_configs_request import (
@@ -98,11 +98,12 @@ class AlterLoggersApi:
         name, changes = resource.resource_name, resource.configs
         if len({change.name for change in changes}) < len(changes):
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-        if not name.isdecimal():
+        node_id = parse_node_id(name)
+        if node_id is None:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
             )
-        if int(name) != self._node_id:
+        if node_id != self._node_id:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected node id. Expected {self._node_id}, but received {name}",

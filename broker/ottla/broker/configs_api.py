@@ -16,6 +16,7 @@ from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.steps import Pace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import parse_node_id
 from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
@@ -65,9 +66,6 @@ hundred thousand settings: whoever describes more topics asks in several request
 
 SETTING_BYTES = 64
 """What a setting takes besides its texts."""
-
-BROKER_ID_LENGTH_MAX = 10
-"""Digits of an int32."""
 
 TOO_MANY = RefusedError(
     ErrorCode.INVALID_REQUEST, "The answer would be too large; ask for fewer resources at once"
@@ -212,11 +210,12 @@ class ConfigsApi:
         ]
 
     def _check_broker(self, name: str, *, expected: str) -> None:
-        if not name.isdecimal() or len(name) > BROKER_ID_LENGTH_MAX:
+        node_id = parse_node_id(name)
+        if node_id is None:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
             )
-        if int(name) != self._config.node_id:
+        if node_id != self._config.node_id:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {expected} but received {name}",

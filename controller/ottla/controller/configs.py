@@ -23,8 +23,7 @@ from ottla.metadata import fold
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record, clear_elr_record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId
-from ottla.model.limits import INT32_MAX
+from ottla.model.ids import parse_node_id
 from ottla.model.settings.declare import Kind
 from ottla.model.settings.dynamic import ResourceType, check_texts, definitions_of
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
@@ -177,11 +176,12 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> Resource
             )
         return ResourceType.TOPIC
     if number == ResourceType.BROKER:
-        if name and not _is_node_id(name):
+        node_id = parse_node_id(name)
+        if name and node_id is None:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
             )
-        if name and NodeId(int(name)) not in image.brokers:
+        if name and node_id not in image.brokers:
             raise RefusedError(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found."
             )
@@ -191,10 +191,6 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> Resource
     if number in NAMELESS:
         return ResourceType(number)
     raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}")
-
-
-def _is_node_id(name: str) -> bool:
-    return name.isdecimal() and len(name) <= len(str(INT32_MAX)) and int(name) <= INT32_MAX
 
 
 def _check_keys_to_delete(

@@ -16,6 +16,7 @@ Epoch = NewType("Epoch", int)
 ProducerId = NewType("ProducerId", int)
 """An idempotent producer's identity: int64, -1 for none."""
 
+NODE_ID_MAX = (1 << 31) - 1
 NO_NODE = NodeId(-1)
 NO_OFFSET = Offset(-1)
 NO_EPOCH = Epoch(-1)
@@ -33,6 +34,16 @@ RESERVED_UUIDS_BELOW = 100
 def uuid_text(uuid: UUID) -> str:
     """Return an id as Kafka writes it: 22 characters of base64."""
     return urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
+
+
+def parse_node_id(text: str) -> NodeId | None:
+    """Return the node id that a stranger's text names; None where it can be none.
+
+    Its length is looked at first: Python refuses to read integers of thousands of digits.
+    """
+    if not text.isdecimal() or len(text) > len(str(NODE_ID_MAX)) or int(text) > NODE_ID_MAX:
+        return None
+    return NodeId(int(text))
 
 
 class TopicPartition(NamedTuple):

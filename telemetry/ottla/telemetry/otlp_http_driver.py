@@ -19,6 +19,7 @@ from ottla.telemetry.otlp_exporter_driver import sent
 
 ANSWER_BYTES_MAX = 64 * KIB
 """What is read of an answer; what it leaves out fits in a few hundred."""
+SECONDS_DIGITS_MAX = 9
 RETRIABLE = {429, 502, 503, 504}
 """OTLP's list."""
 
@@ -85,8 +86,10 @@ def retry_after_ms(header: str | None, now: datetime) -> int | None:
     """Return the wait that a Retry-After header asks for: seconds, or until a date."""
     if header is None:
         return None
-    if header.strip().isdecimal():
-        return int(header) * 1_000
+    seconds = header.strip()
+    if seconds.isdecimal():
+        # A longer number is hardly less, and one of thousands of digits cannot be read.
+        return int(seconds[:SECONDS_DIGITS_MAX]) * 1_000
     try:
         until = parsedate_to_datetime(header)
     except ValueError:

@@ -93,6 +93,7 @@ async def test_a_dry_run_changes_no_logger(new_client: NewClient, logger: loggin
         ("2", (LOGGER, SET, "INFO"), ErrorCode.INVALID_REQUEST),
         ("", (LOGGER, SET, "INFO"), ErrorCode.INVALID_REQUEST),
         ("one", (LOGGER, SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        ("9" * 5_000, (LOGGER, SET, "INFO"), ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_what_no_logger_can_be_told_changes_none(
