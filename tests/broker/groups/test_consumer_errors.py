@@ -213,11 +213,11 @@ def test_offsets_of_topics_in_use_are_kept_and_others_expire(groups: Any) -> Non
     groups.commit(7, member_id="a", generation_id=1)
     groups.commit(8, member_id="a", generation_id=1, topic="old")
     retention_ms = groups.config.offsets_retention_ms
-    groups.shard.expire_offsets(groups.now.wall_ms + retention_ms)
+    groups.shard.expire_offsets(groups.now._replace(wall_ms=groups.now.wall_ms + retention_ms))
     assert groups.shard.offsets.find("group", "orders", 0) is not None
     assert groups.shard.offsets.find("group", "old", 0) is None
     groups.beat("a", -1)
-    groups.shard.expire_offsets(groups.now.wall_ms + retention_ms)
+    groups.shard.expire_offsets(groups.now._replace(wall_ms=groups.now.wall_ms + retention_ms))
     assert not groups.shard.groups
 
 

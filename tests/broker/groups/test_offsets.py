@@ -116,7 +116,7 @@ def test_offsets_of_others_cannot_be_deleted(
 def test_offsets_of_a_topic_that_is_gone_or_another_are_forgotten(groups: Any) -> None:
     groups.commit(topic="gone")
     groups.commit(topic="stays")
-    groups.shard.drop_offsets_without_topic(lambda name, topic_id: name == "stays")
+    groups.shard.drop_offsets_without_topic(lambda name, topic_id: name == "stays", groups.now)
     groups.settle()
     groups.restart()
     assert groups.fetched("gone") is None
@@ -128,7 +128,7 @@ def test_offsets_of_a_topic_that_is_gone_or_another_are_forgotten(groups: Any) -
 
 def expire(groups: Any, elapsed_ms: int) -> None:
     groups.mono_ms += elapsed_ms
-    groups.shard.expire_offsets(groups.now.wall_ms)
+    groups.shard.expire_offsets(groups.now)
     groups.settle()
 
 

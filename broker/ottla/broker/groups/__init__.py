@@ -19,6 +19,9 @@ consumer_changes.py    every change of it, made and written in one step
 consumer_records.py    what its records say, both ways
 commit_rules.py        who may commit, and who may fetch as a member
 offsets.py             what groups have committed
+offset_retention.py    how long that is kept
+backlog.py             work that takes longer than one turn may, in steps
+target_job.py          the target of a consumer group, computed so
 describe.py            what DescribeGroups says of a group
 effects.py             what a decision asks of the driver
 timer_names.py         what groups wait for

@@ -72,14 +72,20 @@ class ConsumerChanges:
         for gone in member_tombstones(group.group_id, member_id):
             self._outbox.write(gone)
 
-    def aim(self, group: ConsumerGroup, member_id: str, target: Assignment) -> None:
-        """Give a member another target."""
+    def aim(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        target: Assignment,
+        record: GroupRecord | None = None,
+    ) -> None:
+        """Give a member another target; `record` is that of the target where it is made already."""
         group.targets[member_id] = target
-        self._outbox.write(target_record(group.group_id, member_id, target))
+        self._outbox.write(record or target_record(group.group_id, member_id, target))
 
-    def finish_target(self, group: ConsumerGroup) -> None:
-        """All targets are those of the group's epoch."""
-        group.target_epoch = group.group_epoch
+    def finish_target(self, group: ConsumerGroup, epoch: int) -> None:
+        """All targets are those of an epoch."""
+        group.target_epoch = epoch
         self._outbox.write(target_epoch_record(group))
 
     def resolve(self, group: ConsumerGroup, regex: str, resolved: ResolvedRegex) -> None:

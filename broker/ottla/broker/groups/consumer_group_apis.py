@@ -14,11 +14,10 @@ from ottla.broker.groups.consumer_member import (
     LEAVING_FOR_A_WHILE_EPOCH,
     NO_REBALANCE_TIMEOUT_MS,
 )
-from ottla.broker.groups.consumer_rebalance import Heartbeat
+from ottla.broker.groups.consumer_rebalance import Heartbeat, refused_heartbeat
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.group_records import INSTANCE_ID_LENGTH_MAX, TEXT_LENGTH_MAX
 from ottla.broker.groups.membership_apis import client_of
-from ottla.broker.groups.shard import refused_heartbeat
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.groups import GroupConfig
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

@@ -3,18 +3,19 @@
 Everything is a heartbeat.  Epoch 0 joins, -1 leaves, -2 leaves for a while (static members); any
 other is a sign of life that also says what changed.  Each heartbeat, in this order: the member is
 taken in or brought up to date; if that changes what the group subscribes, the group's epoch rises;
-if the target assignment is older than the group, it is computed anew; and the member is taken one
-step towards its target (`reconcile.py`).  The others take theirs with their own heartbeats.
+if the target assignment is older than the group, it is computed anew (`target_job.py`); and the
+member is taken one step towards its target (`reconcile.py`).  The others take theirs with their
+own heartbeats.  Where computing the target takes longer than one turn may, members go on towards
+the one before it, and who joins is answered when it is there.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
-from uuid import UUID
 
-from ottla.broker.groups.assignors.subscription import MemberSubscription
 from ottla.broker.groups.assignors.table import ASSIGNORS
+from ottla.broker.groups.backlog import Backlog
 from ottla.broker.groups.commit_rules import unknown_member
 from ottla.broker.groups.consumer_changes import ConsumerChanges
 from ottla.broker.groups.consumer_group import ConsumerGroup, ResolvedRegex
@@ -28,8 +29,9 @@ from ottla.broker.groups.consumer_member import (
     MemberState,
     assignment_of,
 )
-from ottla.broker.groups.effects import Asker, Client, Instant
+from ottla.broker.groups.effects import Asker, Client, Instant, Outbox
 from ottla.broker.groups.reconcile import reconcile
+from ottla.broker.groups.target_job import TargetJob
 from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
 from ottla.broker.groups.topic_view import Resolved, TopicView
@@ -86,6 +88,14 @@ class Heartbeat(NamedTuple):
         )
 
 
+class Waiting(NamedTuple):
+    """One who joined, and the epoch of the target that it waits for."""
+
+    beat: Heartbeat
+    member_id: str
+    epoch: int
+
+
 class ConsumerRebalancer:
     """Moves consumer groups; owns nothing but the timers it sets in those of the shard."""
 
@@ -95,6 +105,8 @@ class ConsumerRebalancer:
         timers: Timers[TimerName],
         changes: ConsumerChanges,
         topics: TopicView,
+        backlog: Backlog,
+        outbox: Outbox,
         *,
         settings: Callable[[str], GroupSettings],
         new_id: Callable[[], str],
@@ -112,13 +124,21 @@ class ConsumerRebalancer:
         self._settings = settings
         self._new_id = new_id
         self._downgrade = downgrade
+        self._backlog = backlog
+        self._outbox = outbox
+        self._jobs: dict[str, TargetJob] = {}
+        self._waiting: dict[str, list[Waiting]] = {}
+        """Who joined and is answered when the target of that epoch is computed, by group."""
 
     # ---- a member speaks
 
     def heartbeat(
         self, group: ConsumerGroup, beat: Heartbeat, now: Instant
-    ) -> ConsumerGroupHeartbeatResponse:
-        """Take a member in, or one step on; RefusedError changes nothing."""
+    ) -> ConsumerGroupHeartbeatResponse | None:
+        """Take a member in, or one step on; RefusedError changes nothing.
+
+        None where who joins is answered later: what it is to get is being computed.
+        """
         request, owned = beat.request, beat.owned
         self._check_subscription(request)
         member, replaced = self._find(group, beat, owned)
@@ -133,16 +153,26 @@ class ConsumerRebalancer:
         if member.classic is not None:
             # It goes over itself: no JoinGroup or SyncGroup will come of it.
             self.cancel_timers(group, member.member_id)
-        moved = self.advance(group, member, described, owned, now)
+        is_joining = request.member_epoch == JOINING_EPOCH
+        self._take_description(group, member, described, now)
+        if self._is_target_behind(group, now) and is_joining:
+            self.extend_session(group, described, now)
+            waiting = Waiting(beat, described.member_id, group.group_epoch)
+            self._waiting.setdefault(group.group_id, []).append(waiting)
+            return None
+        moved = self._reconcile(group, described, owned, now)
         self.extend_session(group, moved, now)
-        is_told_all = request.member_epoch == JOINING_EPOCH or beat.is_full
+        is_told_all = is_joining or beat.is_full or moved.assigned != member.assigned
+        return self._answer_to(group, moved, is_told_all=is_told_all)
+
+    def _answer_to(
+        self, group: ConsumerGroup, member: ConsumerMember, *, is_told_all: bool
+    ) -> ConsumerGroupHeartbeatResponse:
         return ConsumerGroupHeartbeatResponse(
-            member_id=moved.member_id,
-            member_epoch=moved.member_epoch,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
             heartbeat_interval_ms=self._settings(group.group_id).heartbeat_interval_ms,
-            assignment=_answered(moved.assigned)
-            if is_told_all or moved.assigned != member.assigned
-            else None,
+            assignment=_answered(member.assigned) if is_told_all else None,
         )
 
     def advance(
@@ -154,6 +184,14 @@ class ConsumerRebalancer:
         now: Instant,
     ) -> ConsumerMember:
         """Take in how a member describes itself now, and take it one step towards its target."""
+        self._take_description(group, member, described, now)
+        self._is_target_behind(group, now)
+        return self._reconcile(group, described, owned, now)
+
+    def _take_description(
+        self, group: ConsumerGroup, member: ConsumerMember, described: ConsumerMember, now: Instant
+    ) -> None:
+        """Take in how a member describes itself now; other topics raise the group's epoch."""
         is_new = member.member_id not in group.members
         topics = group.topics_of(member)
         if is_new or described != member:
@@ -165,9 +203,6 @@ class ConsumerRebalancer:
         has_other_topics = is_group_touched or group.topics_of(described) != topics
         if has_other_topics or group.group_epoch == 0:
             self._raise_epoch(group)
-        if group.group_epoch > group.target_epoch:
-            self._compute_target(group)
-        return self._reconcile(group, described, owned, now)
 
     def check_first(self, group: ConsumerGroup, beat: Heartbeat) -> None:
         """Refuse what no member may say, before a group is made for it."""
@@ -178,7 +213,7 @@ class ConsumerRebalancer:
     def _check_subscription(self, request: ConsumerGroupHeartbeatRequest) -> None:
         """Refuse what is no regular expression."""
         if request.subscribed_topic_regex:
-            self._topics.resolve(request.subscribed_topic_regex)
+            self._topics.check(request.subscribed_topic_regex)
 
     def _find(
         self, group: ConsumerGroup, beat: Heartbeat, owned: Assignment | None
@@ -225,6 +260,9 @@ class ConsumerRebalancer:
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
     ) -> None:
         """A static member is back under another id: what is meant for it stays as it is."""
+        job = self._jobs.get(group.group_id)
+        if job is not None and job.group is group:
+            job.rename(old.member_id, new.member_id)
         target = group.target_of(old.member_id)
         self.cancel_timers(group, old.member_id)
         self._changes.remove(group, old.member_id)
@@ -338,47 +376,67 @@ class ConsumerRebalancer:
         digest = hashlib.blake2b("\n".join(topics).encode(), digest_size=8).digest()
         return int.from_bytes(digest, signed=True)
 
-    def _compute_target(self, group: ConsumerGroup) -> None:
+    def _is_target_behind(self, group: ConsumerGroup, now: Instant) -> bool:
+        """Have a target computed that is older than the group; say whether that takes longer."""
+        if group.group_epoch <= group.target_epoch:
+            return False
+        under_way = self._jobs.get(group.group_id)
+        if under_way is not None and under_way.group is group:
+            return True
         default = self._config.consumer_assignors[0]
         # A log of another coordinator may name one that is not here.
         assign = ASSIGNORS.get(group.assignor_name(default), ASSIGNORS[default])
-        topic_ids, counts = self._subscribed_ids(group)
-        targets = assign(
-            {
-                member.member_id: MemberSubscription(
-                    instance_id=member.instance_id,
-                    rack=member.rack_id,
-                    topic_ids=topic_ids[member.subscribed_names, member.subscribed_regex],
-                    assigned=group.target_of(member.member_id),
-                )
-                for member in group.members.values()
-            },
-            counts,
-        )
-        for member_id in group.members:
-            target = targets.get(member_id, NOTHING)
-            if group.targets.get(member_id) != target:
-                self._changes.aim(group, member_id, target)
-        self._changes.finish_target(group)
+        job = TargetJob(group, self._topics.image, assign)
+        self._jobs[group.group_id] = job
+        return not self._backlog.begin(self._compute(job), now)
 
-    def _subscribed_ids(
-        self, group: ConsumerGroup
-    ) -> tuple[dict[tuple[frozenset[str], str], frozenset[UUID]], dict[UUID, int]]:
-        """Return the ids of the topics of each subscription, and their partitions."""
-        ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
-        counts: dict[UUID, int] = {}
-        for member in group.members.values():
-            subscription = (member.subscribed_names, member.subscribed_regex)
-            if subscription in ids:
-                continue
-            topics = [
-                topic
-                for name in group.topics_of(member)
-                if (topic := self._topics.topic(name)) is not None
-            ]
-            ids[subscription] = frozenset(topic.id for topic in topics)
-            counts.update((topic.id, len(topic.partitions)) for topic in topics)
-        return ids, counts
+    def _compute(self, job: TargetJob) -> Iterator[None]:
+        """Compute a target, give it to the group, and answer those who waited for it."""
+        yield from job.steps()
+        group = job.group
+        if self._jobs.get(group.group_id) is not job:
+            return  # there is another group by that name
+        del self._jobs[group.group_id]
+        if group.members:  # else everybody left, or it is a group of the other kind
+            job.apply(self._changes)
+        yield from self._answer_waiting(group)
+
+    def _answer_waiting(self, group: ConsumerGroup) -> Iterator[None]:
+        waiting = self._waiting.pop(group.group_id, [])
+        later = [
+            one
+            for one in waiting
+            if one.epoch > group.target_epoch and one.member_id in group.members
+        ]
+        if later:
+            self._waiting[group.group_id] = later
+        for one in waiting:
+            if one not in later:
+                yield
+                self._answer_one(group, one, self._backlog.now)
+        if later:
+            yield
+            self._is_target_behind(group, self._backlog.now)
+
+    def _answer_one(self, group: ConsumerGroup, one: Waiting, now: Instant) -> None:
+        asker = one.beat.asker
+        try:
+            member = group.members.get(one.member_id)
+            if member is None:
+                raise unknown_member(group.group_id, one.member_id)
+            moved = self._reconcile(group, member, one.beat.owned, now)
+        except RefusedError as refusal:
+            self._outbox.answer(asker, refused_heartbeat(refusal))
+            return
+        self.extend_session(group, moved, now)
+        answer = self._answer_to(group, moved, is_told_all=True)
+        self._outbox.answer_when_committed(asker, answer)
+
+    def take_waiting(self, group_id: str | None = None) -> Iterator[Asker]:
+        """Yield those who wait for a target, of one group or of all, and forget them."""
+        for each in list(self._waiting) if group_id is None else [group_id]:
+            for one in self._waiting.pop(each, []):
+                yield one.beat.asker
 
     # ---- topics
 
@@ -501,6 +559,11 @@ def _described(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
         subscribed_regex=member.subscribed_regex if regex is None else regex,
         classic=None,
     )
+
+
+def refused_heartbeat(refusal: RefusedError) -> ConsumerGroupHeartbeatResponse:
+    """Return the answer to a heartbeat that was refused."""
+    return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
 
 
 def _answered(assigned: Assignment) -> AnsweredAssignment:

@@ -102,8 +102,8 @@ class GroupCoordinator:
         self.image: MetadataImage = EMPTY
         """The metadata that it has followed: what it leads by that is being served."""
         self._skipped_count = 0
-        self._topics = TopicView()
-        self._is_resolving = False
+        self._topics = TopicView(self._used_regexes)
+        self._is_working = False
         self._led: dict[int, LedShard] = {}
         self._due: list[LedShard] = []
         self._is_due = trio.Event()
@@ -136,22 +136,43 @@ class GroupCoordinator:
             due, self._due = self._due, []
             for led in due:
                 self._flush(led)
-            if self._topics.unresolved and not self._is_resolving:
-                self._is_resolving = True
-                name = "regular expressions of groups"
-                nursery.start_soon(keep_running, name, self._resolve_regexes, self._errors)
+            if not self._is_working and self._has_work():
+                self._is_working = True
+                name = "work of groups in steps"
+                nursery.start_soon(keep_running, name, self._work_off, self._errors)
 
-    async def _resolve_regexes(self) -> None:
-        """Find out which of many topics are meant, with turns for the other tasks."""
-        while self._topics.unresolved:
-            if self._topics.resolve_slice():
-                for led in list(self._led.values()):
-                    if led.is_active:
-                        with self._edge_of(led):
-                            led.shard.on_topics(frozenset(), self._now())
-                            self._perform(led)
+    def _has_work(self) -> bool:
+        return self._topics.has_work or any(led.shard.has_work for led in self._led.values())
+
+    def _used_regexes(self) -> Iterator[str]:
+        """Yield the regular expressions of all groups here, for the view of topics."""
+        for led in self._led.values():
+            yield from led.shard.used_regexes()
+
+    async def _work_off(self) -> None:
+        """Do what takes longer than one turn may, with turns for the other tasks."""
+        is_other = False
+        while self._has_work():
+            if self._topics.has_work:
+                is_other = self._topics.resolve_slice() or is_other
+                if is_other and not self._topics.has_work:
+                    is_other = False
+                    self._on_topics(frozenset())
             await trio.lowlevel.checkpoint()
-        self._is_resolving = False
+            for led in list(self._led.values()):
+                if led.is_active and self._is_current(led) and led.shard.has_work:
+                    with self._edge_of(led):
+                        led.shard.work(self._now())
+                        self._perform(led)
+                    await trio.lowlevel.checkpoint()
+        self._is_working = False
+
+    def _on_topics(self, changed: frozenset[str]) -> None:
+        for led in list(self._led.values()):
+            if led.is_active:
+                with self._edge_of(led):
+                    led.shard.on_topics(changed, self._now())
+                    self._perform(led)
 
     # ---- what the metadata says
 
@@ -166,13 +187,14 @@ class GroupCoordinator:
         for index, partition in partitions.items():
             if partition.is_leader and index not in self._led:
                 self._begin(index, partition)
-        for led in list(self._led.values()):
-            if led.is_active and changed_topics:
-                with self._edge_of(led):
-                    led.shard.on_topics(changed_topics, self._now())
-                    if delta.deleted_topics:
-                        led.shard.drop_offsets_without_topic(self._has_topic)
-                    self._perform(led)
+        if changed_topics:
+            self._on_topics(changed_topics)
+        if delta.deleted_topics:
+            for led in list(self._led.values()):
+                if led.is_active:
+                    with self._edge_of(led):
+                        led.shard.drop_offsets_without_topic(self._has_topic, self._now())
+                        self._perform(led)
 
     def on_led(self, partition: Partition) -> None:
         """Lead the groups of a partition whose log has come after the metadata."""
@@ -283,24 +305,29 @@ class GroupCoordinator:
                 replay.skipped_count,
                 led.partition,
             )
-        self._activate(led)
-
-    def _is_current(self, led: LedShard) -> bool:
-        return self._led.get(led.partition.index) is led
-
-    def _activate(self, led: LedShard) -> None:
         try:
-            led.shard.resume(
-                self._now(), lambda group_id, error: self._errors.note("group", group_id, error)
-            )
-            led.shard.drop_offsets_without_topic(self._has_topic)
+            for _ in led.shard.resume_in_steps(self._now, self._note_unfit):
+                await trio.lowlevel.checkpoint()
+                if not self._is_current(led):
+                    return
         except Exception as error:
             # Loading it again would bring the same, at once and without end.
             self._errors.note("groups", led.partition, error)
             led.failure = str(error)
             return
+        self._activate(led)
+
+    def _note_unfit(self, group_id: str, error: Exception) -> None:
+        self._errors.note("group", group_id, error)
+
+    def _is_current(self, led: LedShard) -> bool:
+        return self._led.get(led.partition.index) is led
+
+    def _activate(self, led: LedShard) -> None:
         led.is_active = True
-        self._perform(led)
+        with self._edge_of(led):
+            led.shard.drop_offsets_without_topic(self._has_topic, self._now())
+            self._perform(led)
 
     # ---- requests
 
@@ -405,7 +432,7 @@ class GroupCoordinator:
             led.is_due = True
             self._due.append(led)
             self._is_due.set()
-        if self._topics.unresolved:
+        if self._topics.has_work or led.shard.has_work:
             self._is_due.set()
         deadline_ms = led.shard.next_deadline_ms
         if deadline_ms is not None and (self._armed_ms is None or deadline_ms < self._armed_ms):
@@ -487,6 +514,6 @@ class GroupCoordinator:
             for led in list(self._led.values()):
                 if led.is_active:
                     with self._edge_of(led):
-                        led.shard.expire_offsets(self._clock.wall_ms())
+                        led.shard.expire_offsets(self._now())
                         self._perform(led)
                     await trio.lowlevel.checkpoint()

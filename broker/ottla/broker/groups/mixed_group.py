@@ -92,7 +92,7 @@ class MixedGroups:
         self._changes.raise_epoch(made, 0)
         for member in members:
             self._changes.aim(made, member.member_id, member.assigned)
-        self._changes.finish_target(made)
+        self._changes.finish_target(made, made.group_epoch)
         for member in members:
             self._changes.place(made, member)
         return made

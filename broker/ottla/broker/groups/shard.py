@@ -10,9 +10,10 @@ the sessions begin anew, and who waited is told to come again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from ottla.broker.groups.backlog import Backlog
 from ottla.broker.groups.classic_group import (
     CONSUMER_PROTOCOL,
     ClassicGroup,
@@ -23,7 +24,7 @@ from ottla.broker.groups.commit_rules import check_commit, check_fetch
 from ottla.broker.groups.consumer_changes import ConsumerChanges
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer_member import JOINING_EPOCH
-from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer, Heartbeat
+from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer, Heartbeat, refused_heartbeat
 from ottla.broker.groups.consumer_records import CONSUMER_GROUP_KEYS
 from ottla.broker.groups.consumer_records import replay as replay_consumer
 from ottla.broker.groups.effects import Asker, Effects, Instant, Outbox
@@ -36,11 +37,13 @@ from ottla.broker.groups.group_records import (
     read_record,
 )
 from ottla.broker.groups.mixed_group import MixedGroups
+from ottla.broker.groups.offset_retention import Group, OffsetRetention
 from ottla.broker.groups.offsets import CommittedOffset, OffsetTable, committed_offset_of
 from ottla.broker.groups.rebalance import Join, Rebalancer, failed_join
 from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
 from ottla.broker.groups.topic_view import TopicView
+from ottla.broker.steps import Pace
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT64_MAX
 from ottla.model.settings.group_overrides import GroupSettings
@@ -61,8 +64,6 @@ from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.sync_group_request import SyncGroupRequest
 
 NO_RETENTION = -1
-
-Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 class TopicCommit(NamedTuple):
@@ -94,6 +95,16 @@ class GroupShard:
         self.offsets = OffsetTable()
         self._outbox = Outbox()
         self._timers: Timers[TimerName] = Timers()
+        self._backlog = Backlog()
+        self._retention = OffsetRetention(
+            self.groups,
+            self.offsets,
+            retention_ms=config.offsets_retention_ms,
+            drop_offset=self._drop_offset,
+            drop_group=self._drop_group,
+        )
+        self._changed_topics: set[str] | None = None
+        """Of a pass over the groups that has not begun."""
         self._rebalancer = Rebalancer(
             config,
             self._timers,
@@ -107,6 +118,8 @@ class GroupShard:
             self._timers,
             self._changes,
             topics,
+            self._backlog,
+            self._outbox,
             settings=settings,
             new_id=new_id,
             downgrade=self._downgrade,
@@ -148,12 +161,38 @@ class GroupShard:
                     self._consumers.on_member_timer(group, name.member_id, now)
             self._outbox.end_event()
 
+    @property
+    def has_work(self) -> bool:
+        """Whether there is work to be done in steps."""
+        return bool(self._backlog)
+
+    def work(self, now: Instant) -> None:
+        """Take one step of the work that takes longer than one turn may."""
+        self._backlog.step(now)
+        self._outbox.end_event()
+
     def on_topics(self, changed: frozenset[str], now: Instant) -> None:
         """Topics came, went or grew, or a regular expression was resolved."""
-        for group in self.groups.values():
-            if isinstance(group, ConsumerGroup) and group.members:
-                self._consumers.on_topics(group, changed, now)
-                self._outbox.end_event()
+        if self._changed_topics is not None:
+            self._changed_topics |= changed
+            return
+        self._changed_topics = set(changed)
+        self._backlog.begin(self._follow_topics(), now)
+
+    def _follow_topics(self) -> Iterator[None]:
+        """Bring each group up to date."""
+        yield  # others that change meanwhile go into the same pass
+        changed, self._changed_topics = frozenset(self._changed_topics or ()), None
+        pace = Pace()
+        for group in list(self.groups.values()):
+            if not isinstance(group, ConsumerGroup) or not group.members:
+                continue
+            epoch = group.group_epoch
+            self._consumers.on_topics(group, changed, self._backlog.now)
+            self._outbox.end_event()
+            touched = 0 if group.group_epoch == epoch else len(group.subscribed_topics())
+            if pace.is_due(1 + len(group.members) + touched):
+                yield
 
     def restart_sessions(self, now: Instant) -> None:
         """Begin every session anew: this process stood still, and could hear nobody meanwhile."""
@@ -206,26 +245,41 @@ class GroupShard:
         A group that its records describe as none can be begins without members; `on_unfit` is
         called with its id.
         """
+        for _ in self.resume_in_steps(lambda: now, on_unfit):
+            pass
+
+    def resume_in_steps(
+        self, now: Callable[[], Instant], on_unfit: Callable[[str, Exception], None] | None
+    ) -> Iterator[None]:
+        """Do what `resume` does; nothing may be asked of it before the end."""
+        pace = Pace()
         for group_id in self.offsets.group_ids:
             self._find_or_make(group_id)
         for group in list(self.groups.values()):
             try:
                 if isinstance(group, ConsumerGroup):
-                    self._consumers.resume(group, now)
+                    self._consumers.resume(group, now())
+                    looked_at = len(group.members) + len(group.subscribed_topics())
                 else:
-                    self._rebalancer.resume(group, now)
+                    self._rebalancer.resume(group, now())
+                    looked_at = len(group.members)
             except Exception as error:
                 if on_unfit is None:
                     raise
                 on_unfit(group.group_id, error)
                 self.groups[group.group_id] = ClassicGroup(group.group_id)
+                looked_at = 0
             self._outbox.end_event()
+            if pace.is_due(1 + looked_at):
+                yield
 
     def resign(self) -> Iterator[tuple[Asker, ErrorCode]]:
         """Yield everybody who waits in a group with what to tell them: this leader is deposed."""
+        for waiting in self._consumers.take_waiting():
+            yield waiting, ErrorCode.NOT_COORDINATOR
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
-                continue  # nobody is made to wait there
+                continue  # who waits there waits for its target
             for member in group.members.values():
                 for asker in (member.join_asker, member.sync_asker):
                     if asker is not None:
@@ -293,9 +347,12 @@ class GroupShard:
         except RefusedError as refusal:
             self._outbox.answer(beat.asker, refused_heartbeat(refusal))
         else:
-            self._outbox.answer_when_committed(beat.asker, answer)
+            if answer is not None:
+                self._outbox.answer_when_committed(beat.asker, answer)
 
-    def _take_heartbeat(self, beat: Heartbeat, now: Instant) -> ConsumerGroupHeartbeatResponse:
+    def _take_heartbeat(
+        self, beat: Heartbeat, now: Instant
+    ) -> ConsumerGroupHeartbeatResponse | None:
         request = beat.request
         group_id = request.group_id
         group = self.groups.get(group_id)
@@ -320,7 +377,7 @@ class GroupShard:
 
     def _begin_consumer_group(
         self, old: ClassicGroup | None, beat: Heartbeat, now: Instant
-    ) -> ConsumerGroupHeartbeatResponse:
+    ) -> ConsumerGroupHeartbeatResponse | None:
         """Make a group for its first member; a classic one gives way to it, with who is in it."""
         request = beat.request
         group = ConsumerGroup(request.group_id)
@@ -341,6 +398,8 @@ class GroupShard:
         if not self._mixed.may_downgrade(group, leaving_id):
             return False
         classic = self._mixed.downgraded(group, leaving_id, now)
+        for asker in self._consumers.take_waiting(group.group_id):
+            self._outbox.answer(asker, ErrorCode.UNKNOWN_MEMBER_ID)
         self.groups[group.group_id] = classic
         self._rebalancer.take_over(classic, now)
         return True
@@ -447,49 +506,13 @@ class GroupShard:
                 codes.append(ErrorCode.NONE)
         self._outbox.answer_when_committed(asker, codes)
 
-    def drop_offsets_without_topic(self, exists: Callable[[str, UUID], bool]) -> None:
+    def drop_offsets_without_topic(self, exists: Callable[[str, UUID], bool], now: Instant) -> None:
         """Forget what was committed for topics that are no more, or are others by the same name."""
-        gone = [
-            (group_id, topic, index)
-            for group_id, topic, index, offset in self.offsets
-            if not exists(topic, offset.topic_id)
-        ]
-        for group_id, topic, index in gone:
-            self._drop_offset(group_id, topic, index)
+        self._backlog.begin(self._retention.drop_without_topic(exists), now)
 
-    def expire_offsets(self, wall_ms: int) -> None:
+    def expire_offsets(self, now: Instant) -> None:
         """Forget offsets that nobody has used for the retention, and groups left with nothing."""
-        for group in list(self.groups.values()):
-            self._expire_offsets_of(group, wall_ms)
-            if group.is_empty and not (
-                (isinstance(group, ClassicGroup) and group.pending_joins)
-                or self.offsets.has_group(group.group_id)
-            ):
-                self._drop_group(group)
-
-    def _expire_offsets_of(self, group: Group, wall_ms: int) -> None:
-        """Offsets are kept while there are members, but for topics they subscribe no more.
-
-        An empty classic group's age from when its last member left, where there were any (KIP-211).
-        """
-        used = frozenset[str]()
-        emptied_ms = -1
-        if isinstance(group, ConsumerGroup):
-            used = group.subscribed_topics()
-        elif group.state is not GroupState.EMPTY:
-            subscribed = group.subscribed_topics() if group.state is GroupState.STABLE else None
-            if subscribed is None:
-                return
-            used = subscribed
-        elif group.protocol_type is not None:
-            emptied_ms = group.state_timestamp_ms
-        for (topic, index), offset in list(self.offsets.of_group(group.group_id).items()):
-            expires_ms = offset.expire_timestamp_ms
-            if expires_ms == NO_EXPIRY:
-                unused_since_ms = max(emptied_ms, offset.commit_timestamp_ms)
-                expires_ms = unused_since_ms + self._config.offsets_retention_ms
-            if topic not in used and wall_ms >= expires_ms:
-                self._drop_offset(group.group_id, topic, index)
+        self._backlog.begin(self._retention.expire(now.wall_ms), now)
 
     # ---- groups as a whole
 
@@ -510,6 +533,14 @@ class GroupShard:
     def consumer_rebalance_count(self) -> int:
         """How often consumer groups have had their work shared out anew."""
         return self._changes.rebalance_count
+
+    def used_regexes(self) -> Iterator[str]:
+        """Yield the regular expressions that members subscribe by."""
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                for member in group.members.values():
+                    if member.subscribed_regex:
+                        yield member.subscribed_regex
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[Group]:
         """Return the groups of these states and types (in lower case; all when none is named)."""
@@ -539,8 +570,3 @@ class GroupShard:
         self._rebalancer.forget(group)
         group.become(GroupState.DEAD, group.state_timestamp_ms)
         self._outbox.write(GroupRecord(group_key(group.group_id), None))
-
-
-def refused_heartbeat(refusal: RefusedError) -> ConsumerGroupHeartbeatResponse:
-    """Return the answer to a heartbeat that was refused."""
-    return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)

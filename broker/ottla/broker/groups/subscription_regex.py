@@ -23,6 +23,11 @@ PROGRAM_BYTES_MAX = 64 << 10
 written that takes milliseconds a name."""
 
 
+UNICODE_CLASSES_MAX = 8
+"""Classes such as `\\pL` in one expression.  Each has hundreds of ranges and takes a millisecond to
+compile, also where the whole is then refused; topics' names have no use for them."""
+
+
 def _options() -> "re2.Options":
     options = re2.Options()
     options.max_mem = PROGRAM_BYTES_MAX
@@ -39,12 +44,22 @@ def compile_topic_regex(text: str) -> TopicRegex:
     """Return the expression; INVALID_REGULAR_EXPRESSION where it is none, or too large."""
     if len(text) > REGEX_CHARS_MAX:
         raise _refusal(f"of {len(text)} characters", f"at most {REGEX_CHARS_MAX} are served")
+    class_count = text.count("\\p") + text.count("\\P")
+    if class_count > UNICODE_CLASSES_MAX:
+        at_most = f"at most {UNICODE_CLASSES_MAX} are served"
+        raise _refusal(f"with {class_count} Unicode classes", at_most)
     try:
         return TopicRegex(re2.compile(text, _OPTIONS))
     except re2.error as error:
         reason = error.args[0]
         shown = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise _refusal(f"`{text}`", shown) from None
+
+
+def instruction_count(regex: TopicRegex) -> int:
+    """Return the size of the program: what a character of a name costs is proportional to it."""
+    size: int = regex.programsize  # type: ignore[attr-defined]
+    return size
 
 
 def matches(regex: TopicRegex, names: Iterable[str]) -> frozenset[str]:

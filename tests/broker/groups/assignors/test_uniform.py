@@ -253,6 +253,7 @@ SCRIPT = """
 from uuid import UUID
 from ottla.broker.groups.assignors.subscription import MemberSubscription
 from ottla.broker.groups.assignors.table import ASSIGNORS
+from ottla.broker.steps import run_through
 topics = [UUID(int=number) for number in range(20)]
 members = {
     f"m{at}": MemberSubscription(None, None, frozenset(topics[at % 7 : at % 7 + 9]), {})
@@ -260,7 +261,7 @@ members = {
 }
 counts = {topic_id: 1 + topic_id.int % 5 for topic_id in topics}
 for assign in ASSIGNORS.values():
-    found = assign(members, counts)
+    found = run_through(assign(members, counts))
     print([(who, t, sorted(found[who][t])) for who in found for t in sorted(found[who])])
 """
 

@@ -253,7 +253,7 @@ async def test_a_consumer_is_told_of_topics_that_are_made_and_grow(
 async def test_with_many_topics_a_regex_is_resolved_meanwhile(
     world: Any, coordinated: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.broker.groups.topic_view.AT_ONCE_COUNT", 1)
+    monkeypatch.setattr("ottla.broker.groups.topic_view.SLICE_COST", 1)
     async with coordinated(world) as (groups, _):
         assert count_of(await groups.beat("a", 0, regex="__consumer.*")) == 1
         assert count_of(await groups.beat("a", 1)) == 2
@@ -340,7 +340,7 @@ async def test_an_error_nobody_foresaw_while_groups_resume_is_a_problem_to_be_se
 ) -> None:
     async with coordinated(world) as (groups, _):
         await groups.commit(7)
-        monkeypatch.setattr(GroupShard, "resume", lambda *_: 1 // 0)
+        monkeypatch.setattr(GroupShard, "resume_in_steps", lambda *_: 1 // 0)
         async with trio.open_nursery() as nursery:
             later = make_coordinator(world)
             nursery.start_soon(later.coordinator.run)

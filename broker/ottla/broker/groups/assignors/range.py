@@ -16,15 +16,25 @@ from ottla.broker.groups.assignors.subscription import (
     PartitionCounts,
     topics_by_subscribers,
 )
+from ottla.broker.steps import Pace, Steps, run_through
 
 
 def assign(
     members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
 ) -> dict[str, Assignment]:
+    """Do at once what `assign_in_steps` does."""
+    return run_through(assign_in_steps(members, partition_counts))
+
+
+def assign_in_steps(
+    members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
+) -> Steps[dict[str, Assignment]]:
     """Split each topic evenly among its subscribers; the first ones have one partition more."""
     order = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
     assignments: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
-    for subscribers, topic_ids in topics_by_subscribers(order, members).items():
+    pace = Pace()
+    topics = yield from topics_by_subscribers(order, members)
+    for subscribers, topic_ids in topics.items():
         for topic_id in topic_ids:
             count = partition_counts.get(topic_id, 0)
             share, extra_count = divmod(count, len(subscribers))
@@ -34,6 +44,8 @@ def assign(
                 assignments[member_id][topic_id] = frozenset(range(start, end))
                 start = end
             assert start == count
+            if pace.is_due(len(subscribers) + count // 8):
+                yield
     return {**assignments}
 
 

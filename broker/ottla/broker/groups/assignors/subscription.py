@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
+
+from ottla.broker.steps import Pace, Steps
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by the id of their topic; no topic stands in it with none."""
@@ -23,21 +26,25 @@ PartitionCounts: TypeAlias = Mapping[UUID, int]
 """Of each topic that there is; others are passed over, whoever is subscribed to them."""
 
 Assignor: TypeAlias = Callable[
-    [Mapping[str, MemberSubscription], PartitionCounts], dict[str, Assignment]
+    [Mapping[str, MemberSubscription], PartitionCounts], Steps[dict[str, Assignment]]
 ]
 """Answers for every member, and gives each partition that somebody wants to exactly one of those.
 
 The same members and counts give the same answer, in whatever order they come.
 """
 
+number_of = attrgetter("int")
+"""The key to sort ids by: the order of the ids themselves, which compare in Python code."""
+
 
 def topics_by_subscribers(
     order: Sequence[str], members: Mapping[str, MemberSubscription]
-) -> dict[tuple[str, ...], list[UUID]]:
+) -> Steps[dict[tuple[str, ...], list[UUID]]]:
     """Return the topics that the same members subscribe, by these members in their order.
 
     Members mostly have one subscription in common, so it looks at each subscription once.
     """
+    pace = Pace()
     places: dict[frozenset[UUID], list[int]] = {}
     for place, member_id in enumerate(order):
         places.setdefault(members[member_id].topic_ids, []).append(place)
@@ -45,11 +52,18 @@ def topics_by_subscribers(
     for topic_ids, found in places.items():
         for topic_id in topic_ids:
             takers.setdefault(topic_id, []).append(found)
+            if pace.is_due():
+                yield
     topics: dict[tuple[int, ...], list[UUID]] = {}
-    for topic_id in sorted(takers):
+    for topic_id in sorted(takers, key=number_of):
         # The first place of each subscription stands for the members who have it.
         topics.setdefault(tuple(found[0] for found in takers[topic_id]), []).append(topic_id)
-    return {
-        tuple(order[place] for place in sorted(chain(*takers[alike[0]]))): alike
-        for alike in topics.values()
-    }
+        if pace.is_due(1 + len(takers[topic_id])):
+            yield
+    by_subscribers = {}
+    for alike in topics.values():
+        subscribers = tuple(order[place] for place in sorted(chain(*takers[alike[0]])))
+        by_subscribers[subscribers] = alike
+        if pace.is_due(len(subscribers)):
+            yield
+    return by_subscribers

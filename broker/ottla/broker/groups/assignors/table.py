@@ -8,6 +8,6 @@ from ottla.broker.groups.assignors import uniform
 from ottla.broker.groups.assignors.subscription import Assignor
 
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
-    {"uniform": uniform.assign, "range": range_assignor.assign}
+    {"uniform": uniform.assign_in_steps, "range": range_assignor.assign_in_steps}
 )
 """The first is Kafka's default."""

@@ -23,14 +23,15 @@ from ottla.broker.groups.assignors.subscription import (
     PartitionCounts,
     topics_by_subscribers,
 )
+from ottla.broker.steps import Pace, Steps, run_through
 
 Partition: TypeAlias = tuple[UUID, int]
 
 SEARCH_STEPS_MAX = 200_000
 """How much is looked at for ways over other members: some 50 ms.
 
-More finds ways in larger groups of unlike subscriptions, and holds the broker's loop for longer;
-with less these stay less even than they could be.
+More finds ways in larger groups of unlike subscriptions, and takes longer; with less these stay
+less even than they could be.
 """
 
 
@@ -51,50 +52,66 @@ class _Pool(NamedTuple):
 def assign(
     members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
 ) -> dict[str, Assignment]:
+    """Do at once what `assign_in_steps` does."""
+    return run_through(assign_in_steps(members, partition_counts))
+
+
+def assign_in_steps(
+    members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
+) -> Steps[dict[str, Assignment]]:
     """Share all partitions out so that the loads of members differ as little as can be."""
-    pools = _pools_of(members, partition_counts)
+    pools = yield from _pools_of(members, partition_counts)
     loads = dict.fromkeys(sorted(members), 0)
-    _keep(members, pools, loads)
+    yield from _keep(members, pools, loads)
+    pace = Pace()
     for pool in pools:
-        _fill(pool, loads)
+        yield from _fill(pool, loads, pace)
     for pool in pools:
-        _level(pool, loads)
+        yield from _level(pool, loads, pace)
     if len(pools) > 1:
-        _level_over_others(pools, loads)
-    return _assignments(members, pools)
+        yield from _level_over_others(pools, loads)
+    return (yield from _assignments(members, pools))
 
 
 def _pools_of(
     members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
-) -> list[_Pool]:
+) -> Steps[list[_Pool]]:
     """Return the pools, those with the fewest subscribers first: they have the least choice."""
-    found = topics_by_subscribers(sorted(members), members)
+    found = yield from topics_by_subscribers(sorted(members), members)
+    pace = Pace()
     pools = []
     for subscribers, topic_ids in found.items():
-        unowned = {
-            (topic_id, index): None
-            for topic_id in topic_ids
-            for index in range(partition_counts.get(topic_id, 0))
-        }
+        unowned: dict[Partition, None] = {}
+        for topic_id in topic_ids:
+            for index in range(partition_counts.get(topic_id, 0)):
+                unowned[topic_id, index] = None
+                if pace.is_due():
+                    yield
         owned: dict[str, list[Partition]] = {member_id: [] for member_id in subscribers}
         pools.append(_Pool(tuple(topic_ids), subscribers, unowned, owned))
-    return sorted(pools, key=lambda pool: (len(pool.subscribers), pool.topic_ids))
+        if pace.is_due(len(subscribers)):
+            yield
+    # A topic is in one pool alone: the first of each says which comes first.
+    return sorted(pools, key=lambda pool: (len(pool.subscribers), pool.topic_ids[0].int))
 
 
 def _keep(
     members: Mapping[str, MemberSubscription], pools: Iterable[_Pool], loads: dict[str, int]
-) -> None:
+) -> Steps[None]:
     """Leave everybody what it has."""
+    pace = Pace()
     pool_of = {topic_id: pool for pool in pools for topic_id in pool.topic_ids}
     for member_id in loads:
         assigned = members[member_id].assigned
         # Given up from the end: first of the topics of which it has most.
         ranked = sorted(
-            (rank, topic_id, index)
+            (rank, topic_id.int, index, topic_id)
             for topic_id, indexes in assigned.items()
             for rank, index in enumerate(sorted(indexes))
         )
-        for _, topic_id, index in ranked:
+        for _, _, index, topic_id in ranked:
+            if pace.is_due():
+                yield
             pool = pool_of.get(topic_id)
             if pool and member_id in pool.owned and (topic_id, index) in pool.unowned:
                 del pool.unowned[topic_id, index]
@@ -102,7 +119,7 @@ def _keep(
                 loads[member_id] += 1
 
 
-def _fill(pool: _Pool, loads: dict[str, int]) -> None:
+def _fill(pool: _Pool, loads: dict[str, int], pace: Pace) -> Steps[None]:
     """Give each partition that nobody has to whoever has least then."""
     heap = [(loads[member_id], member_id) for member_id in pool.subscribers]
     heapify(heap)
@@ -111,15 +128,19 @@ def _fill(pool: _Pool, loads: dict[str, int]) -> None:
         pool.owned[member_id].append(partition)
         loads[member_id] = load + 1
         heappush(heap, (load + 1, member_id))
+        if pace.is_due():
+            yield
     pool.unowned.clear()
 
 
-def _level(pool: _Pool, loads: dict[str, int]) -> None:
+def _level(pool: _Pool, loads: dict[str, int], pace: Pace) -> Steps[None]:
     """Move partitions of a pool from those who have most to those who have least."""
     takers = [(loads[member_id], member_id) for member_id in pool.subscribers]
     givers = [(-loads[member_id], member_id) for member_id in pool.subscribers]
     heapify(takers)
     heapify(givers)
+    if pace.is_due(len(takers)):
+        yield
     while givers:
         giver, taker = givers[0][1], takers[0][1]
         if not pool.owned[giver]:
@@ -133,6 +154,8 @@ def _level(pool: _Pool, loads: dict[str, int]) -> None:
             heappop(takers)
             heappush(givers, (-loads[giver], giver))
             heappush(takers, (loads[taker], taker))
+        if pace.is_due():
+            yield
 
 
 def _move(pool: _Pool, giver: str, taker: str, loads: dict[str, int]) -> None:
@@ -141,7 +164,7 @@ def _move(pool: _Pool, giver: str, taker: str, loads: dict[str, int]) -> None:
     loads[taker] += 1
 
 
-def _level_over_others(pools: list[_Pool], loads: dict[str, int]) -> None:
+def _level_over_others(pools: list[_Pool], loads: dict[str, int]) -> Steps[None]:
     """Move partitions between members who have no topic in common, over those between them.
 
     Whoever has most and finds no way is done with, and so is everybody it could reach: their loads
@@ -154,7 +177,7 @@ def _level_over_others(pools: list[_Pool], loads: dict[str, int]) -> None:
         load, giver = heappop(heap)
         if giver in ways.done or -load != loads[giver]:
             continue
-        way = ways.shortest_from(giver)
+        way = yield from ways.shortest_from(giver)
         for step in way:
             _move(step.pool, step.giver, step.taker, loads)
         for step in way:
@@ -176,13 +199,14 @@ class _Ways:
     def __init__(self, pools: list[_Pool], loads: dict[str, int]) -> None:
         self.done: set[str] = set()
         self.step_count = 0
+        self._pace = Pace()
         self._loads = loads
         self._pools_of: dict[str, list[_Pool]] = {member_id: [] for member_id in loads}
         for pool in pools:
             for member_id in pool.subscribers:
                 self._pools_of[member_id].append(pool)
 
-    def shortest_from(self, giver: str) -> list[_Step]:
+    def shortest_from(self, giver: str) -> Steps[list[_Step]]:
         """Return the moves that take one partition from a member to one with two less.
 
         The last move is the first: so nobody has to give what it does not have yet.  With no such
@@ -198,6 +222,8 @@ class _Ways:
                     continue
                 seen.add(id(pool))
                 self.step_count += len(pool.subscribers)
+                if self._pace.is_due(1 + len(pool.subscribers)):
+                    yield
                 for other in pool.subscribers:
                     if other not in came_by and other not in self.done:
                         came_by[other] = _Step(member_id, pool, other)
@@ -216,13 +242,20 @@ def _back(came_by: Mapping[str, _Step | None], taker: str) -> Iterable[_Step]:
         step = came_by[step.giver]
 
 
-def _assignments(members: Iterable[str], pools: Iterable[_Pool]) -> dict[str, Assignment]:
+def _assignments(members: Iterable[str], pools: Iterable[_Pool]) -> Steps[dict[str, Assignment]]:
+    pace = Pace()
     found: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in members}
     for pool in pools:
         for member_id, partitions in pool.owned.items():
             for topic_id, index in partitions:
                 found[member_id].setdefault(topic_id, set()).add(index)
-    return {
-        member_id: {topic_id: frozenset(indexes) for topic_id, indexes in topics.items()}
-        for member_id, topics in found.items()
-    }
+                if pace.is_due():
+                    yield
+    assignments: dict[str, Assignment] = {}
+    for member_id, topics in found.items():
+        assignments[member_id] = {
+            topic_id: frozenset(indexes) for topic_id, indexes in topics.items()
+        }
+        if pace.is_due(1 + len(topics)):
+            yield
+    return assignments

@@ -68,13 +68,21 @@ def _log(data: bytes) -> None:
                 break
             shard.on_time(now)
         shard.on_topics(frozenset({"t"}), now)
+        _work_off(shard, now)
         written += shard.take_effects().records
-    shard.expire_offsets(NOW_MS + 30 * DAY_MS)
+    later = Instant(1_000 + 30 * DAY_MS, NOW_MS + 30 * DAY_MS)
+    shard.expire_offsets(later)
+    _work_off(shard, later)
     written += shard.take_effects().records
     shard.list_groups(frozenset(), frozenset())
     again = _shard()
     for key, value in written:
         again.replay(key, value)
+
+
+def _work_off(shard: GroupShard, now: Instant) -> None:
+    while shard.has_work:
+        shard.work(now)
 
 
 def _records_of(data: bytes) -> Iterator[tuple[bytes | None, bytes | None]]:

@@ -90,6 +90,8 @@ class GroupBench:
         """Where the log may be cut: behind all that one event wrote."""
         self.committed_count = 0
         self.is_committing = True
+        self.is_working = True
+        """Whether work in steps is done to its end at once."""
         self.on_committed: Callable[[], None] = lambda: None
         self.topics = TopicView()
         self._held: list[tuple[int, Asker, Any]] = []
@@ -119,6 +121,8 @@ class GroupBench:
         """Do what a driver does at the end of its turn."""
         while (self.shard.next_deadline_ms or self.mono_ms + 1) <= self.mono_ms:
             self.shard.on_time(self.now)
+        while self.is_working and self.shard.has_work:
+            self.shard.work(self.now)
         effects = self.shard.take_effects()
         for write in effects.writes:
             self.log += write
