@@ -110,6 +110,7 @@ def run_once(engine: Engine, chance: Chance, *, budget: int) -> Outcome:
 ENGINES: dict[str, dict[str, str]] = {
     "A": {
         "raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk",
+        "raft-forged": "ottla.jepsen.world.walk.raft_walk:ForgedRaftWalk",
         "replication": "ottla.jepsen.world.walk.replication_walk:ReplicationWalk",
         "replication-disk": "ottla.jepsen.world.walk.replication_walk:DiskReplicationWalk",
         "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",

@@ -13,8 +13,10 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.violation import violation_in
-from ottla.model.ids import Offset
+from ottla.jepsen.world.violation import Violation, violation_in
+from ottla.jepsen.world.walk.forgeries import FOREIGN_CLUSTER, Forger
+from ottla.model.ids import Epoch, Offset
+from ottla.model.limits import INT32_MAX
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import Effects, Outgoing
 from ottla.raft.events import (
@@ -27,7 +29,7 @@ from ottla.raft.events import (
     ShutdownRequested,
     Tick,
 )
-from ottla.raft.messages import FetchRequest, Response
+from ottla.raft.messages import EndQuorumEpochRequest, FetchRequest, Request, Response
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.member import Member
 from ottla.raft.testing.world import identity
@@ -48,6 +50,12 @@ PACKETS_MAX = 30
 
 SLEEP_MS = 10_000
 """A clock's jump over every deadline there is."""
+
+JUMP_MAX = 1 << 24
+"""How far one message may raise an epoch."""
+
+INSISTED_COUNT = 200
+"""Messages in a row, of which each raises the epoch."""
 
 STRETCH_MS = 400
 """A jump over the shorter ones."""
@@ -94,7 +102,7 @@ class RaftWalk:
     name = "A"
     subject = "raft"
     budget = 120
-    required = (
+    required: tuple[str, ...] = (
         "a log is cut after divergence",
         "a snapshot is installed",
         "power goes between two effects",
@@ -107,19 +115,34 @@ class RaftWalk:
         "a wiped voter comes back",
     )
 
+    has_forger = False
+
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one schedule of at most `budget` actions."""
-        walk = Walk(chance)
+        walk = Walk(chance, has_forger=self.has_forger)
         violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = len(walk.invariants.committed)
         walk.figures["elections"] = len(walk.invariants.leaders)
         return outcome_of(self, chance, walk, violation)
 
 
+class ForgedRaftWalk(RaftWalk):
+    """The engine, with somebody in the network who sends what nobody honest would."""
+
+    subject = "raft-forged"
+    required = (
+        *RaftWalk.required,
+        "a forged request is answered",
+        "a forged answer arrives",
+        "a forger says the same again and again",
+    )
+    has_forger = True
+
+
 class Walk:
     """One quorum under one seed's adversary."""
 
-    def __init__(self, chance: Chance) -> None:
+    def __init__(self, chance: Chance, *, has_forger: bool = False) -> None:
         self.chance = chance
         self.trace = Trace()
         self.rare = Rare()
@@ -138,7 +161,11 @@ class Walk:
         self._packets: list[_Packet] = []
         self._routes: dict[int, _Request] = {}
         """The requests that wait for their answer, by token."""
+        self._forged: dict[int, None] = {}
+        """Those that nobody asked, so that nobody gets their answers."""
         self._token = 0
+        self._forger = Forger(chance, self.members[0].identity)
+        self._has_forger = has_forger
         self._blocked: set[tuple[int, int]] = set()
         self._wiped_count = 0
         self._order = chance.below(3)
@@ -183,6 +210,7 @@ class Walk:
             (self._resign, 1, False),
             (self._black_out, 1, False),
             (self._wipe, 1, False),
+            *(((self._forge, 6, True), (self._insist, 2, False)) if self._has_forger else ()),
         )
         actions: list[Callable[[], None]] = []
         for action, weight, is_needed in rows:
@@ -295,6 +323,59 @@ class Walk:
 
     def _heal(self) -> None:
         self._blocked = set()
+
+    def _forge(self) -> None:
+        """Have a replica asked something by nobody, or lied to in an answer."""
+        at = self.chance.below(len(self.members))
+        answers = [place for place, one in enumerate(self._packets) if isinstance(one, _Answer)]
+        if answers and self.chance.below(3) == 2:
+            packet = self._packets.pop(answers[self.chance.below(len(answers))])
+            assert isinstance(packet, _Answer)
+            self.rare.sometimes("a forged answer arrives")
+            self._arrive(packet._replace(response=self._forger.response(packet.response)))
+        else:
+            self._send_forged(at)
+
+    def _insist(self) -> None:
+        """Raise a replica's epoch again and again, each time as far as it lets itself be raised."""
+        at = self.chance.below(len(self.members))
+        step = 1 << (1 + self.chance.below(25))
+        sender = self.members[self.chance.below(self.voter_count)].identity
+        self.rare.sometimes("a forger says the same again and again")
+        for _ in range(INSISTED_COUNT):
+            core = self.members[at].core
+            if core is None:
+                return
+            goodbye = EndQuorumEpochRequest(
+                cluster_id=sender.cluster_id,
+                leader_id=sender.node_id,
+                leader_epoch=Epoch(min(INT32_MAX, core.epoch + step)),
+            )
+            self._take_forged(at, goodbye)
+            if core.epoch > INT32_MAX // 2:
+                raise Violation("EpochsKeepRoom", f"replica {at} is in epoch {core.epoch}")
+
+    def _send_forged(self, at: int) -> None:
+        core = self.members[at].core
+        if core is None:
+            return
+        node = self.members[at].identity.node_id
+        self._take_forged(at, self._forger.request(node, core.epoch))
+
+    def _take_forged(self, at: int, request: Request) -> None:
+        self._token += 1
+        self._forged[self._token] = None
+        core = self.members[at].core
+        assert core is not None
+        epoch = core.epoch
+        self._step(at, RequestReceived(token=self._token, request=request))
+        core = self.members[at].core
+        if core is None:
+            return
+        if core.epoch - epoch > JUMP_MAX:
+            raise Violation("ForgedEpochsAreRefused", f"{epoch} became {core.epoch} by {request}")
+        if core.epoch != epoch and request.cluster_id == FOREIGN_CLUSTER:
+            raise Violation("StrangersChangeNothing", f"{epoch} became {core.epoch} by {request}")
 
     # --- time and disks -----------------------------------------------------------------------
 
@@ -443,6 +524,10 @@ class Walk:
         packets = self._packets
         self._wakes[at] = effects.next_wake_ms
         for token, response in answers:
+            if token in self._forged:
+                del self._forged[token]
+                self.rare.sometimes("a forged request is answered")
+                continue
             asked = self._routes.pop(token)
             packets.append(
                 _Answer(at, asked.sender, asked.life, asked.outgoing.request_id, response)

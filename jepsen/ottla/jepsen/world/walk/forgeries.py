@@ -1,0 +1,120 @@
+"""Messages of the quorum that nobody honest sent.
+
+The forger knows the cluster's addresses and the voters' numbers.  It cannot be kept from claiming
+what a voter might claim, so it never claims what only the voter itself can know: votes that were
+granted, and how far a voter's log goes.  Everything else is fair: epochs far ahead, leaders that do
+not lead, strangers, other clusters.
+"""
+
+from dataclasses import replace
+from typing import TypeVar
+from uuid import UUID
+
+from ottla.jepsen.world.chance import Chance
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.limits import INT32_MAX
+from ottla.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    Request,
+    Response,
+    VoteRequest,
+)
+from ottla.raft.voters import QuorumIdentity, ReplicaKey
+
+STRANGER = NodeId(77)
+FOREIGN_CLUSTER = "Zm9yZWlnbi1jbHVzdGVyLQ"
+R = TypeVar("R", bound=Response)
+
+
+class Forger:
+    """Draws messages that lie."""
+
+    def __init__(self, chance: Chance, identity: QuorumIdentity) -> None:
+        self._chance = chance
+        self._cluster_id = identity.cluster_id
+        self._voters = tuple(identity.voters)
+
+    def request(self, to: NodeId, epoch: Epoch) -> Request:
+        """Return a request for a voter that is in an epoch."""
+        draw = self._chance.below
+        cluster_id = FOREIGN_CLUSTER if draw(4) == 3 else self._cluster_id
+        key = self._key()
+        forged_epoch = self._epoch(epoch)
+        directory = next((one.directory_id for one in self._voters if one.id == to), UUID(int=0))
+        kind = draw(4)
+        if kind == 0:
+            return EndQuorumEpochRequest(
+                cluster_id=cluster_id,
+                leader_id=key.id,
+                leader_epoch=forged_epoch,
+                preferred_candidates=(self._key(),) * draw(3),
+            )
+        if kind == 1:
+            return BeginQuorumEpochRequest(
+                cluster_id=cluster_id,
+                voter_id=to,
+                voter_directory_id=directory,
+                leader_id=key.id,
+                leader_epoch=forged_epoch,
+            )
+        if kind == 2:
+            return VoteRequest(
+                cluster_id=cluster_id,
+                voter_id=to,
+                voter_directory_id=directory,
+                replica_epoch=forged_epoch,
+                replica_id=key.id,
+                replica_directory_id=key.directory_id,
+                last_epoch=Epoch(draw(3) - 1),
+                end_offset=Offset(draw(3) - 1),
+                pre_vote=draw(2) == 0,
+            )
+        return FetchRequest(
+            cluster_id=cluster_id,
+            replica_id=STRANGER,
+            replica_directory_id=UUID(int=STRANGER),
+            current_leader_epoch=forged_epoch,
+            fetch_offset=Offset(draw(40) - 1),
+            last_fetched_epoch=self._epoch(epoch),
+            high_watermark=Offset(draw(40) - 1),
+            wait_ms_max=draw(2) * 1_000,
+            bytes_max=draw(3) - 1,
+        )
+
+    def response(self, response: R) -> R:
+        """Return a true answer with a lie about who leads, and since when."""
+        forged: R = replace(
+            response,
+            leader_id=None if self._chance.below(4) == 3 else self._key().id,
+            leader_epoch=self._epoch(response.leader_epoch),
+        )
+        if isinstance(forged, FetchResponse) and forged.diverging is not None:
+            cut = Offset(self._chance.below(4) - 1)
+            return replace(forged, diverging=forged.diverging._replace(offset=cut))
+        return forged
+
+    def _key(self) -> ReplicaKey:
+        """Return a voter, or a stranger, or a voter's namesake."""
+        at = self._chance.below(len(self._voters) + 2)
+        if at < len(self._voters):
+            return ReplicaKey(self._voters[at].id, self._voters[at].directory_id)
+        if at == len(self._voters):
+            return ReplicaKey(STRANGER, UUID(int=STRANGER))
+        return ReplicaKey(self._voters[0].id, UUID(int=STRANGER))
+
+    def _epoch(self, epoch: Epoch) -> Epoch:
+        kind = self._chance.below(8)
+        if kind < 3:
+            return epoch
+        return Epoch(
+            (
+                epoch + 1,
+                epoch - 1,
+                INT32_MAX,
+                INT32_MAX - 1,
+                min(INT32_MAX, epoch + (1 << 24)),
+            )[kind - 3]
+        )
