@@ -123,6 +123,7 @@ ENGINES: dict[str, dict[str, str]] = {
     },
     "C": {
         "cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster",
+        "names": "ottla.jepsen.world.whole.whole_cluster:NamesOfCluster",
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
     },
     "D": {

@@ -15,6 +15,7 @@ client_events.py  the same, before the judges of real clusters
 nemesis.py        what goes wrong, within what the protocol promises to bear
 mercy.py          who may lose what, so that it stays within that
 disk_troubles.py  disks that fail in part or for a while, and what is demanded meanwhile
+rebirth.py        topics that are made again under their name, settings that change meanwhile
 calm.py           demands that count only while nothing else is wrong
 watch.py          what happens to partitions; rare states
 ending.py         everything mended: progress within bounded time, and all replicas alike

@@ -1,8 +1,9 @@
 """The end of a run: everything is mended, and must come right within bounded time.
 
 Invariants: EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, GroupCatchesUp, MetadataAgrees
-(every broker has the same image), LogsAgree (what is committed is the same bytes on every
-replica), and those that `history.py` judges by reading everything once more.
+(every broker has the same image), SettingsInForce (and its logs act on it), ReplicasAlike (all
+replicas of a partition begin and end at the same offsets), LogsAgree (what is committed is the same
+bytes on every replica), and those that `history.py` judges by reading everything once more.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,11 @@ from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, Cluster
 from ottla.jepsen.world.whole.history import History
 from ottla.jepsen.world.whole.machine import Machine
+from ottla.jepsen.world.whole.rebirth import (
+    Rebirths,
+    replicas_that_differ,
+    settings_not_in_force,
+)
 from ottla.jepsen.world.whole.workload import Workload
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
@@ -24,6 +30,9 @@ HEALING_S_MAX = 60.0
 
 PROGRESS_S_MAX = 30.0
 GROUP_S_MAX = 60.0
+SETTLING_S_MAX = 10.0
+"""How long brokers that follow the same image may take to act on it."""
+
 LOOK_S = 0.25
 METADATA_LOG = "__cluster_metadata-0"
 Replica = tuple[Machine, str]
@@ -36,10 +45,13 @@ BATCH_OVERHEAD = 12
 class Ending:
     """Judges a cluster at the end of its run."""
 
-    def __init__(self, cluster: Cluster, workload: Workload, history: History) -> None:
+    def __init__(
+        self, cluster: Cluster, workload: Workload, history: History, rebirths: Rebirths
+    ) -> None:
         self._cluster = cluster
         self._workload = workload
         self._history = history
+        self._rebirths = rebirths
 
     async def judge(self) -> None:
         """Wait for what must come, then compare all there is; Violation says what is wrong."""
@@ -59,11 +71,18 @@ class Ending:
         await self._attempt(
             "ProgressAfterHealing", lambda: self._workload.read_all(ends), PROGRESS_S_MAX
         )
+        await self._attempt("ProgressAfterHealing", self._rebirths.judge, PROGRESS_S_MAX)
         if self._workload.members:
             await self._wait_for_group(ends)
         await self._stop_clients()
         await self._until("MetadataAgrees", self._disagreement, HEALING_S_MAX)
         await self._until("InSyncSetsFillUp", self._cluster.out_of_sync, HEALING_S_MAX)
+        await self._until(
+            "SettingsInForce", lambda: settings_not_in_force(self._cluster), SETTLING_S_MAX
+        )
+        await self._until(
+            "ReplicasAlike", lambda: replicas_that_differ(self._cluster), SETTLING_S_MAX
+        )
         await trio.sleep(2.0)
         await self._compare_logs()
 

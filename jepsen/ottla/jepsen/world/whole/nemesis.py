@@ -19,6 +19,7 @@ from ottla.jepsen.world.whole.cluster import Cluster
 from ottla.jepsen.world.whole.disk_troubles import DiskTroubles
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.mercy import Mercy
+from ottla.jepsen.world.whole.rebirth import Rebirths
 from ottla.jepsen.world.whole.workload import Workload
 
 PAUSE_MS = (50, 12_000)
@@ -34,7 +35,15 @@ SLOW_DISK_S = 0.2
 BREAK_P = 0.02
 SKEW_MS_MAX = 3_600_000
 
-OFF = ("one file", "hung directory", "lost directory", "no descriptors", "full disk")
+OFF = (
+    "one file",
+    "hung directory",
+    "lost directory",
+    "no descriptors",
+    "full disk",
+    "topic made again",
+    "changed setting",
+)
 """Faults that only runs which ask for them by name have."""
 
 Fault = Callable[[], Awaitable[None]]
@@ -68,6 +77,9 @@ class Nemesis:
         disks = DiskTroubles(
             chance, rare, self.counts, cluster, workload, mercy=self._mercy, wait=self._wait
         )
+        self.rebirths = Rebirths(
+            chance, rare, self.counts, cluster, workload, mercy=self._mercy, wait=self._wait
+        )
         faults: dict[str, Fault] = {
             "kill": self._kill_node,
             "kill many": self._kill_many,
@@ -88,13 +100,15 @@ class Nemesis:
             "lost directory": disks.lose_directory,
             "no descriptors": disks.take_descriptors,
             "full disk": disks.fill,
+            "topic made again": self.rebirths.recreate,
+            "changed setting": self.rebirths.change_settings,
         }
         self._faults: list[tuple[str, Fault]] = []
         for name, fault in faults.items():
             if not only:
                 weight = 0 if name in OFF else chance.below(4)
             else:
-                weight = 1 + chance.below(3) if name in only else 0
+                weight = (1 + chance.below(3)) * only.count(name)
             self._faults += [(name, fault)] * weight
 
     async def run(self, lasting_s: float) -> None:

@@ -24,6 +24,7 @@ from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
 from ottla.jepsen.world.whole.machine import Machine, Trouble, World
 from ottla.jepsen.world.whole.nemesis import Nemesis
 from ottla.jepsen.world.whole.network import Network
+from ottla.jepsen.world.whole.rebirth import ORDERS
 from ottla.jepsen.world.whole.streams import MachineTransport
 from ottla.jepsen.world.whole.watch import Watch
 from ottla.jepsen.world.whole.workload import Plan, Workload
@@ -35,6 +36,9 @@ EVENTS_PER_S = 1_000
 """How many virtual seconds of faults a budget of events is, roughly."""
 
 FAULTS_S_MIN = 5.0
+BACKFILLED_MS = 30 * 86_400_000
+"""How old records are that a producer brings from elsewhere: older than a producer is remembered
+for, were it by the records' time."""
 
 
 class WholeCluster:
@@ -85,6 +89,19 @@ class DisksOfCluster(WholeCluster):
         "a broker starts without one of its directories",
         "a file cannot be opened for want of descriptors",
         "a disk is filled to the last byte",
+    )
+
+
+class NamesOfCluster(WholeCluster):
+    """Whole nodes and clients, and topics whose names live on while they die."""
+
+    subject = "names"
+    budget = 25_000
+    only = (*("topic made again",) * 4, "changed setting", "restart", "kill", "breaks")
+    required = (
+        "a topic dies whose log begins above 0",
+        *(f"a topic is made again{order}" for order in ORDERS[1:]),
+        "a setting changes while a broker starts",
     )
 
 
@@ -166,8 +183,9 @@ class _Run:
         world.disk_delay_s = chance.pick((0.0, 0.000_5, 0.003))
         world.network.quality.delay_s = chance.pick((0.000_2, 0.001, 0.005))
         world.network.quality.jitter_s = chance.pick((0.000_5, 0.000_1, 0.005))
-        cluster = self._draw_cluster(world, is_flushed=is_flushed)
-        workload = self._workload = Workload(world, cluster, self._history, self._draw_plan())
+        plan = self._draw_plan()
+        cluster = self._draw_cluster(world, plan, is_flushed=is_flushed)
+        workload = self._workload = Workload(world, cluster, self._history, plan)
         await cluster.format()
         cluster.start()
         # The judge's own calls go over a network of its own that nothing is done to.
@@ -193,10 +211,10 @@ class _Run:
                 machine.start()
             await nemesis.run(max(FAULTS_S_MIN, self._budget / EVENTS_PER_S))
             await nemesis.heal()
-            await Ending(cluster, workload, self._history).judge()
+            await Ending(cluster, workload, self._history, nemesis.rebirths).judge()
             nursery.cancel_scope.cancel()
 
-    def _draw_cluster(self, world: World, *, is_flushed: bool) -> Cluster:
+    def _draw_cluster(self, world: World, plan: Plan, *, is_flushed: bool) -> Cluster:
         chance = self._chance
         controller_count = chance.pick((3, 3, 1, 5))
         broker_count = chance.pick((3, 3, 4, 2))
@@ -215,6 +233,8 @@ class _Run:
                 ("20971520", "4000", "20000")
             ),
             "log.index.size.max.bytes": "4096",
+            "log.retention.ms": "-1" if plan.age_ms else "604800000",
+            "log.retention.check.interval.ms": chance.pick(("300000", "1000")),
             "log.roll.ms": chance.pick(("604800000", "2000")),
             "leader.imbalance.check.interval.seconds": chance.pick(("300", "3")),
         }
@@ -241,6 +261,7 @@ class _Run:
             member_count=chance.below(4),
             has_churn=chance.below(3) == 2,
             send_interval_s=chance.pick((0.05, 0.02, 0.2)),
+            age_ms=chance.pick((0, 0, BACKFILLED_MS)),
             compression=chance.pick(("none", "none", "lz4", "gzip")),
         )
 

@@ -57,6 +57,8 @@ class Plan:
     """Whether topics come and go beside."""
     send_interval_s: float
     compression: str = "none"
+    age_ms: int = 0
+    """How old records are when they are sent."""
 
 
 class Workload:
@@ -209,7 +211,7 @@ class Workload:
                     at.topic,
                     value,
                     partition=at.partition,
-                    timestamp_ms=machine_time_ms(),
+                    timestamp_ms=machine_time_ms() - self._plan.age_ms,
                 )
                 waiting[number] = None
                 nursery.start_soon(judge, at, value, delivery)

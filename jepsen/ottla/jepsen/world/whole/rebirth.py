@@ -1,0 +1,317 @@
+"""Topics that are deleted and made again under the same name, and settings that change, all while
+a broker is down or starting.
+
+What belongs to a topic that is gone must not touch its successor: not its files, not what was noted
+of them, not what is still to be done.  Invariants: RebornIsWhole (what was acknowledged after the
+topic was made again is there, from offset 0), SettingsInForce (every log has the settings that the
+image says).
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from ottla.broker.broker_driver import Broker
+from ottla.broker.dynamic_settings import PRODUCER_ID_EXPIRATION_MS, setting_in_force
+from ottla.broker.lifecycle import BrokerState
+from ottla.broker.topic_settings import topic_config_of, topic_defaults_of_image
+from ottla.client.admin import Admin, open_admin
+from ottla.client.consumer import open_consumer
+from ottla.client.producer import open_producer
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.rare import Rare
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.jepsen.world.whole.mercy import Mercy
+from ottla.jepsen.world.whole.workload import TROUBLE, Workload, machine_time_ms
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+from ottla.storage.log_config import LogConfig
+
+Wait = Callable[[tuple[int, int]], Awaitable[None]]
+
+PATIENCE_S = 60.0
+"""How long one topic's lives may take before they are left alone."""
+
+SLOW_START_S = 0.1
+"""What a disk adds to every call while a broker starts: the more happens in between."""
+
+DOWN_MS = (20, 3_000)
+START_MS = (0, 1_500)
+"""After a broker begins to open its logs."""
+
+RECOVERY_S_MAX = 5.0
+SOON_MS = (0, 3_000)
+RECORDS_MAX = 30
+RETENTIONS_MS = ("-1", "10000000000", "11000000000", "12000000000")
+"""All of them keep what the clients of a run send."""
+
+
+@dataclass(slots=True)
+class Reborn:
+    """A topic of one partition in its last life."""
+
+    at: TopicPartition
+    is_alive: bool = False
+    """Whether it was surely made, and nobody deletes it any more."""
+    acknowledged: dict[int, bytes] = field(default_factory=dict)
+
+
+class Rebirths:
+    """Makes topics again, and changes settings."""
+
+    def __init__(
+        self,
+        chance: Chance,
+        rare: Rare,
+        counts: Counter[str],
+        cluster: Cluster,
+        workload: Workload,
+        *,
+        mercy: Mercy,
+        wait: Wait,
+    ) -> None:
+        self._chance = chance
+        self._rare = rare
+        self._counts = counts
+        self._cluster = cluster
+        self._workload = workload
+        self._mercy = mercy
+        self._wait = wait
+        self._is_busy = False
+        self._reborn: list[Reborn] = []
+
+    # ---- a topic's lives
+
+    async def recreate(self) -> None:
+        """Make a topic, delete it while a broker is down or starts, make it again, use it."""
+        machine = self._pick_broker()
+        if self._is_busy or machine.name in self._cluster.unready():
+            return
+        self._is_busy = True
+        self._counts["re-created topics"] += 1
+        topic = Reborn(TopicPartition(f"reborn-{len(self._reborn)}", 0))
+        self._reborn.append(topic)
+        with trio.move_on_after(PATIENCE_S):
+            try:
+                await self._live_twice(topic, machine)
+            except* TROUBLE:
+                pass
+        machine.slow_disk_s = 0.0
+        self._is_busy = False
+        if not machine.is_running:
+            machine.start()
+
+    async def _live_twice(self, topic: Reborn, machine: Machine) -> None:
+        async with open_admin(self._cluster.bootstrap, timeout_s=20.0) as admin:
+            await self._create(admin, topic.at.topic)
+            await self._use(topic.at, 1 + self._chance.below(RECORDS_MAX), life=1)
+            if self._chance.below(2):
+                before = 1 + self._chance.below(RECORDS_MAX)
+                await self._cut_start(admin, topic.at, before)
+            order = self._chance.below(4)
+            if order:
+                await self._end(machine)
+            if order == 3:
+                await self._start_slowly(machine)
+            await self._delete(admin, topic.at.topic)
+            if order == 2:
+                await self._start_slowly(machine)
+            await self._create(admin, topic.at.topic)
+            topic.is_alive = True
+            if order == 1:
+                await self._start_slowly(machine)
+            topic.acknowledged = await self._use(topic.at, self._chance.below(RECORDS_MAX), life=2)
+            machine.slow_disk_s = 0.0
+            self._rare.sometimes(f"a topic is made again{ORDERS[order]}")
+            await self._wait(SOON_MS)
+            await self._strike(machine)
+
+    async def _strike(self, machine: Machine) -> None:
+        """Kill the broker, cut its power, or let it be."""
+        kind = self._chance.below(3)
+        if not kind or not machine.is_running or not self._mercy.may_die(machine):
+            return
+        if kind == 2 and self._mercy.wound(machine):
+            self._counts["power cuts"] += 1
+            machine.cut_power()
+        else:
+            self._counts["crashes"] += 1
+            machine.kill()
+        await self._wait(DOWN_MS)
+        if not machine.is_running:
+            machine.start()
+
+    async def _create(self, admin: Admin, name: str) -> None:
+        replica_count = min(3, len(self._cluster.broker_machines))
+        try:
+            await admin.create_topic(name, partition_count=1, replication_factor=replica_count)
+        except RefusedError as refusal:
+            if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise  # else a repeated request met its own effect
+
+    async def _delete(self, admin: Admin, name: str) -> None:
+        while True:
+            try:
+                await admin.delete_topic(name)
+                return
+            except RefusedError as refusal:
+                if refusal.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return
+            await trio.sleep(0.5)
+
+    async def _cut_start(self, admin: Admin, at: TopicPartition, before: int) -> None:
+        try:
+            await admin.delete_records({at: before})
+            self._rare.sometimes("a topic dies whose log begins above 0")
+        except RefusedError as refusal:
+            if refusal.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+
+    async def _use(self, at: TopicPartition, count: int, *, life: int) -> dict[int, bytes]:
+        """Send records, one after another; return those that were acknowledged."""
+        config = ProducerConfig(delivery_timeout_ms=8_000, request_timeout_ms=2_000, linger_ms=0)
+        found: dict[int, bytes] = {}
+        async with open_producer(self._cluster.bootstrap, config) as producer:
+            for number in range(count):
+                value = b"%s/%d/%d" % (at.topic.encode(), life, number)
+                delivery = await producer.send(
+                    at.topic, value, partition=at.partition, timestamp_ms=machine_time_ms()
+                )
+                found[(await delivery).offset] = value
+        return found
+
+    # ---- settings
+
+    async def change_settings(self) -> None:
+        """Change what a topic keeps while a broker starts."""
+        machine = self._pick_broker()
+        topic = self._chance.pick(self._workload.partitions).topic
+        retention = self._chance.pick(RETENTIONS_MS)
+        if self._is_busy or machine.name in self._cluster.unready():
+            return
+        self._is_busy = True
+        self._counts["changed settings"] += 1
+        with trio.move_on_after(PATIENCE_S):
+            try:
+                await self._end(machine)
+                await self._start_slowly(machine)
+                async with open_admin(self._cluster.bootstrap, timeout_s=10.0) as admin:
+                    await admin.alter_topic_configs(topic, {"retention.ms": retention})
+                self._rare.sometimes("a setting changes while a broker starts")
+            except* TROUBLE:
+                pass
+            await self._wait(SOON_MS)
+        machine.slow_disk_s = 0.0
+        self._is_busy = False
+        if not machine.is_running:
+            machine.start()
+
+    # ---- what must be at the end
+
+    async def judge(self) -> None:
+        """Read every topic that was made again; raise Violation when something is missing."""
+        config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
+        async with open_consumer(self._cluster.bootstrap, config) as consumer:
+            for topic in self._reborn:
+                if not topic.is_alive:
+                    continue
+                at = topic.at
+                consumer.assign([at])
+                start = (await consumer.beginning_offsets([at]))[at]
+                end = (await consumer.end_offsets([at]))[at]
+                if start:
+                    raise Violation("RebornIsWhole", f"{at} begins at {start}, ends at {end}")
+                consumer.seek_to_beginning(at)
+                found: dict[int, bytes] = {}
+                while await consumer.position(at) < end:
+                    for record in await consumer.poll(5.0):
+                        found[record.offset] = record.value or b""
+                for offset, value in topic.acknowledged.items():
+                    if found.get(offset) != value:
+                        raise Violation(
+                            "RebornIsWhole",
+                            f"{at}: {value!r} was acknowledged at {offset}, it ends at {end}"
+                            f" and has {found.get(offset)!r} there",
+                        )
+
+    # ---- whom
+
+    def _pick_broker(self) -> Machine:
+        return self._chance.pick([*self._cluster.broker_machines.values()])
+
+    async def _end(self, machine: Machine) -> None:
+        """Stop a broker as an operator does, or kill it where it may die."""
+        if not machine.is_running or machine.is_paused:
+            return
+        if self._chance.below(3) == 2 and self._mercy.may_die(machine):
+            machine.kill()
+            await machine.has_ended.wait()
+        else:
+            with trio.move_on_after(20):
+                await machine.stop()
+
+    async def _start_slowly(self, machine: Machine) -> None:
+        if machine.is_running:
+            return
+        machine.slow_disk_s = SLOW_START_S if self._chance.below(2) else 0.0
+        machine.start()
+        with trio.move_on_after(RECOVERY_S_MAX):
+            while not self._is_recovering(machine):
+                await trio.sleep(0.01)
+        await self._wait(START_MS)
+
+    def _is_recovering(self, machine: Machine) -> bool:
+        """Say whether a broker opens its logs with the image it has by now."""
+        for node, broker in self._cluster.brokers.items():
+            if self._cluster.broker_machines[node] is machine:
+                return broker.lifecycle.lifecycle.state >= BrokerState.RECOVERY
+        return False
+
+
+ORDERS = (
+    "",
+    " while a broker is down",
+    " after a broker missed its end",
+    " while a broker starts",
+)
+
+
+def settings_not_in_force(cluster: Cluster) -> list[str]:
+    """Return the logs whose settings are not those that their broker's image says."""
+    found = []
+    for node, broker in sorted(cluster.brokers.items()):
+        for partition in broker.table:
+            log = partition.log
+            if log is None:
+                continue
+            said = _log_config(broker, partition.topic)
+            if log.config != said:
+                found.append(
+                    f"broker {node}: {partition.topic}-{partition.index} is kept"
+                    f" {log.config.retention_ms} ms, the image says {said.retention_ms}"
+                )
+    return found
+
+
+def replicas_that_differ(cluster: Cluster) -> list[str]:
+    """Return the partitions whose replicas do not begin or end at the same offset."""
+    spans: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
+    for node, broker in sorted(cluster.brokers.items()):
+        for partition in broker.table:
+            log = partition.log
+            at = TopicPartition(partition.topic, partition.index)
+            span = (-1, -1) if log is None else (log.log_start_offset, log.end_offset)
+            spans.setdefault(at, {})[node] = span
+    return [f"{at}: {told}" for at, told in sorted(spans.items()) if len({*told.values()}) > 1]
+
+
+def _log_config(broker: Broker, topic: str) -> LogConfig:
+    image = broker.table.image
+    config = topic_config_of(image, topic, topic_defaults_of_image(image, broker.config))
+    expiration_ms = setting_in_force(image, broker.config, PRODUCER_ID_EXPIRATION_MS)
+    return LogConfig.of_topic(config, producer_id_expiration_ms=expiration_ms)
