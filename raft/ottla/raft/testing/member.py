@@ -37,6 +37,7 @@ class Member:
         "identity",
         "incarnation",
         "is_cut",
+        "is_lied_to",
         "log",
         "wants_flush",
     )
@@ -56,6 +57,8 @@ class Member:
         self.incarnation = 0
         self.core: QuorumCore | None = None
         self.flushes_at_once = True
+        self.is_lied_to = False
+        """Whether somebody sends what nobody honest would."""
         self.wants_flush = False
         self.is_cut = False
         """The power went while the last step's effects were performed; stop it now."""
@@ -111,7 +114,7 @@ class Member:
         core = self.core
         assert core is not None
         effects = core.step(event, now_ms)
-        if self._invariants is not None:
+        if self._invariants is not None and not self.is_lied_to:
             # Among members that speak the truth nothing is ever disbelieved.
             assert effects.disbelieved is None, effects.disbelieved.why
         if self._boundary_count >= 0:

@@ -4,9 +4,10 @@ from typing import Any
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
-from ottla.jepsen.world.walk.raft_walk import RaftWalk
+from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
 
 SCHEDULE_COUNT = 1_500
+FORGED_COUNT = 300
 JOB = Job(engine="A", subject="raft", budget=RaftWalk.budget)
 
 
@@ -19,6 +20,17 @@ def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: A
     assert tally.figures["elections"] > SCHEDULE_COUNT
     assert tally.figures["commits"] > SCHEDULE_COUNT
     assert tally.figures["power cuts"] > SCHEDULE_COUNT
+
+
+def test_no_lie_of_a_stranger_breaks_an_invariant(explored: Any) -> None:
+    job = Job(engine="A", subject=ForgedRaftWalk.subject, budget=ForgedRaftWalk.budget)
+    tally = run_batch(job, 0, FORGED_COUNT)
+    explored(f"{job.engine} {job.subject}", tally)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.rare["a forged request is answered"] > FORGED_COUNT
+    assert tally.rare["a forged answer arrives"] > FORGED_COUNT // 10
+    assert tally.figures["commits"] > FORGED_COUNT
 
 
 def test_a_run_is_its_decisions() -> None:

@@ -7,6 +7,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 DOMAINS: tuple[str, ...] = (
     "raft_bugs",
+    "forgery_bugs",
     "metadata_log_bugs",
     "whole_bugs",
     "replication_bugs",

@@ -175,6 +175,7 @@ class Walk:
         self._survivors_max = 1 + chance.below(3)
         for member in self.members:
             member.flushes_at_once = False
+            member.is_lied_to = has_forger
         for at in range(node_count):
             self._start(at)
         self._actions = self._draw_actions()
@@ -480,6 +481,7 @@ class Walk:
         whoami = _identity(at + 1, self.voter_count, is_wiped=True)
         member = Member(CONFIG, whoami, self._rng, self.invariants)
         member.flushes_at_once = False
+        member.is_lied_to = self._has_forger
         member.incarnation = self.members[at].incarnation
         self.members[at] = member
         self.trace.add("wipe", at)
