@@ -160,6 +160,15 @@ def test_an_answer_that_names_a_second_leader_is_disbelieved() -> None:
     assert solo.core.leader_id == 3
 
 
+def test_a_candidate_is_not_told_by_others_that_it_has_won() -> None:
+    solo = Solo(1)
+    solo.become_candidate()
+    answer = VoteResponse(leader_id=NodeId(1), leader_epoch=solo.core.epoch)
+    effects = solo.respond(solo.sent[0], answer)
+    assert effects.disbelieved is not None
+    assert solo.core.election_state.leader_id is None
+
+
 def test_nobody_stands_for_election_in_the_last_epoch() -> None:
     solo = Solo(election=ElectionState(epoch=EPOCH_MAX), is_watched=False)
     for _ in range(50):

@@ -130,6 +130,9 @@ class Replica:
             return f"it names epoch {epoch}, and this node's is {self.epoch}"
         if leader_id is None or leader_id not in self.identity.voters:
             return None
+        is_candidate = self.voted == self.identity.key and self.epoch_leader_id is None
+        if leader_id == self.identity.node_id and epoch == self.epoch and is_candidate:
+            return f"it names this node as leader of epoch {epoch}, for which it only stands"
         if epoch == 0 or self.contradicts(leader_id, epoch):
             return (
                 f"OneLeaderPerEpoch: it names {leader_id} as leader of epoch {epoch}, and this"
