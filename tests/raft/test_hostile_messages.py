@@ -161,7 +161,7 @@ def test_an_answer_that_names_a_second_leader_is_disbelieved() -> None:
 
 
 def test_a_candidate_is_not_told_by_others_that_it_has_won() -> None:
-    solo = Solo(1)
+    solo = Solo(1, is_watched=False)
     solo.become_candidate()
     answer = VoteResponse(leader_id=NodeId(1), leader_epoch=solo.core.epoch)
     effects = solo.respond(solo.sent[0], answer)
