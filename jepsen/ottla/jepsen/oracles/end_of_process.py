@@ -182,6 +182,12 @@ async def _served(broker: BrokerAddress) -> frozenset[int]:
     return frozenset(row.api_key for row in answer.api_keys)
 
 
+def kept_frames(path: Path) -> dict[str, list[Frame]]:
+    """Return the frames that a report kept, by the broker they were sent to."""
+    kept = json.loads(path.read_text())["frames"]
+    return {node: [Frame.from_json(frame) for frame in frames] for node, frames in kept.items()}
+
+
 async def replay(node: BrokerAddress, frames: Sequence[Frame]) -> None:
     """Send frames to one broker, one after the other."""
     for frame in frames:

@@ -7,10 +7,11 @@ not.  A request is one of the shapes of `kafka_requests.py`, or an honest one wi
 frame says how it is sent (`Manner`).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
+from typing import Any
 
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.oracles.kafka_requests import SHAPES, ClusterNames, Shape, request_of
@@ -78,7 +79,19 @@ class Frame:
 
     def to_json(self) -> dict[str, object]:
         """Return the frame as a file keeps it."""
-        return {"said": str(self), "manner": self.manner.name, "data": self.data.hex()}
+        return {
+            "api_key": self.api_key,
+            "version": self.version,
+            "what": self.what,
+            "manner": self.manner.name,
+            "data": self.data.hex(),
+        }
+
+    @staticmethod
+    def from_json(kept: Mapping[str, Any]) -> "Frame":
+        """Return the frame that a file kept."""
+        manner, data = Manner[kept["manner"]], bytes.fromhex(kept["data"])
+        return Frame(kept["api_key"], kept["version"], kept["what"], manner, data)
 
 
 class FrameMaker:
