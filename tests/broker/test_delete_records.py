@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.delete_records import DeleteRecordsApi
 from ottla.broker.partition import ACKS_ALL, Partition
+from ottla.broker.steps import finished
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
 from ottla.model.internal_topics import INTERNAL_TOPICS
@@ -56,7 +57,7 @@ async def ask(world: World, offset: int, *topics: str) -> Call:
     )
     call = world.call(21, 2)
     api = DeleteRecordsApi(table=world.table, purgatory=world.purgatory)
-    await api.handle(call.context, request)
+    await finished(api.handle(call.context, request))
     return call
 
 

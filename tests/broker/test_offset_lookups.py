@@ -1,6 +1,5 @@
 """ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
 
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from ottla.broker.leader_epochs import LeaderEpochsApi
 from ottla.broker.list_offsets import ListOffsetsApi
 from ottla.broker.partition import Partition
 from ottla.broker.producer_ids import Block, ProducerIdsApi
+from ottla.broker.steps import finished
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ProducerId
 from ottla.wire.batch_builder import build_batch
@@ -56,7 +56,7 @@ async def look_up(
         ],
     )
     result = ListOffsetsApi(table=world.table).handle(world.call(2, version).context, request)
-    response = await result if isinstance(result, Coroutine) else result
+    response = await finished(result)
     response = decode(ListOffsetsResponse, version, encode(response, version))
     answer: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
     return answer
@@ -148,7 +148,7 @@ async def test_epochs_tell_where_they_ended(world: World) -> None:
         ]
     )
     api = LeaderEpochsApi(table=world.table)
-    response = api.handle(world.call(23, 4).context, request)
+    response: Any = api.handle(world.call(23, 4).context, request)
     answers = response.topics[0].partitions
     assert [(answer.leader_epoch, answer.end_offset) for answer in answers] == [
         (3, 2),
@@ -180,7 +180,7 @@ async def init_producer(
         transactional_id=transactional_id, transaction_timeout_ms=60_000
     )
     result = api.handle(world.call(22, 5).context, request)
-    response = await result if isinstance(result, Coroutine) else result
+    response = await finished(result)
     return response.error_code, response.producer_id
 
 

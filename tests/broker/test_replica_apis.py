@@ -10,6 +10,7 @@ from ottla.broker.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from ottla.broker.describe_log_dirs import DescribeLogDirsApi
 from ottla.broker.describe_producers import DescribeProducersApi
 from ottla.broker.partition import Partition
+from ottla.broker.steps import finished
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.storage.disk_seam import Space
@@ -84,7 +85,8 @@ async def log_dirs(
         else [DescribableLogDirTopic(topic=name, partitions=at) for name, at in topics.items()]
     )
     api = DescribeLogDirsApi(table=world.table, logs=Logs(*directories))
-    return await api.handle(world.call(35, 4).context, request)
+    answer: DescribeLogDirsResponse = await finished(api.handle(world.call(35, 4).context, request))
+    return answer
 
 
 async def test_each_directory_tells_its_replicas_their_sizes_and_its_room(world: World) -> None:
@@ -205,7 +207,8 @@ def move(world: World, path: str, topic: str, index: int, *directories: Director
     api = AlterReplicaLogDirsApi(table=world.table, logs=Logs(*directories))
     asked = AlterReplicaLogDirTopic(name=topic, partitions=[index])
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[asked])])
-    (found,) = api.handle(world.call(34, 2).context, request).results
+    answer: Any = api.handle(world.call(34, 2).context, request)
+    (found,) = answer.results
     (result,) = found.partitions
     assert (found.topic_name, result.partition_index) == (topic, index)
     return ErrorCode(result.error_code)

@@ -8,13 +8,18 @@ which created a topic finds it at the broker that said so.
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ottla.broker.dispatch import RequestContext
-from ottla.broker.forwarding import ControllerDoor, forward
+from ottla.broker.dispatch import HandlerResult, RequestContext
+from ottla.broker.forwarding import ControllerDoor, forward_bytes
 from ottla.broker.metadata_cache import MetadataCache, answer_when
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.refusals import REFUSALS, refuse
+from ottla.broker.steps import Apart
 from ottla.model.errors import RefusedError
+from ottla.model.ids import Offset
+from ottla.model.limits import KIB
 from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.apis import response_class
+from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.create_partitions_request import CreatePartitionsRequest
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
@@ -24,6 +29,10 @@ FORWARDED_API_KEYS = frozenset(REFUSALS)
 
 SEEN_HERE_MS_MAX = 5_000
 """How long an answer waits for our own image; the change itself is committed by then."""
+
+
+APART_FROM_BYTES = 16 * KIB
+"""Size of a request or an answer that is encoded, decoded or refused apart from the loop."""
 
 
 class AdminApi:
@@ -52,24 +61,58 @@ class AdminApi:
 
         Where a part of the answer is this broker's own, `finish` puts it in.
         """
-        return self._forward(context, request, finish or _as_it_is)
+        finish = finish or _as_it_is
+        return self._forward(context, request, encode(request, context.api_version), finish)
+
+    def handle_large(self, context: RequestContext, request: Message) -> HandlerResult:
+        """Forward a request with many elements: it is encoded apart from the loop."""
+        return Apart(
+            lambda: encode(request, context.api_version),
+            lambda body: self._forward(context, request, body, _as_it_is),
+        )
 
     async def _forward(
-        self, context: RequestContext, request: Message, finish: Callable[[Any], Message]
-    ) -> Message | None:
+        self,
+        context: RequestContext,
+        request: Message,
+        body: bytes,
+        finish: Callable[[Any], Message],
+    ) -> Any:
         version = context.api_version
         timeout_ms = self._config.request_timeout_ms
         asked_ms = getattr(request, "timeout_ms", 0)
         if 0 < asked_ms < timeout_ms:
             timeout_ms = asked_ms
         try:
-            answer, metadata_offset = await forward(
-                self._controller, context, request, version=version, timeout_ms=timeout_ms
+            answer = await forward_bytes(
+                self._controller, context, request, body, version=version, timeout_ms=timeout_ms
             )
         except RefusedError as refusal:
-            return finish(refuse(request, refusal, version))
-        answer = finish(answer)
+            refused = refusal
+            if len(body) < APART_FROM_BYTES:
+                return finish(refuse(request, refused, version))
+            return Apart(lambda: finish(refuse(request, refused, version)), _as_it_is)
 
+        def decoded() -> Message:
+            return finish(decode(response_class(request.API_KEY), version, answer.body))
+
+        def seen(response: Message) -> Message | None:
+            offset = Offset(answer.metadata_offset)
+            return self._when_seen(context, request, response, offset, timeout_ms)
+
+        if len(answer.body) < APART_FROM_BYTES:
+            return seen(decoded())
+        return Apart(decoded, seen)
+
+    def _when_seen(
+        self,
+        context: RequestContext,
+        request: Message,
+        answer: Message,
+        metadata_offset: Offset,
+        timeout_ms: int,
+    ) -> Message | None:
+        """Return the answer if our own image has what it says; else it is given later."""
         made = _topics_made(request)
 
         def is_seen() -> bool:

@@ -7,8 +7,9 @@ another directory it is refused (UNSUPPORTED_VERSION).  All else is answered as 
 from collections import defaultdict
 
 from ottla.broker.describe_log_dirs import D, Logs
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.partition_table import PartitionTable
+from ottla.broker.steps import Pace, Steps, begun
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
@@ -30,23 +31,34 @@ class AlterReplicaLogDirsApi:
         self._table = table
         self._logs = logs
 
-    def handle(
-        self, context: RequestContext, request: AlterReplicaLogDirsRequest
-    ) -> AlterReplicaLogDirsResponse:
+    def handle(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
         """Answer for each partition by itself; of one named twice the last directory counts."""
-        wanted = {
-            TopicPartition(topic.name, index): directory.path
-            for directory in request.dirs
-            for topic in directory.topics
-            for index in topic.partitions
+        return begun(self._answer(request))
+
+    def _answer(self, request: AlterReplicaLogDirsRequest) -> Steps[AlterReplicaLogDirsResponse]:
+        pace = Pace()
+        wanted: dict[TopicPartition, str] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                for index in topic.partitions:
+                    wanted[TopicPartition(topic.name, index)] = directory.path
+                    if pace.is_due():
+                        yield
+        # Looked up for each partition that is named.
+        held = {
+            directory.path: (directory, {at for at, _log in self._logs.in_directory(directory)})
+            for directory in self._logs.directories
         }
         topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
         for partition, path in wanted.items():
             topics[partition.topic].append(
                 AlterReplicaLogDirPartitionResult(
-                    partition_index=partition.partition, error_code=self._code(partition, path)
+                    partition_index=partition.partition,
+                    error_code=self._code(partition, held.get(path)),
                 )
             )
+            if pace.is_due():
+                yield
         return AlterReplicaLogDirsResponse(
             results=[
                 AlterReplicaLogDirTopicResult(topic_name=name, partitions=results)
@@ -54,12 +66,12 @@ class AlterReplicaLogDirsApi:
             ]
         )
 
-    def _code(self, at: TopicPartition, path: str) -> ErrorCode:
+    def _code(self, at: TopicPartition, held: tuple[D, set[TopicPartition]] | None) -> ErrorCode:
         if len(str(at)) + FUTURE_NAME_OVERHEAD > FILE_NAME_LENGTH_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        directory = next((one for one in self._logs.directories if one.path == path), None)
-        if directory is None:
+        if held is None:
             return ErrorCode.LOG_DIR_NOT_FOUND
+        directory, partitions = held
         if not directory.is_live:
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._table.by_name.get(at.topic, {}).get(at.partition)
@@ -75,5 +87,4 @@ class AlterReplicaLogDirsApi:
         log = partition.log
         if log is None or log.failure is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        is_there = any(found == at for found, _log in self._logs.in_directory(directory))
-        return ErrorCode.NONE if is_there else ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.NONE if at in partitions else ErrorCode.UNSUPPORTED_VERSION

@@ -88,7 +88,7 @@ def register_cluster_apis(
     """
     admin = AdminApi(config=config, controller=controller, metadata=metadata, purgatory=purgatory)
     for api_key in FORWARDED_API_KEYS:
-        dispatcher.register(api_key, admin.handle)
+        dispatcher.register(api_key, admin.handle, large_handler=admin.handle_large)
     loggers = LogLevels()
     alter = AlterLoggersApi(config.node_id, loggers, admin.handle)
     dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)

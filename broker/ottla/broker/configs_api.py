@@ -64,6 +64,9 @@ ANSWER_BYTES_MAX = 32 * MIB
 """What the texts of one answer may come to; the resources after that are refused.  It is some
 hundred thousand settings: whoever describes more topics asks in several requests."""
 
+RESOURCE_COST = 30
+"""What a resource costs a step: a topic has about so many settings."""
+
 SETTING_BYTES = 64
 """What a setting takes besides its texts."""
 
@@ -98,7 +101,7 @@ class ConfigsApi:
                 result = self._result(resource, request)
                 results.append(result)
                 left_bytes -= sum(map(_size_of, result.configs))
-            if pace.is_due(1 + len(results[-1].configs)):
+            if pace.is_due(RESOURCE_COST):
                 yield
         return DescribeConfigsResponse(results=results)
 

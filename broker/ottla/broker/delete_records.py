@@ -5,11 +5,14 @@ until every living replica has raised its start too, which followers say with th
 replica whose broker is fenced or leaving is not waited for; it follows when it is back.
 """
 
-from ottla.broker.dispatch import RequestContext
+from typing import Any, NamedTuple
+
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
 from ottla.broker.purgatory import Purgatory, WaitingEntry
 from ottla.broker.response_queue import ResponseSlot
+from ottla.broker.steps import Answer, Pace, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.wire.messages.delete_records_request import DeleteRecordsRequest
@@ -82,6 +85,18 @@ class WaitingDeletion(WaitingEntry):
         self._slot.fail(fault)
 
 
+DELETIONS_PER_STEP = 50
+"""Partitions of which is deleted before others have their turn."""
+
+
+class Deletion(NamedTuple):
+    """One partition of which records are to be deleted, and its place in the answer."""
+
+    topic: str
+    offset: Offset
+    result: DeleteRecordsPartitionResult
+
+
 class DeleteRecordsApi:
     """Serves DeleteRecords 0-2."""
 
@@ -89,25 +104,58 @@ class DeleteRecordsApi:
         self._table = table
         self._purgatory = purgatory
 
-    async def handle(self, context: RequestContext, request: DeleteRecordsRequest) -> None:
-        """Delete partition by partition; answer when all replicas have, or the time is up."""
+    def handle(self, context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
+        """Delete partition by partition; answer when all replicas have, or the time is up.
+
+        As in Kafka, of a partition that is named twice the last offset counts.
+        """
+        return begun(self._serve(context, request))
+
+    def _serve(self, context: RequestContext, request: DeleteRecordsRequest) -> Answer:
+        pace = Pace()
         response = DeleteRecordsResponse()
-        deleted: list[WaitingPartition] = []
+        asked: dict[str, dict[int, Offset]] = {}
         for topic in request.topics:
+            offsets = asked.setdefault(topic.name, {})
+            for one in topic.partitions:
+                offsets[one.partition_index] = Offset(one.offset)
+                if pace.is_due():
+                    yield
+        left: list[Deletion] = []
+        for name, offsets in asked.items():
             results = []
-            for asked in topic.partitions:
+            for index, offset in offsets.items():
                 result = DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK
+                    partition_index=index, low_watermark=NO_LOW_WATERMARK
                 )
                 results.append(result)
-                try:
-                    partition = self._table.find(topic.name, asked.partition_index)
-                    before = await self._delete(partition, Offset(asked.offset))
-                except RefusedError as error:
-                    _refuse(result, error.code)
-                else:
-                    deleted.append(WaitingPartition(partition, before, result))
-            response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+                left.append(Deletion(name, offset, result))
+                if pace.is_due():
+                    yield
+            response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
+        deleted: list[WaitingPartition] = []
+        return self._delete_some(context, request, response, left, deleted)
+
+    async def _delete_some(
+        self,
+        context: RequestContext,
+        request: DeleteRecordsRequest,
+        response: DeleteRecordsResponse,
+        left: list[Deletion],
+        deleted: list[WaitingPartition],
+    ) -> Any:
+        """Delete of some partitions; with more left, return what goes on after others' turns."""
+        for one in left[:DELETIONS_PER_STEP]:
+            try:
+                partition = self._table.find(one.topic, one.result.partition_index)
+                before = await self._delete(partition, one.offset)
+            except RefusedError as error:
+                _refuse(one.result, error.code)
+            else:
+                deleted.append(WaitingPartition(partition, before, one.result))
+        rest = left[DELETIONS_PER_STEP:]
+        if rest:
+            return self._later(context, request, response, rest, deleted)
         slot = context.slot
         entry = WaitingDeletion(slot, response, deleted)
         if not entry.try_complete() and not slot.is_abandoned:
@@ -117,6 +165,11 @@ class DeleteRecordsApi:
                 context.arrived_ms + max(0, request.timeout_ms),
             )
             slot.on_abandoned = lambda: self._purgatory.cancel(entry)
+        return None
+
+    def _later(self, *state: Any) -> Answer:
+        yield
+        return self._delete_some(*state)
 
     async def _delete(self, partition: Partition, asked: Offset) -> Offset:
         """Delete on this replica; return the offset below which nothing is left."""

@@ -7,10 +7,12 @@ ones.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
 
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.partition_table import PartitionTable
+from ottla.broker.steps import Answer, Pace, Steps, begun
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.storage.disk_seam import Space
@@ -65,48 +67,66 @@ class DescribeLogDirsApi(Generic[D]):
         self._table = table
         self._logs = logs
 
-    async def handle(
-        self, context: RequestContext, request: DescribeLogDirsRequest
-    ) -> DescribeLogDirsResponse:
+    def handle(self, context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
         """Answer for every directory of log.dirs; null as topics means all of them."""
-        asked = None
-        if request.topics is not None:
-            asked = {
-                TopicPartition(topic.topic, index)
-                for topic in request.topics
-                for index in topic.partitions
-            }
-        return DescribeLogDirsResponse(
-            results=[await self._described(one, asked) for one in self._logs.directories]
-        )
+        return begun(self._serve(request))
 
-    async def _described(
-        self, directory: D, asked: set[TopicPartition] | None
-    ) -> DescribeLogDirsResult:
-        offline = DescribeLogDirsResult(
-            log_dir=directory.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR
-        )
-        if not directory.is_live:
-            return offline
-        try:
-            space = await directory.space()
-        except OSError:
-            return offline
-        topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-        for partition, log in self._logs.in_directory(directory):
-            if asked is None or partition in asked:
-                topics[partition.topic].append(self._partition(partition, log))
-        return DescribeLogDirsResult(
-            log_dir=directory.path,
-            topics=[
-                DescribeLogDirsTopic(
-                    name=name, partitions=sorted(found, key=lambda one: one.partition_index)
+    def _serve(self, request: DescribeLogDirsRequest) -> Answer:
+        if request.topics is None:
+            return self._measure(None)
+        pace = Pace()
+        asked = set()
+        for topic in request.topics:
+            for index in topic.partitions:
+                asked.add(TopicPartition(topic.topic, index))
+                if pace.is_due():
+                    yield
+        return self._measure(asked)
+
+    async def _measure(self, asked: set[TopicPartition] | None) -> Any:
+        """Ask for the room in each directory that serves; return the steps of the answer."""
+        spaces: list[tuple[D, Space | None]] = []
+        for directory in self._logs.directories:
+            space = None
+            if directory.is_live:
+                with suppress(OSError):
+                    space = await directory.space()
+            spaces.append((directory, space))
+        return begun(self._answer(spaces, asked))
+
+    def _answer(
+        self, spaces: list[tuple[D, Space | None]], asked: set[TopicPartition] | None
+    ) -> Steps[DescribeLogDirsResponse]:
+        pace = Pace()
+        response = DescribeLogDirsResponse()
+        for directory, space in spaces:
+            if space is None:
+                response.results.append(
+                    DescribeLogDirsResult(
+                        log_dir=directory.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+                    )
                 )
-                for name, found in sorted(topics.items())
-            ],
-            total_bytes=space.total_bytes,
-            usable_bytes=space.usable_bytes,
-        )
+                continue
+            topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+            for partition, log in list(self._logs.in_directory(directory)):
+                if asked is None or partition in asked:
+                    topics[partition.topic].append(self._partition(partition, log))
+                    if pace.is_due():
+                        yield
+            response.results.append(
+                DescribeLogDirsResult(
+                    log_dir=directory.path,
+                    topics=[
+                        DescribeLogDirsTopic(
+                            name=name, partitions=sorted(found, key=lambda one: one.partition_index)
+                        )
+                        for name, found in sorted(topics.items())
+                    ],
+                    total_bytes=space.total_bytes,
+                    usable_bytes=space.usable_bytes,
+                )
+            )
+        return response
 
     def _partition(self, partition: TopicPartition, log: Log) -> DescribeLogDirsPartition:
         indexed = self._table.by_name.get(partition.topic, {})

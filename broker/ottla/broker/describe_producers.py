@@ -3,8 +3,9 @@
 Pure.  Any replica answers, not only the leader: an operator compares what they remember.
 """
 
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.partition_table import PartitionTable
+from ottla.broker.steps import Pace, Steps, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.storage.producer_state import Producer
 from ottla.wire.batch import NO_SEQUENCE
@@ -23,21 +24,24 @@ class DescribeProducersApi:
     def __init__(self, *, table: PartitionTable) -> None:
         self._table = table
 
-    def handle(
-        self, context: RequestContext, request: DescribeProducersRequest
-    ) -> DescribeProducersResponse:
-        """Answer partition by partition."""
-        return DescribeProducersResponse(
-            topics=[
-                TopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        self._partition(topic.name, index) for index in topic.partition_indexes
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+    def handle(self, context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
+        """Answer partition by partition, once however often each is named."""
+        return begun(self._answer(request))
+
+    def _answer(self, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
+        pace = Pace()
+        asked: dict[str, dict[int, None]] = {}
+        for topic in request.topics:
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        response = DescribeProducersResponse()
+        for name, indexes in asked.items():
+            partitions = []
+            for index in indexes:
+                partitions.append(self._partition(name, index))
+                if pace.is_due(1 + len(partitions[-1].active_producers)):
+                    yield
+            response.topics.append(TopicResponse(name=name, partitions=partitions))
+        return response
 
     def _partition(self, topic: str, index: int) -> PartitionResponse:
         result = PartitionResponse(partition_index=index)

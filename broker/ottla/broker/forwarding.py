@@ -38,19 +38,42 @@ async def forward(
 
     Return with the answer the metadata offset that has all it says, 0 when it changed nothing.
     """
-    answer = await controller.forward(
+    answer = await forward_bytes(
+        controller,
+        context,
+        request,
+        encode(request, version),
+        version=version,
+        timeout_ms=timeout_ms,
+    )
+    decoded = decode(response_class(request.API_KEY), version, answer.body)
+    return decoded, Offset(answer.metadata_offset)
+
+
+async def forward_bytes(
+    controller: ControllerDoor,
+    context: RequestContext,
+    request: Message,
+    body: bytes,
+    *,
+    version: int,
+    timeout_ms: int,
+) -> pb.ForwardResponse:
+    """Let the active controller decide a request that is encoded; the answer is encoded too.
+
+    Raises RefusedError with the controller's code, or if none is reached.
+    """
+    return await controller.forward(
         pb.ForwardRequest(
             api_key=request.API_KEY,
             api_version=version,
             principal=ANONYMOUS,
             client_id=context.client_id,
             client_address=context.peer.peer_host,
-            body=encode(request, version),
+            body=body,
         ),
         deadline_ms=timeout_ms,
     )
-    decoded = decode(response_class(request.API_KEY), version, answer.body)
-    return decoded, Offset(answer.metadata_offset)
 
 
 async def forward_as(

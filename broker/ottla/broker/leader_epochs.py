@@ -3,8 +3,9 @@
 Pure (KIP-101, KIP-320).
 """
 
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.partition_table import PartitionTable
+from ottla.broker.steps import Pace, Steps, begun
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch
 from ottla.wire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest
@@ -23,14 +24,20 @@ class LeaderEpochsApi:
 
     def handle(
         self, context: RequestContext, request: OffsetForLeaderEpochRequest
-    ) -> OffsetForLeaderEpochResponse:
+    ) -> HandlerResult:
         """Answer (-1, -1) for an epoch of which nothing is known."""
+        return begun(self._answer(request))
+
+    def _answer(self, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:
+        pace = Pace()
         response = OffsetForLeaderEpochResponse()
         for topic in request.topics:
             answers = []
             for asked in topic.partitions:
                 answer = EpochEndOffset(partition=asked.partition)
                 answers.append(answer)
+                if pace.is_due():
+                    yield
                 try:
                     partition = self._table.find(topic.topic, asked.partition)
                     log = partition.leader_log(asked.current_leader_epoch)

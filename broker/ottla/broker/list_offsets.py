@@ -4,12 +4,13 @@ Pure.  The ends answer at once; a look-up by time may read cold index and log by
 """
 
 from collections import Counter
-from collections.abc import Coroutine
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.partition import Partition
 from ottla.broker.partition_table import PartitionTable
+from ottla.broker.steps import Answer, Pace, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Offset
 from ottla.storage.log import Log
@@ -42,58 +43,94 @@ CONSUMER = -1
 NO_TIMESTAMP = -1
 
 
+LOOK_UPS_PER_STEP = 50
+"""Look-ups by time before others have their turn; one may read an index, or some of a log."""
+
+
+class LookUp(NamedTuple):
+    """One partition that is asked for, and its place in the answer."""
+
+    topic: str
+    asked: ListOffsetsPartition
+    answer: ListOffsetsPartitionResponse
+
+
 class ListOffsetsApi:
     """Serves ListOffsets 1-11."""
 
     def __init__(self, *, table: PartitionTable) -> None:
         self._table = table
 
-    def handle(
-        self, context: RequestContext, request: ListOffsetsRequest
-    ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
         """Answer now when only ends are asked for, else when the look-ups by time are done."""
-        is_by_time = any(
-            asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
-            for topic in request.topics
-            for asked in topic.partitions
-        )
-        answer = self._answer(context, request)
-        if is_by_time:
-            return answer
-        # Without a look-up by time the coroutine awaits nothing: one step runs it to its end.
-        try:
-            answer.send(None)
-        except StopIteration as done:
-            response: ListOffsetsResponse = done.value
-            return response
-        raise AssertionError("the ends of a log are known without waiting")
+        return begun(self._answer(context, request))
 
-    async def _answer(
-        self, context: RequestContext, request: ListOffsetsRequest
-    ) -> ListOffsetsResponse:
+    def _answer(self, context: RequestContext, request: ListOffsetsRequest) -> Answer:
         named = Counter(
             (topic.name, asked.partition_index)
             for topic in request.topics
             for asked in topic.partitions
         )
+        pace = Pace()
         response = ListOffsetsResponse()
+        by_time: list[LookUp] = []
         for topic in request.topics:
             answers = []
             for asked in topic.partitions:
                 answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
                 answers.append(answer)
-                try:
-                    if named[topic.name, asked.partition_index] > 1:
-                        raise RefusedError(ErrorCode.INVALID_REQUEST)
-                    partition = self._table.find(topic.name, asked.partition_index)
-                    version = context.header.api_version
-                    await _look_up(version, request, asked, partition, answer)
-                    if version < LEADER_EPOCHS_FROM:
-                        answer.leader_epoch = NO_EPOCH
-                except RefusedError as error:
-                    answer.error_code = error.code
+                is_named_twice = named[topic.name, asked.partition_index] > 1
+                look_up = LookUp(topic.name, asked, answer)
+                if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+                    if not is_named_twice:
+                        by_time.append(look_up)
+                elif not is_named_twice:
+                    # Without a look-up by time the coroutine awaits nothing.
+                    with suppress(StopIteration):
+                        self._look_up(context, request, look_up).send(None)
+                        raise AssertionError("the ends of a log are known without waiting")
+                if is_named_twice:
+                    answer.error_code = ErrorCode.INVALID_REQUEST
+                if pace.is_due():
+                    yield
             response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-        return response
+        return self._by_time(context, request, response, by_time) if by_time else response
+
+    async def _by_time(
+        self,
+        context: RequestContext,
+        request: ListOffsetsRequest,
+        response: ListOffsetsResponse,
+        left: list[LookUp],
+    ) -> Any:
+        """Do some look-ups by time; with more to do, return what goes on after others' turns."""
+        for look_up in left[:LOOK_UPS_PER_STEP]:
+            await self._look_up(context, request, look_up)
+        rest = left[LOOK_UPS_PER_STEP:]
+        return self._later(context, request, response, rest) if rest else response
+
+    def _later(
+        self,
+        context: RequestContext,
+        request: ListOffsetsRequest,
+        response: ListOffsetsResponse,
+        left: list[LookUp],
+    ) -> Answer:
+        yield
+        return self._by_time(context, request, response, left)
+
+    async def _look_up(
+        self, context: RequestContext, request: ListOffsetsRequest, look_up: LookUp
+    ) -> None:
+        version = context.header.api_version
+        asked, answer = look_up.asked, look_up.answer
+        try:
+            partition = self._table.find(look_up.topic, asked.partition_index)
+            await _look_up(version, request, asked, partition, answer)
+            if version < LEADER_EPOCHS_FROM:
+                answer.leader_epoch = NO_EPOCH
+        except RefusedError as error:
+            answer.error_code = error.code
 
 
 async def _look_up(

@@ -38,22 +38,25 @@ class PacedWork:
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
         """Return what a handler's coroutine or steps come to, once they are done.
 
-        The answer of steps is encoded apart and completes the slot here: then that is None.
+        A costly answer is encoded apart and completes the slot here: then that is None.
         """
+        is_costly = False
         while pending is not None and not isinstance(pending, Message):
             if isinstance(pending, Apart):
+                is_costly = True
                 # One at a time: what they come to takes memory.
                 async with self._apart:
                     result = await self._run_apart(pending.work)
                 pending = pending.then(result)
             elif isinstance(pending, Generator):
+                is_costly = True
                 pending = await self._stepped(slot, pending)
-                if isinstance(pending, Message):
-                    await self._complete(slot, pending)
-                    return None
             else:
                 pending = await pending
-        return pending
+        if pending is None or not is_costly:
+            return pending
+        await self._complete(slot, pending)
+        return None
 
     async def _stepped(self, slot: ResponseSlot, steps: Generator[None, None, Any]) -> Any:
         try:

@@ -7,7 +7,7 @@ step in a turn of the loop, over all requests together.  Between two steps the w
 changed: whoever yields looks again at what it holds.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -65,6 +65,19 @@ def run_through(steps: Steps[T]) -> T:
             next(steps)
         except StopIteration as end:
             result: T = end.value
+            return result
+
+
+async def finished(result: Any) -> Any:
+    """Return what a handler's result comes to, all of it done here and now, for tests."""
+    while True:
+        if isinstance(result, Apart):
+            result = result.then(result.work())
+        elif isinstance(result, Generator):
+            result = run_through(result)
+        elif isinstance(result, Coroutine):
+            result = await result
+        else:
             return result
 
 

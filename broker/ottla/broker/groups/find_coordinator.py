@@ -6,23 +6,23 @@ leaders and this broker serves its share of it: sent too early, a client would b
 and take seconds to come back.  A producer's transactions have no coordinator yet.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from ottla.broker.auto_create import AutoCreate
 from ottla.broker.cluster_view import ClusterView
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.groups.placement import partition_of
 from ottla.broker.metadata_cache import answer_when
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.steps import Pace, Steps, begun
 from ottla.broker.transactions import refusal_of_transactions
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NO_NODE
+from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
-from ottla.wire.codec_types import Message
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
@@ -87,14 +87,12 @@ class FindCoordinatorApi:
         self._auto_create = auto_create
         self._is_opening = is_opening
 
-    def handle(
-        self, context: RequestContext, request: FindCoordinatorRequest
-    ) -> Message | Coroutine[Any, Any, None]:
+    def handle(self, context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
         """Answer from the metadata; have the offsets topic made first where it is not there."""
         topic = STATE_TOPICS.get(request.key_type)
         if topic is not None and self._followed().topic(topic) is None:
             return self._create_and_answer(context, request, topic)
-        return self._response(context, request)
+        return begun(self._response(context, request))
 
     async def _create_and_answer(
         self, context: RequestContext, request: FindCoordinatorRequest, topic: str
@@ -104,7 +102,7 @@ class FindCoordinatorApi:
             self._purgatory,
             context,
             lambda: self._has_leaders(topic) or topic in attempt.refused,
-            lambda: context.slot.complete(self._response(context, request)),
+            lambda: context.slot.complete_begun(begun(self._response(context, request))),
             deadline_ms=context.arrived_ms + TOPIC_WAIT_MS,
         )
 
@@ -118,57 +116,68 @@ class FindCoordinatorApi:
 
     def _response(
         self, context: RequestContext, request: FindCoordinatorRequest
-    ) -> FindCoordinatorResponse:
-        if context.api_version < BATCHED_FROM:
-            found = self._coordinator(context, request.key_type, request.key)
-            return FindCoordinatorResponse(
-                error_code=found.error_code,
-                error_message=found.error_message,
-                node_id=found.node_id,
-                host=found.host,
-                port=found.port,
-            )
-        return FindCoordinatorResponse(
-            coordinators=[
-                self._coordinator(context, request.key_type, key)
-                for key in request.coordinator_keys
-            ]
-        )
+    ) -> Steps[FindCoordinatorResponse]:
+        image = self._followed()
+        view = ClusterView(image, self._config, context.peer)
+        addresses = {
+            broker.node_id: Address(broker.node_id, broker.host, broker.port)
+            for broker in view.brokers()
+        }
 
-    def _coordinator(self, context: RequestContext, key_type: int, key: str) -> Coordinator:
-        try:
-            address = self._address(context, key_type, key)
-        except RefusedError as refusal:
-            return Coordinator(
-                key=key,
-                node_id=NO_NODE,
-                port=NO_PORT,
-                error_code=refusal.code,
-                error_message=refusal.message,
+        def found(key: str) -> Coordinator:
+            return _coordinator(image, addresses, context.api_version, request.key_type, key)
+
+        if context.api_version < BATCHED_FROM:
+            one = found(request.key)
+            return FindCoordinatorResponse(
+                error_code=one.error_code,
+                error_message=one.error_message,
+                node_id=one.node_id,
+                host=one.host,
+                port=one.port,
             )
+        pace = Pace()
+        response = FindCoordinatorResponse()
+        for key in dict.fromkeys(request.coordinator_keys):
+            response.coordinators.append(found(key))
+            if pace.is_due():
+                yield
+        return response
+
+
+def _coordinator(
+    image: MetadataImage, addresses: dict[NodeId, Address], version: int, key_type: int, key: str
+) -> Coordinator:
+    try:
+        address = _address(image, addresses, version, key_type, key)
+    except RefusedError as refusal:
         return Coordinator(
             key=key,
-            node_id=address.node_id,
-            host=address.host,
-            port=address.port,
-            error_message=None,
+            node_id=NO_NODE,
+            port=NO_PORT,
+            error_code=refusal.code,
+            error_message=refusal.message,
         )
+    return Coordinator(
+        key=key,
+        node_id=address.node_id,
+        host=address.host,
+        port=address.port,
+        error_message=None,
+    )
 
-    def _address(self, context: RequestContext, key_type: int, key: str) -> Address:
-        known = (
-            (GROUP, TRANSACTION, SHARE)
-            if context.api_version >= SHARE_FROM
-            else (GROUP, TRANSACTION)
-        )
-        if key_type not in known:
-            raise RefusedError(ErrorCode.INVALID_REQUEST)
-        if key_type == TRANSACTION:
-            raise refusal_of_transactions()
-        image = self._followed()
-        topic = image.topic(STATE_TOPICS[key_type]) if key_type in STATE_TOPICS else None
-        if topic is not None:
-            state = topic.partitions.get(partition_of(key, len(topic.partitions)))
-            for broker in ClusterView(image, self._config, context.peer).brokers():
-                if state is not None and broker.node_id == state.leader:
-                    return Address(broker.node_id, broker.host, broker.port)
-        raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+def _address(
+    image: MetadataImage, addresses: dict[NodeId, Address], version: int, key_type: int, key: str
+) -> Address:
+    known = (GROUP, TRANSACTION, SHARE) if version >= SHARE_FROM else (GROUP, TRANSACTION)
+    if key_type not in known:
+        raise RefusedError(ErrorCode.INVALID_REQUEST)
+    if key_type == TRANSACTION:
+        raise refusal_of_transactions()
+    topic = image.topic(STATE_TOPICS[key_type]) if key_type in STATE_TOPICS else None
+    if topic is not None:
+        state = topic.partitions.get(partition_of(key, len(topic.partitions)))
+        if state is not None and state.leader in addresses:
+            return addresses[state.leader]
+    raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -33,6 +33,7 @@ from ottla.broker.partition_table import PartitionTable
 from ottla.broker.produce import ProduceApi
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replica_manager import Directory, ReplicaManager
+from ottla.broker.steps import finished
 from ottla.jepsen.world.invariants.replication import Held
 from ottla.jepsen.world.walk.now import run_now
 from ottla.metadata.delta import MetadataDelta
@@ -275,7 +276,8 @@ class Life:
     ) -> None:
         """Serve a DeleteRecords, at once or when everybody has deleted."""
         slot: Any = Slot(on_answer)
-        run_now(self.delete_api.handle(RequestContext(DELETE_HEADER, PEER, slot, now_ms), request))
+        context = RequestContext(DELETE_HEADER, PEER, slot, now_ms)
+        run_now(finished(self.delete_api.handle(context, request)))
 
     # --- following ----------------------------------------------------------------------------
 
