@@ -19,6 +19,7 @@ from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_state import Producer, ProducerStates
+from ottla.storage.validate import Accepted
 from ottla.wire.batch import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -155,19 +156,20 @@ class ModelLog:
         leader_epoch: Epoch,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        first: Accepted | None = None,
     ) -> AppendInfo:
-        """Append one batch, unless its producer sent it before."""
+        """Append one batch, unless its producer sent it before; nothing of it is checked."""
         header = parse_header(records)
         if header.producer_id >= 0:
-            first = self._producers.check(header, None, origin)
-            if first is not None:
+            sent = self._producers.check(header, None, origin)
+            if sent is not None:
                 return AppendInfo(
-                    first.base_offset,
-                    first.last_offset,
+                    sent.base_offset,
+                    sent.last_offset,
                     NO_TIMESTAMP,
                     self.log_start_offset,
                     True,
-                    first.timestamp_ms,
+                    sent.timestamp_ms,
                 )
         offset = self.end_offset
         prefix = _prefix.pack(offset, header.batch_length, leader_epoch)
