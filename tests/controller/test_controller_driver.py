@@ -47,10 +47,14 @@ from ottla.wire.messages.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
 )
 from ottla.wire.records import scan
 
@@ -543,3 +547,44 @@ async def test_a_request_that_is_too_much_of_something_is_answered_with_its_code
         results = getattr(answer, "topics", None) or answer.responses
         assert [one.error_code for one in results] == codes
         assert not played.errors.counts
+
+
+@pytest.mark.parametrize("next_epoch", [None, Epoch(2)])
+async def test_a_decision_made_beside_the_loop_is_dropped_when_leadership_ends_meanwhile(
+    autojump_clock: MockClock, next_epoch: Epoch | None
+) -> None:
+    async with playing() as played:
+        await played.register(1)
+        end_offset = played.quorum.end_offset
+
+        async def lose(function: Callable[[], Any]) -> Any:
+            made = function()
+            played.quorum.elect(None)
+            if next_epoch is not None:
+                played.quorum.elect(next_epoch)
+            return made
+
+        played.controller._beside = lose
+        with pytest.raises(RefusedError) as caught:
+            await played.create("orders")
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        assert played.quorum.end_offset == end_offset
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DescribeQuorumRequest(topics=[]),
+        ListPartitionReassignmentsRequest(topics=None),
+        CreateTopicsRequest(topics=[CreatableTopic(name="a")], validate_only=True),
+    ],
+)
+async def test_a_deposed_controller_answers_nothing_even_where_it_writes_nothing(
+    autojump_clock: MockClock, request_: Message
+) -> None:
+    async with playing() as played:
+        played.quorum.elect(None)
+        version = request_.VERSIONS[-1]
+        with pytest.raises(RefusedError) as caught:
+            await played.controller.forwarded(request_.API_KEY, version, encode(request_, version))
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER

@@ -204,3 +204,46 @@ async def call_until_answered(call: Callable[..., Awaitable[StringValue]]) -> St
         except RefusedError as refusal:
             assert refusal.is_retriable
             await trio.lowlevel.checkpoint()
+
+
+async def test_a_request_above_its_methods_bound_is_refused_and_the_server_serves_on() -> None:
+    async with open_rpc_runtime() as runtime:
+        channel = await runtime.channel(f"127.0.0.1:{await serve(runtime, echo)}")
+        for size in (ECHO.request_bytes_max, 2 * ECHO.request_bytes_max, 8 << 20):
+            with pytest.raises(RefusedError) as caught:
+                await channel.call(ECHO, StringValue(value="x" * size), deadline_ms=5_000)
+            assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        answer = await channel.call(ECHO, StringValue(value="otter"), deadline_ms=5_000)
+    assert answer.value == "otter"
+
+
+async def test_calls_above_a_methods_bound_are_refused_until_others_end() -> None:
+    method = RpcMethod("/ottla.Test/Slow", StringValue, StringValue, calls_max=3)
+    may_end = trio.Event()
+    codes: list[ErrorCode] = []
+    started: list[str] = []
+
+    async def slow(request: StringValue) -> StringValue:
+        started.append(request.value)
+        await may_end.wait()
+        return request
+
+    async with open_rpc_runtime() as runtime:
+        port = await runtime.serve("127.0.0.1", 0, [MethodHandler(method, slow)])
+        channel = await runtime.channel(f"127.0.0.1:{port}")
+
+        async def call() -> None:
+            try:
+                await channel.call(method, StringValue(), deadline_ms=5_000)
+            except RefusedError as refusal:
+                codes.append(refusal.code)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(call)
+            while len(codes) < 2:
+                await trio.sleep(0)
+            may_end.set()
+        await call()
+    assert codes == [ErrorCode.NETWORK_EXCEPTION] * 2
+    assert len(started) == 4

@@ -10,10 +10,19 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.limits import KIB
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
+
+
+REQUEST_BYTES_MAX = 64 * KIB
+"""Of a request among nodes, where its method does not say more: all of them are short.  More is
+memory that a stranger fills."""
+
+CALLS_MAX = 1_024
+"""Less refuses the long polls of a large cluster's brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,9 @@ class RpcMethod(Generic[Request, Response]):
     path: str
     request_class: type[Request]
     response_class: type[Response]
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    calls_max: int = CALLS_MAX
+    """Calls that a server answers at once; one more is refused, and its caller tries again."""
 
     def decode_request(self, data: bytes) -> Request:
         """Read a request's bytes; ProtocolError when they are none."""
@@ -51,9 +63,16 @@ class MethodHandler(Generic[Request, Response]):
     async def answer_bytes(self, data: bytes) -> bytes:
         """Answer an encoded request with an encoded response.
 
+        Raises RefusedError with MESSAGE_TOO_LARGE for a request above its method's bound.
         Raises RefusedError with UNKNOWN_SERVER_ERROR where the answer ends by an error nobody
         foresaw: such an error ends the request alone.
         """
+        if len(data) > self.method.request_bytes_max:
+            raise RefusedError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"A request of {self.method.path} has at most {self.method.request_bytes_max}"
+                f" bytes, not {len(data)}",
+            )
         try:
             response = await self.answer(self.method.decode_request(data))
             return response.SerializeToString()

@@ -1,12 +1,14 @@
 """gRPC for trio: servers whose handlers are trio functions, channels whose calls are awaited.
 
 grpc.aio runs on one dedicated asyncio thread; this is the one place where it meets trio.  Every
-call has a deadline, every message a size limit; a caller that goes away cancels its handler, and
+call has a deadline, every request the size limit of its method and every method a bound on the
+calls that it answers at once; a caller that goes away cancels its handler, and
 the other way round.  A lost peer is dialled again with back-off by the channel itself.
 """
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -33,6 +35,13 @@ CONNECT_TIMEOUT_MS = 2_000
 KEEPALIVE_MS = 10_000
 """How often an idle connection is probed, so that a peer lost without a FIN is noticed."""
 
+STREAMS_MAX = 1_024
+"""Calls under way on one connection.  Less makes the calls of a busy broker wait for each other;
+each may hold a request of its method's size."""
+
+ENVELOPE_BYTES = 1_024
+"""What gRPC may add to a message before it counts it."""
+
 BASE_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", RPC_MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", RPC_MESSAGE_BYTES_MAX),
@@ -54,6 +63,7 @@ SERVER_OPTIONS = (
     ("grpc.so_reuseport", 0),  # a taken port must fail, not share its calls with a stranger
     ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
     ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.max_concurrent_streams", STREAMS_MAX),
 )
 
 
@@ -104,6 +114,8 @@ class RpcRuntime:
         """Holds the tasks that answer; None while nothing is answered."""
         self._servers: list[grpc.aio.Server] = []
         self._channels: dict[str, RpcChannel] = {}
+        self._call_counts: Counter[str] = Counter()
+        """Calls under way by path (on the asyncio loop)."""
 
     async def serve(self, host: str, port: int, handlers: Iterable[MethodHandler[Any, Any]]) -> int:
         """Listen on an address and answer the methods; return the port (useful when given 0)."""
@@ -149,7 +161,10 @@ class RpcRuntime:
     async def _start_server(
         self, address: str, handlers: tuple[MethodHandler[Any, Any], ...]
     ) -> int:
-        server = grpc.aio.server(options=SERVER_OPTIONS)
+        largest = max((one.method.request_bytes_max for one in handlers), default=0)
+        options = dict(SERVER_OPTIONS)
+        options["grpc.max_receive_message_length"] = largest + ENVELOPE_BYTES
+        server = grpc.aio.server(options=tuple(options.items()))
         port = server.add_insecure_port(address)
         server.add_generic_rpc_handlers((_GenericHandler(self, handlers),))
         await server.start()
@@ -162,13 +177,20 @@ class RpcRuntime:
         data: bytes,
         context: grpc.aio.ServicerContext[bytes, bytes],
     ) -> bytes:
+        path = handler.method.path
         incoming = _Incoming(self._thread, handler, data)
-        self._thread.post_to_trio(self._take_up, incoming)
+        if self._call_counts[path] >= handler.method.calls_max:
+            incoming.resolve(BUSY)
+        else:
+            self._thread.post_to_trio(self._take_up, incoming)
+        self._call_counts[path] += 1
         try:
             result = await incoming.result
         except asyncio.CancelledError:
             self._thread.post_to_trio(incoming.cancel)
             raise
+        finally:
+            self._call_counts[path] -= 1
         if isinstance(result, RefusedError):
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -246,6 +268,7 @@ class _Incoming:
             self.result.set_result(result)
 
 
+BUSY = RefusedError(ErrorCode.NETWORK_EXCEPTION, "the server has too many such calls")
 CLOSING = RefusedError(ErrorCode.NETWORK_EXCEPTION, "the server is closing")
 
 

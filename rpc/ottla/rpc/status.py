@@ -36,7 +36,7 @@ def refusal_of(status: str, details: str | None, error_code: str | None) -> Refu
         return RefusedError(known, details)
     code = CODE_OF_STATUS.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)
     text = f"{status}: {details}"
-    if status == "UNAVAILABLE" and NEVER_CONNECTED not in (details or ""):
+    if status == "UNAVAILABLE" and not any(sign in (details or "") for sign in NEVER_SENT):
         return LostCallError(code, text)
     if details and NEVER_CONNECTED in details and any(sign in details for sign in NOT_GRPC):
         text += "; what listens there is no controller (is it a broker's address?)"
@@ -44,6 +44,9 @@ def refusal_of(status: str, details: str | None, error_code: str | None) -> Refu
 
 
 NEVER_CONNECTED = "failed to connect"
+NEVER_SENT = (NEVER_CONNECTED, "RST_STREAM with error code 7")
+"""How it says that nobody has the request: HTTP/2's REFUSED_STREAM is a promise of that."""
+
 NOT_GRPC = ("Socket closed", "HTTP/2", "SETTINGS frame")
 """How gRPC's library says that a connection was made and something else spoke on it."""
 
