@@ -5,4 +5,8 @@ kafka_values.py    what their fields hold: names that exist, names that do not, 
 spikes.py          honest requests with one extreme value, or a few
 hostile_frames.py  well-formed and spoilt frames of every API, as strangers send them
 end_of_process.py  they are sent to real processes: none may end, no neighbour may be lost
+grpc_requests.py   requests of every gRPC method of a controller
+grpc_target.py     the controller that gets them, and what is true of its cluster
+grpc_loop_hold.py  what one of them costs the controller's loop
+grpc_end_of_process.py  and that none of them ends one
 """

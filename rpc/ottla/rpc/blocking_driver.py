@@ -1,0 +1,52 @@
+"""A gRPC client for a thread that waits: for tools that ask nodes from outside any loop."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from ottla.rpc.method import Request, Response, RpcMethod
+from ottla.rpc.rpc_driver import CHANNEL_OPTIONS
+from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
+
+
+class BlockingChannel:
+    """Calls to one address, each of which blocks its thread."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def call_bytes(self, path: str, data: bytes, *, timeout_s: float) -> bytes:
+        """Call a method.  Raises RefusedError for a refusal, or without an answer in time."""
+        method: Any = self._channel.unary_unary(path)
+        try:
+            answer: bytes = method(data, timeout=timeout_s, wait_for_ready=True)
+        except grpc.RpcError as error:
+            failed: Any = error
+            trailing = dict(failed.trailing_metadata() or ())
+            raise refusal_of(
+                failed.code().name, failed.details(), trailing.get(ERROR_CODE_KEY)
+            ) from None
+        return answer
+
+    def call(
+        self, method: RpcMethod[Request, Response], request: Request, *, timeout_s: float
+    ) -> Response:
+        """Call a method in its own messages.  Raises RefusedError as `call_bytes` does."""
+        data = self.call_bytes(method.path, request.SerializeToString(), timeout_s=timeout_s)
+        return method.decode_response(data)
+
+
+@contextlib.contextmanager
+def open_blocking_channel(address: str) -> Iterator[BlockingChannel]:
+    """Open a connection for the length of the `with`."""
+    channel = BlockingChannel(address)
+    try:
+        yield channel
+    finally:
+        channel.close()

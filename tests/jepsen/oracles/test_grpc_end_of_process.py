@@ -1,0 +1,140 @@
+"""Requests of strangers against three controllers that are processes.
+
+OTTLA_ORACLE_SECONDS is for how long.
+
+The seed of a run is OTTLA_ORACLE_SEED, so that it can be repeated.
+"""
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.jepsen.oracles.grpc_end_of_process import hunt
+from ottla.jepsen.oracles.grpc_target import free_port
+from ottla.model.ids import NodeId
+from ottla.node.clock_driver import RealRng
+from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.storage.disk import RealDisk
+
+pytestmark = pytest.mark.cluster
+
+SEED = int(os.environ.get("OTTLA_ORACLE_SEED", "1"))
+SECONDS = float(os.environ.get("OTTLA_ORACLE_SECONDS", "30"))
+CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
+READY_S = 60
+UNFORESEEN = "ended by an unexpected error"
+
+
+class Controllers:
+    """Three controllers, each a process with a log file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ports = {NodeId(node_id): free_port() for node_id in (101, 102, 103)}
+        self.processes: dict[NodeId, subprocess.Popen[bytes]] = {}
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"127.0.0.1:{port}" for port in self.ports.values()]
+
+    def log_of(self, node_id: NodeId) -> str:
+        return (self.directory / f"{node_id}.log").read_text(errors="replace")
+
+    def deaths(self) -> list[str]:
+        return [
+            f"{node_id} ended: {self.log_of(node_id)[-3_000:]}"
+            for node_id, process in self.processes.items()
+            if process.poll() is not None
+        ]
+
+    def unforeseen(self) -> list[str]:
+        return [
+            f"{node_id}: {line}"
+            for node_id in self.ports
+            for line in self.log_of(node_id).splitlines()
+            if UNFORESEEN in line
+        ]
+
+    async def format(self) -> None:
+        voters = VoterSet(
+            tuple(
+                Voter(
+                    id=node_id,
+                    directory_id=RealRng().uuid(),
+                    endpoints=(Endpoint(CONTROLLER_LISTENER, "127.0.0.1", port),),
+                )
+                for node_id, port in self.ports.items()
+            )
+        )
+        for voter in voters:
+            path = str(self.directory / str(voter.id))
+            await format_directories(
+                RealDisk(),
+                {path: voter.directory_id},
+                cluster_id=CLUSTER_ID,
+                node_id=voter.id,
+                metadata_log_dir=path,
+                initial_voters=voters,
+            )
+
+    def start(self) -> None:
+        voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in self.ports.items())
+        readers = []
+        for node_id, port in self.ports.items():
+            config = self.directory / f"{node_id}.properties"
+            config.write_text(
+                f"node.id={node_id}\nlisteners=CONTROLLER://127.0.0.1:{port}\n"
+                f"metadata.log.dir={self.directory / str(node_id)}\n"
+                f"controller.quorum.voters={voters}\nbroker.session.timeout.ms=600000\n"
+            )
+            reader, writer = os.pipe()
+            with (self.directory / f"{node_id}.log").open("ab") as log:
+                self.processes[node_id] = subprocess.Popen(
+                    [sys.executable, "-m", "ottla.cli", "controller", str(config)],
+                    pass_fds=(writer,),
+                    stderr=log,
+                    env={
+                        **os.environ,
+                        "OTTLA_READY_FD": str(writer),
+                        "OTTLA_PARENT_PID": str(os.getpid()),
+                    },
+                )
+            os.close(writer)
+            readers.append(reader)
+        for reader in readers:
+            assert select.select([reader], [], [], READY_S)[0], "not ready in time"
+            os.close(reader)
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Controllers]:
+    controllers = Controllers(directory)
+    trio.run(controllers.format)
+    try:
+        controllers.start()
+        yield controllers
+    finally:
+        controllers.stop()
+
+
+def test_no_grpc_request_ends_a_controller_or_keeps_it_from_serving(tmp_path: Path) -> None:
+    with running(tmp_path) as controllers:
+        report = hunt(controllers.addresses, seed=SEED, seconds=SECONDS, deaths=controllers.deaths)
+        print(report)
+        assert not report.violations, report
+        assert not controllers.unforeseen()
+    assert report.outcomes["answered"] > 0
+    assert report.neighbour_count > 0
