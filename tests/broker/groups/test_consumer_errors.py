@@ -46,6 +46,16 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (BEAT, {"member_epoch": -2}, "InstanceId can't be null."),
     (BEAT, {"member_epoch": -3}, "MemberEpoch is invalid."),
     (JOIN, {"instance_id": "i" * 250}, "InstanceId has more than 249 characters."),
+    (
+        JOIN,
+        {"subscribed_topic_names": ["t"] * 10_001},
+        "SubscribedTopicNames has more than 10000 names.",
+    ),
+    (
+        BEAT,
+        {"topic_partitions": [TopicPartitions(partitions=list(range(100_000)))]},
+        "TopicPartitions has more than 100000 partitions.",
+    ),
     (BEAT, {"member_id": "a" * 8_192}, "No text may have more than 8191 characters."),
 ]
 

@@ -14,7 +14,7 @@ Invariant: OneOwner.  No partition is in the hands of two members; assigned or b
 
 from collections import Counter
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from ottla.broker.groups.consumer_member import (
@@ -22,6 +22,7 @@ from ottla.broker.groups.consumer_member import (
     Assignment,
     ConsumerMember,
 )
+from ottla.metadata.image import MetadataImage
 
 NO_OWNER = -1
 """The epoch of the owner of a partition that nobody has."""
@@ -52,6 +53,10 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
+Subscription: TypeAlias = tuple[frozenset[str], str]
+"""The topics' names that a member subscribes, and its regular expression."""
+
+
 class ConsumerGroup:
     """The members of one group; owns them, the target of each, and who has which partition."""
 
@@ -61,9 +66,11 @@ class ConsumerGroup:
     __slots__ = (
         "_owners",
         "_subscribed_topics",
+        "_subscriptions",
         "group_epoch",
         "group_id",
         "has_old_topics",
+        "hashed",
         "members",
         "metadata_hash",
         "regexes",
@@ -89,6 +96,10 @@ class ConsumerGroup:
         self.told_to_rejoin: set[str] = set()
         """Members that were fenced by their epoch: they may join again under their id."""
         self._subscribed_topics: frozenset[str] | None = None
+        self._subscriptions: Counter[Subscription] = Counter()
+        """How many members have each: mostly there is one, however many members."""
+        self.hashed: tuple[frozenset[str], MetadataImage, int] | None = None
+        """The hash of some topics as of an image, which is not computed for each member anew."""
         self._owners: dict[UUID, dict[int, tuple[str, int]]] = {}
         """Of each partition: who has it, and in which epoch of that member."""
 
@@ -140,16 +151,17 @@ class ConsumerGroup:
         """The names of all topics that its members subscribe, whether these exist or not."""
         found = self._subscribed_topics
         if found is None:
-            found = frozenset().union(*map(self.topics_of, self.members.values()))
+            found = frozenset().union(*(self._topics_of(*one) for one in self._subscriptions))
             self._subscribed_topics = found
         return found
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Return the names of the topics that a member subscribes."""
-        resolved = self.regexes.get(member.subscribed_regex)
-        if resolved is None:
-            return member.subscribed_names
-        return member.subscribed_names | resolved.topics
+        return self._topics_of(member.subscribed_names, member.subscribed_regex)
+
+    def _topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
+        resolved = self.regexes.get(regex)
+        return names if resolved is None else names | resolved.topics
 
     def is_used(self, regex: str) -> bool:
         """Say whether a member subscribes by a regular expression."""
@@ -160,11 +172,10 @@ class ConsumerGroup:
     def put(self, member: ConsumerMember) -> None:
         """Take in a member, or what it is now."""
         old = self.members.get(member.member_id)
-        if old is None or (
-            (old.subscribed_names, old.subscribed_regex)
-            != (member.subscribed_names, member.subscribed_regex)
-        ):
-            self._subscribed_topics = None
+        if old is None or _subscription(old) != _subscription(member):
+            self._count_subscription(member, 1)
+            if old is not None:
+                self._count_subscription(old, -1)
         if old is not None:
             self._release(old)
             if old.instance_id is not None and old.instance_id != member.instance_id:
@@ -180,7 +191,7 @@ class ConsumerGroup:
         self.told_to_rejoin.discard(member_id)
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._subscribed_topics = None
+            self._count_subscription(member, -1)
             self._release(member)
             self._forget_instance(member)
         return member
@@ -192,6 +203,15 @@ class ConsumerGroup:
             self.regexes.pop(regex, None)
         else:
             self.regexes[regex] = resolved
+
+    def _count_subscription(self, member: ConsumerMember, change: int) -> None:
+        """Count a member's subscription in or out; the last one of its kind changes the topics."""
+        subscription = _subscription(member)
+        if self._subscriptions[subscription] in (0, -change):
+            self._subscribed_topics = None
+        self._subscriptions[subscription] += change
+        if not self._subscriptions[subscription]:
+            del self._subscriptions[subscription]
 
     def _forget_instance(self, member: ConsumerMember) -> None:
         instance_id = member.instance_id
@@ -214,3 +234,7 @@ class ConsumerGroup:
                         del owners[index]
                 if not owners:
                     self._owners.pop(topic_id, None)
+
+
+def _subscription(member: ConsumerMember) -> Subscription:
+    return member.subscribed_names, member.subscribed_regex

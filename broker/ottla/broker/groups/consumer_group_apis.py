@@ -16,12 +16,19 @@ from ottla.broker.groups.consumer_member import (
 )
 from ottla.broker.groups.consumer_rebalance import Heartbeat, refused_heartbeat
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
-from ottla.broker.groups.group_records import INSTANCE_ID_LENGTH_MAX, TEXT_LENGTH_MAX
+from ottla.broker.groups.group_records import (
+    INSTANCE_ID_LENGTH_MAX,
+    LISTED_COUNT_MAX,
+    TEXT_LENGTH_MAX,
+)
 from ottla.broker.groups.membership_apis import client_of
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.groups import GroupConfig
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+
+OWNED_COUNT_MAX = 100_000
+"""Topics and partitions that one member may say it works on: some 20 ms to look at."""
 
 OWN_MEMBER_ID_FROM = 1
 """The first version in which a consumer makes its id itself (KIP-1082)."""
@@ -90,6 +97,10 @@ def check_heartbeat(
             f"ServerAssignor {request.server_assignor} is not supported. "
             f"Supported assignors: {', '.join(assignors)}.",
         )
+    if len(request.subscribed_topic_names or ()) > LISTED_COUNT_MAX:
+        raise _invalid(f"SubscribedTopicNames has more than {LISTED_COUNT_MAX} names.")
+    if sum(len(one.partitions) + 1 for one in request.topic_partitions or ()) > OWNED_COUNT_MAX:
+        raise _invalid(f"TopicPartitions has more than {OWNED_COUNT_MAX} partitions.")
     if len(request.instance_id or "") > INSTANCE_ID_LENGTH_MAX:
         raise _invalid(f"InstanceId has more than {INSTANCE_ID_LENGTH_MAX} characters.")
     if any(len(text) > TEXT_LENGTH_MAX for text in _texts_of(request)):

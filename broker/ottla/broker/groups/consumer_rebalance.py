@@ -35,6 +35,7 @@ from ottla.broker.groups.target_job import TargetJob
 from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
 from ottla.broker.groups.topic_view import Resolved, TopicView
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
@@ -366,15 +367,10 @@ class ConsumerRebalancer:
 
     def _hash_of(self, group: ConsumerGroup) -> int:
         """Return a number that is another one when the topics of the group are others."""
-        topics = [
-            f"{topic.name} {topic.id} {len(topic.partitions)}"
-            for name in sorted(group.subscribed_topics())
-            if (topic := self._topics.topic(name)) is not None
-        ]
-        if not topics:
-            return 0
-        digest = hashlib.blake2b("\n".join(topics).encode(), digest_size=8).digest()
-        return int.from_bytes(digest, signed=True)
+        names, image = group.subscribed_topics(), self._topics.image
+        if group.hashed is None or group.hashed[0] is not names or group.hashed[1] is not image:
+            group.hashed = (names, image, _hash_of(names, image))
+        return group.hashed[2]
 
     def _is_target_behind(self, group: ConsumerGroup, now: Instant) -> bool:
         """Have a target computed that is older than the group; say whether that takes longer."""
@@ -499,6 +495,18 @@ class ConsumerRebalancer:
         """A member is gone, and all that was waited for of it."""
         for kind in TimerKind:
             self._timers.cancel(TimerName(group.group_id, kind, member_id))
+
+
+def _hash_of(names: frozenset[str], image: MetadataImage) -> int:
+    topics = [
+        f"{topic.name} {topic.id} {len(topic.partitions)}"
+        for name in sorted(names)
+        if (topic := image.topic(name)) is not None
+    ]
+    if not topics:
+        return 0
+    digest = hashlib.blake2b("\n".join(topics).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
 
 
 def _check_epoch(

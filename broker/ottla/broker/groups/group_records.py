@@ -72,6 +72,10 @@ INSTANCE_ID_LENGTH_MAX = 249
 """Characters of a group.instance.id, as in Kafka's clients.  It begins the ids that members get,
 and these are texts of a record too: a longer one makes an id that no record can hold."""
 
+LISTED_COUNT_MAX = 10_000
+"""Members, protocols or topics that one request of a member may list: no group's record holds more,
+and to look at a hundred times as many holds the loop for a second."""
+
 _int16 = Struct(">h")
 _OFFSET_COMMIT_PREFIX = _int16.pack(OFFSET_COMMIT)
 _GROUP_METADATA_PREFIX = _int16.pack(GROUP_METADATA)

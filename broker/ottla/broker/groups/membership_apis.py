@@ -10,7 +10,11 @@ from typing import Any
 from ottla.broker.dispatch import RequestContext
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.effects import Client
-from ottla.broker.groups.group_records import INSTANCE_ID_LENGTH_MAX, TEXT_LENGTH_MAX
+from ottla.broker.groups.group_records import (
+    INSTANCE_ID_LENGTH_MAX,
+    LISTED_COUNT_MAX,
+    TEXT_LENGTH_MAX,
+)
 from ottla.broker.groups.rebalance import Join, failed_join
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.groups import GroupConfig
@@ -81,6 +85,8 @@ class MembershipApis:
             answer(ErrorCode.INVALID_GROUP_ID)
         elif context.api_version >= PROTOCOL_IN_SYNC_FROM and not names_protocol:
             answer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif len(request.assignments) > LISTED_COUNT_MAX:
+            answer(ErrorCode.INVALID_REQUEST)
         else:
             self._coordinator.perform(
                 request.group_id, answer, lambda shard, now: shard.sync(request, answer, now)
@@ -116,6 +122,8 @@ class MembershipApis:
 
         if not request.group_id:
             answer(ErrorCode.INVALID_GROUP_ID)
+        elif len(members) > LISTED_COUNT_MAX:
+            answer(ErrorCode.INVALID_REQUEST)
         else:
             self._coordinator.perform(
                 request.group_id,
@@ -140,7 +148,8 @@ def _left(members: list[MemberIdentity], codes: list[ErrorCode]) -> LeaveGroupRe
 def _fits_in_records(request: JoinGroupRequest) -> bool:
     """Say whether a record can hold each of the texts, and the member id made of one of them."""
     return (
-        len(request.group_instance_id or "") <= INSTANCE_ID_LENGTH_MAX
+        len(request.protocols) <= LISTED_COUNT_MAX
+        and len(request.group_instance_id or "") <= INSTANCE_ID_LENGTH_MAX
         and max(map(len, _texts_of(request))) <= TEXT_LENGTH_MAX
     )
 

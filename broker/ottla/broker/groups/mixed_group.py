@@ -117,12 +117,15 @@ class MixedGroups:
 
     def may_downgrade(self, group: ConsumerGroup, leaving_id: str | None = None) -> bool:
         """Say whether all who stay when `leaving_id` is gone speak the classic protocol."""
-        staying = [one for one in group.members.values() if one.member_id != leaving_id]
+        staying_count = len(group.members) - (leaving_id in group.members)
         return (
-            bool(staying)
+            0 < staying_count <= self._config.size_max
             and self._config.consumer_migration_policy in DOWNGRADING
-            and len(staying) <= self._config.size_max
-            and all(one.classic is not None for one in staying)
+            # Mostly the first one is of the other protocol.
+            and all(
+                one.classic is not None or one.member_id == leaving_id
+                for one in group.members.values()
+            )
         )
 
     def downgraded(

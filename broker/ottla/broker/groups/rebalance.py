@@ -94,7 +94,10 @@ class Rebalancer:
     def join(self, group: ClassicGroup, join: Join, now: Instant) -> None:
         """Take a member into the next generation; it is answered when that begins."""
         member_id = join.request.member_id
-        if not self._has_room(group, member_id):
+        if sum(len(one.metadata) for one in join.protocols) > self._record_bytes_max():
+            # No record will ever hold it: it takes memory for nothing.
+            self._refuse_join(join, ErrorCode.UNKNOWN_SERVER_ERROR)
+        elif not self._has_room(group, member_id):
             self._remove(group, member_id)
             self._refuse_join(join, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
         elif not group.supports(join.request.protocol_type, join.protocols):

@@ -66,6 +66,10 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest
 NO_RETENTION = -1
 
 
+REMOVAL_COST = 25
+"""What it costs to remove a member, counted as entries of an answer: a tenth of a millisecond."""
+
+
 class TopicCommit(NamedTuple):
     """What a commit says of one topic, which exists."""
 
@@ -103,6 +107,8 @@ class GroupShard:
             drop_offset=self._drop_offset,
             drop_group=self._drop_group,
         )
+        self._is_ending_overdue = False
+        """Whether what is due is being worked off in steps."""
         self._changed_topics: set[str] | None = None
         """Of a pass over the groups that has not begun."""
         self._rebalancer = Rebalancer(
@@ -143,23 +149,40 @@ class GroupShard:
     @property
     def next_deadline_ms(self) -> int | None:
         """When `on_time` may have something to do, on the monotonic clock."""
-        return self._timers.next_deadline_ms
+        return None if self._is_ending_overdue else self._timers.next_deadline_ms
 
     def on_time(self, now: Instant) -> None:
-        """End what has taken too long."""
-        for name in self._timers.pop_due(now.mono_ms):
-            match self.groups.get(name.group_id), name.kind:
-                case ClassicGroup() as group, TimerKind.SESSION:
-                    self._rebalancer.on_session_timer(group, name.member_id, now)
-                case ClassicGroup() as group, TimerKind.JOIN:
-                    self._rebalancer.on_join_timer(group, now)
-                case ClassicGroup() as group, TimerKind.SYNC:
-                    self._rebalancer.on_sync_timer(group, now)
-                case ConsumerGroup() as group, TimerKind.REVOCATION:
-                    self._consumers.on_revocation_timer(group, name.member_id, now)
-                case ConsumerGroup() as group, _:
-                    self._consumers.on_member_timer(group, name.member_id, now)
+        """End what has taken too long: all of it at once, or the rest of very much in steps."""
+        if not self._is_ending_overdue:
+            self._is_ending_overdue = True
+            self._backlog.begin(self._end_overdue(), now)
+
+    def _end_overdue(self) -> Iterator[None]:
+        pace = Pace()
+        while True:
+            now = self._backlog.now
+            # What is due is looked at one by one: each may take another's reason away.
+            name = next(self._timers.pop_due(now.mono_ms), None)
+            if name is None:
+                break
+            self._end_one(name, now)
             self._outbox.end_event()
+            if pace.is_due(REMOVAL_COST):
+                yield
+        self._is_ending_overdue = False
+
+    def _end_one(self, name: TimerName, now: Instant) -> None:
+        match self.groups.get(name.group_id), name.kind:
+            case ClassicGroup() as group, TimerKind.SESSION:
+                self._rebalancer.on_session_timer(group, name.member_id, now)
+            case ClassicGroup() as group, TimerKind.JOIN:
+                self._rebalancer.on_join_timer(group, now)
+            case ClassicGroup() as group, TimerKind.SYNC:
+                self._rebalancer.on_sync_timer(group, now)
+            case ConsumerGroup() as group, TimerKind.REVOCATION:
+                self._consumers.on_revocation_timer(group, name.member_id, now)
+            case ConsumerGroup() as group, _:
+                self._consumers.on_member_timer(group, name.member_id, now)
 
     @property
     def has_work(self) -> bool:

@@ -15,7 +15,7 @@ from ottla.broker.groups.assignors.subscription import (
     MemberSubscription,
 )
 from ottla.broker.groups.consumer_changes import ConsumerChanges
-from ottla.broker.groups.consumer_group import ConsumerGroup
+from ottla.broker.groups.consumer_group import ConsumerGroup, Subscription
 from ottla.broker.groups.consumer_member import NOTHING, Assignment, ConsumerMember
 from ottla.broker.groups.consumer_records import target_record
 from ottla.broker.groups.group_records import GroupRecord
@@ -24,8 +24,6 @@ from ottla.metadata.image import MetadataImage
 
 PARTITIONS_PER_COUNT = 8
 """Partitions of a record that take as long as one look at anything else."""
-
-Subscription = tuple[frozenset[str], str]
 
 
 class _Change(NamedTuple):

@@ -24,6 +24,8 @@ from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
 from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.join_group_response import JoinGroupResponse
+from ottla.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.leave_group_response import LeaveGroupResponse
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,7 +38,10 @@ from ottla.wire.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
-from ottla.wire.messages.sync_group_request import SyncGroupRequest
+from ottla.wire.messages.sync_group_request import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
 EVERY_VERSION = [
@@ -129,6 +134,14 @@ async def test_offsets_are_fetched_by_topic_id_too(world: Any, coordinated: Any)
         ({"group_id": "g" * 8_192}, ErrorCode.INVALID_GROUP_ID),
         ({"group_instance_id": "i" * 250}, ErrorCode.INVALID_REQUEST),
         ({"member_id": "m" * 8_192}, ErrorCode.INVALID_REQUEST),
+        (
+            {"protocols": [JoinGroupRequestProtocol(name="p")] * 10_001},
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            {"protocols": [JoinGroupRequestProtocol(name="p", metadata=bytes(2 << 20))]},
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        ),
         ({"protocol_type": "t" * 8_192}, ErrorCode.INVALID_REQUEST),
         (
             {"protocols": [JoinGroupRequestProtocol(name="p" * 8_192)]},
@@ -144,6 +157,21 @@ async def test_texts_that_no_record_could_hold_are_refused(
         for name, value in change.items():
             setattr(request, name, value)
         assert (await groups.ask(request)).response(JoinGroupResponse).error_code == code
+
+
+async def test_lists_that_no_group_needs_are_refused(world: Any, coordinated: Any) -> None:
+    async with coordinated(world) as (groups, _):
+        leaves = LeaveGroupRequest(group_id="g", members=[MemberIdentity()] * 10_001)
+        left = (await groups.ask(leaves)).response(LeaveGroupResponse)
+        assert left.error_code == ErrorCode.INVALID_REQUEST
+        sync = SyncGroupRequest(
+            group_id="g",
+            protocol_type="t",
+            protocol_name="p",
+            assignments=[SyncGroupRequestAssignment()] * 10_001,
+        )
+        synced = (await groups.ask(sync)).response(SyncGroupResponse)
+        assert synced.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_the_id_made_of_the_longest_instance_id_fits_into_every_answer(
