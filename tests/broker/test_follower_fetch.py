@@ -17,7 +17,7 @@ from ottla.broker.follower_fetch import (
     place_of,
 )
 from ottla.broker.partition import Partition
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.topic import TopicConfig
@@ -502,3 +502,20 @@ async def test_a_follower_s_lag_is_what_is_committed_and_not_here(make_pair: Any
     await pair.round()
     assert pair.ours.end_offset == 3
     assert followed.lag == 0
+
+
+async def test_a_log_that_failed_is_never_asked_for(make_pair: Any) -> None:
+    """Its end is the leader's while nobody writes: it would count as caught up."""
+    pair = await make_pair()
+    pair.lead(b"a")
+    await pair.round()
+    pair.ours.abandon()
+    followed = pair.core.find(pair.key)
+    assert followed is not None
+    pair.core.set_aside(
+        followed, RefusedError(ErrorCode.KAFKA_STORAGE_ERROR), pair.world.clock.now_ms
+    )
+    pair.world.clock.now_ms += 3_600_000
+    request = pair.core.request(pair.world.clock.now_ms, BROKER_EPOCH)
+    assert request is None or not request.topics
+    assert "the log is closed" in next(pair.core.problems())

@@ -659,3 +659,57 @@ async def test_a_name_that_another_topics_log_still_has_is_freed_for_its_new_top
     managed.manager.retry()
     await managed.work.wait_done()
     assert managed.table.find("t", 0).leader_log().topic_id == SECOND
+
+
+# ---- a directory that fails
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+async def test_partitions_of_a_failed_directory_lead_and_follow_nothing(
+    world: World, managed: Managed, leader: int
+) -> None:
+    """One that went on asking would count as caught up, and join the in-sync replicas again."""
+    image = image_with(world, ("t", FIRST), replicas=(1, 2), leader=leader)
+    await publish(managed, image)
+    partition = managed.table.find("t", 0)
+    (directory,) = managed.logs.directories
+    managed.manager.on_directory_failed(directory.path, "the disk failed")
+
+    assert managed.fetchers.followed == {}
+    assert (partition.is_leader, partition.log) == (False, None)
+    assert partition.wanted_isr(0, may_shrink=True) is None
+    expected = ErrorCode.KAFKA_STORAGE_ERROR if leader == 1 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(RefusedError) as refused:
+        partition.leader_log()
+    assert refused.value.code is expected
+
+    moved = image_with(
+        world, ("t", FIRST), replicas=(1, 2), leader=2, leader_epoch=9, partition_epoch=9
+    )
+    await publish(managed, moved)
+    world.clock.now_ms += OPEN_RETRY_MS
+    managed.manager.retry()
+    await managed.work.wait_done()
+    assert managed.fetchers.followed == {}
+    assert partition.log is None
+
+
+async def test_a_log_that_failed_while_it_was_set_aside_is_not_taken_back(
+    world: World, managed: Managed
+) -> None:
+    key = TopicIdPartition(FIRST, 0)
+    replicas = (1, 2, 3)
+    await publish(managed, image_with(world, ("t", FIRST), replicas=replicas, leader=2))
+    partition = managed.table.find("t", 0)
+    log = partition.log
+    assert log is not None
+    is_cut = managed.fetchers.busy[key] = trio.Event()
+    await begin_publish(
+        managed,
+        image_with(world, ("t", FIRST), replicas=replicas, leader=1, leader_epoch=7),
+    )
+    log.abandon()
+    is_cut.set()
+    await managed.work.wait_done()
+    assert (partition.is_leader, partition.log) == (False, None)
+    assert partition.storage_failure is not None

@@ -22,6 +22,7 @@ from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.slice import SliceError
 from ottla.wire.batch_builder import build_batch
 
 A0 = TopicPartition("a", 0)
@@ -97,6 +98,18 @@ async def a_read(bench: Bench) -> None:
     await bench.struck.roll(now_ms=1_000)
     bench.disk.fail(Operation.READ, path_part="/one/a-0/", times=9)
     bench.struck.read(Offset(3), bytes_max=100, end_offset=Offset(20), at_least_one=True)
+
+
+async def a_slice_that_is_read_elsewhere(bench: Bench) -> None:
+    append(bench.struck)
+    piece = bench.struck.read(
+        Offset(0), bytes_max=100, end_offset=Offset(1), at_least_one=True
+    ).slice
+    assert piece is not None
+    bench.disk.fail(Operation.READ, path_part="/one/a-0/", times=9)
+    with pytest.raises(SliceError) as met:
+        piece.read()
+    bench.logs.on_file_error(met.value.filename, met.value)
 
 
 async def a_look_up_by_time(bench: Bench) -> None:
@@ -186,6 +199,7 @@ async def the_files_of_a_deleted_log(bench: Bench) -> None:
         an_index_entry,
         a_roll,
         a_read,
+        a_slice_that_is_read_elsewhere,
         a_look_up_by_time,
         a_flush,
         a_flush_for_want_of_room,
@@ -306,6 +320,25 @@ async def test_of_many_new_logs_the_first_are_there_long_before_the_last(
                     nursery.start_soon(make_and_note, f"n{number}")
             counting.cancel_scope.cancel()
         assert count_at[0] < count_at[-1] / 4
+
+
+async def test_a_failed_directory_returns_with_the_next_start(autojump_clock: MockClock) -> None:
+    async with opened() as bench:
+        disk = bench.disk
+        append(bench.struck)
+        await bench.struck.flush()
+        disk.fail(Operation.WRITE, path_part="/one/a-0/", times=9)
+        with pytest.raises(RefusedError):
+            append(bench.struck)
+        assert bench.told == ["/one"]
+    disk.heal()
+    config = BrokerConfig(node_id=NodeId(1), log_dirs=("/one", "/two"))
+    async with open_log_manager(disk, config, TrioClock(), SeededRng(6)) as logs:
+        await logs.recover(lambda partition: CONFIG)
+        assert all(directory.is_live for directory in logs.directories)
+        log = logs.get(A0)
+        assert log is not None
+        assert log.end_offset == 1
 
 
 async def test_a_failure_met_by_a_coordinator_fails_the_directory_too(

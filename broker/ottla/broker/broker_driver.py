@@ -330,6 +330,7 @@ class Broker:
     def _open_first_doors(self) -> None:
         """Tell who we are and how far the start is, from the first moment on."""
         lifecycle = self.lifecycle.lifecycle
+        self.dispatcher.on_file_error = self.logs.on_file_error
         register_early_apis(
             self.dispatcher,
             config=self.config,
@@ -449,7 +450,7 @@ class Broker:
         return ProducerId(answer.producer_id_start), answer.producer_id_count
 
     def _on_directory_failed(self, directory: LogDirectory) -> None:
-        self._replicas.on_directory_failed(directory.path)
+        self._replicas.on_directory_failed(directory.path, directory.failure or directory.path)
         self.lifecycle.report_offline_directories(
             tuple(
                 failed.directory_id

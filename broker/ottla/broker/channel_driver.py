@@ -4,6 +4,7 @@ Never waits: what would block is left for the next event of the socket.  Cold fi
 ahead on the directory's worker before sendfile, so that the loop never waits for a disk.
 """
 
+import errno
 import os
 import select
 import socket
@@ -15,7 +16,7 @@ from ottla.broker.response_queue import ResponseSlot
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import KIB, MIB
 from ottla.storage.disk_seam import Disk
-from ottla.storage.slice import FileSlice
+from ottla.storage.slice import FileSlice, SliceError
 
 READ_BUFFER_BYTES = 256 * KIB
 """What one read takes at most into the shared buffer.  Higher copies more when frames straddle its
@@ -224,7 +225,12 @@ class Channel:
         if not self._disk.is_cached(piece.file, position, size):
             self._owner.read_ahead(self, piece, position, size)
             return 0
-        sent = os.sendfile(self.fd, piece.fileno(), position, size)
+        try:
+            sent = os.sendfile(self.fd, piece.fileno(), position, size)
+        except OSError as error:
+            if error.errno == errno.EIO:  # a socket never says so: it is the file
+                raise SliceError(error, piece.file.path) from error
+            raise
         if not sent:
             raise CorruptDataError(f"{piece.file.path} ends within {piece!r}")
         return sent

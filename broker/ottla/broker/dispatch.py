@@ -163,6 +163,8 @@ class Dispatcher:
     ) -> None:
         self.errors = errors or UnexpectedErrors()
         """What nobody foresaw, of the whole process."""
+        self.on_file_error: Callable[[str, OSError], None] = lambda path, error: None
+        """Told of each file that could not be read for an answer."""
         self._routes: dict[int, Route] = {}
         self._request_types: dict[int, type[Message]] = {}
         self.on_unsupported_api_versions: Handler | None = None

@@ -105,7 +105,7 @@ def read_partition(
             raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
     records = log.read(offset, bytes_max=bytes_max, end_offset=bound, at_least_one=is_first).slice
-    if records is None or (not is_first and _is_first_batch_cut(records)):
+    if records is None or (not is_first and _is_first_batch_cut(log, records)):
         return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
     data = _data(target, log, records, NO_DIVERGENCE)
     if limits.is_read_committed:
@@ -136,8 +136,8 @@ def leaves_something(target: FetchTarget, data: PartitionData, limits: FetchLimi
     if limits.is_from_follower:
         partition = target.partition
         assert partition is not None
-        assert partition.log is not None
-        return target.fetch_offset < partition.log.end_offset
+        log = partition.log  # none where another read of the same fetch met a failed disk
+        return log is None or target.fetch_offset < log.end_offset
     bound = data.last_stable_offset if limits.is_read_committed else data.high_watermark
     return target.fetch_offset < bound
 
@@ -184,9 +184,12 @@ def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None
     return None
 
 
-def _is_first_batch_cut(records: FileSlice) -> bool:
+def _is_first_batch_cut(log: Log, records: FileSlice) -> bool:
     """Say whether not even one whole batch fits: a client could do nothing with it."""
     if len(records) < LENGTH_END:
         return True
-    (batch_length,) = _length(records.file.pread(records.position + _LENGTH_AT, 4))
+    try:
+        (batch_length,) = _length(records.file.pread(records.position + _LENGTH_AT, 4))
+    except OSError as error:
+        log.refuse_slice(error)
     return bool(LENGTH_END + batch_length > len(records))

@@ -34,6 +34,9 @@ metadata.  Lower polls a leader that is not one yet; higher delays every failove
 SET_ASIDE_MS_MAX = 30_000
 """The longest wait where waiting is not what heals: damaged records, a failed disk."""
 
+NEVER_MS = 1 << 53
+"""Beyond every clock."""
+
 NOT_ASKED = 1 << 63
 """Above the number of any request."""
 
@@ -208,6 +211,9 @@ class FollowerFetch:
 
     def _ask(self, followed: Followed) -> None:
         log = followed.log
+        if log.failure is not None:
+            self._hold_failed(followed, log.failure)
+            return
         if followed.partition.is_flush_awaited and log.recovery_point < log.end_offset:
             followed.asked_in = NOT_ASKED
             self._unflushed[followed.key] = followed
@@ -224,6 +230,14 @@ class FollowerFetch:
                 partition_max_bytes=self._config.replica_fetch_bytes_max,
             ),
         )
+
+    def _hold_failed(self, followed: Followed, failure: str) -> None:
+        """Ask no more for a log that takes nothing: the leader would think it caught up."""
+        followed.problem = failure
+        followed.retry_at_ms = NEVER_MS
+        followed.asked_in = NOT_ASKED
+        self._set_aside[followed.key] = followed
+        self.session.forget(followed.key)
 
     # ---- answers
 

@@ -247,6 +247,8 @@ class Partition:
         """Say how a produce that ended at `end_offset` is answered; None while it must wait."""
         log = self.log
         if log is None or not self.is_leader:
+            if self.storage_failure is not None:
+                return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == ACKS_ALL:
             if log.high_watermark < end_offset:
@@ -289,6 +291,14 @@ class Partition:
         self.log = log
         if self.leader_id == self.local_id:
             self._begin_leading(now_ms)
+
+    def fail(self, reason: str) -> None:
+        """Lead and follow nothing until the next start: the disk of the log failed."""
+        self.log = None
+        self.storage_failure = reason
+        self.is_leader = False
+        self.pending_change = None
+        self.followers.clear()
 
     def set_log_aside(self) -> Log:
         """Lead nothing until the log is attached again; return it: another task changes it yet."""
@@ -422,8 +432,7 @@ class Partition:
         watermark could run ahead of it for ever (KIP-966's strict rule needs it to join).
         """
         log = self.log
-        assert log is not None
-        if len(self.isr) < self.min_isr_count:
+        if log is None or len(self.isr) < self.min_isr_count:
             return False
         committed = self.durable_end
         for follower in self._other_maximal_isr:

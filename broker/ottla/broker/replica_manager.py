@@ -479,6 +479,10 @@ class ReplicaManager:
 
     def _attach(self, partition: Partition, log: Log) -> None:
         """Give a partition its log, under the settings of now, and have it take part."""
+        if log.failure is not None:  # its directory failed while it was set aside
+            partition.fail(log.failure)
+            self._wake(partition)
+            return
         settings = self._settings_of(self.table.image, partition.topic).log
         if _keeps_otherwise(log.config, settings):
             self._logs.apply_retention_soon()
@@ -497,12 +501,22 @@ class ReplicaManager:
         if placed is not None and placed != _directory_of(state, self._local_id):
             self._on_placed(partition.key, placed)
 
-    def on_directory_failed(self, path: str) -> None:
-        """Let everybody know who waits on a log of a directory that went offline."""
-        for partition in list(self.table):
-            log = partition.log
-            if log is not None and log.directory.startswith(f"{path}/"):
-                self._wake(partition)
+    def on_directory_failed(self, path: str, reason: str) -> None:
+        """Take the partitions of a directory that went offline out of all they took part in.
+
+        A follower that went on asking from where its log ended would count as caught up, and rejoin
+        the in-sync replicas with a log that takes nothing.
+        """
+        failed = [
+            partition
+            for partition in self.table
+            if partition.log is not None and partition.log.directory.startswith(f"{path}/")
+        ]
+        self._fetchers.leave([partition.key for partition in failed])
+        for partition in failed:
+            partition.fail(reason)
+        for partition in failed:
+            self._wake(partition)
 
     def log_config_of(self, image: MetadataImage, partition: TopicPartition) -> LogConfig:
         """Return the settings a log is opened with when the broker starts."""

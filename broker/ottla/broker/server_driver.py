@@ -36,7 +36,7 @@ from ottla.model.errors import ProtocolError, only_error
 from ottla.model.limits import INT32_MAX, MIB, TURN_NS_MAX
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
-from ottla.storage.slice import FileSlice
+from ottla.storage.slice import FileSlice, SliceError
 from ottla.wire.codec_types import Message
 
 logger = logging.getLogger("ottla.broker.network")
@@ -348,6 +348,8 @@ class SocketServer:
     ) -> None:
         try:
             await self._disk.read_ahead(piece.file, position, size)
+        except OSError as error:
+            self.on_fault(channel, SliceError(error, piece.file.path))
         except Exception as fault:
             self.on_fault(channel, fault)
         channel.is_reading_ahead = False
@@ -477,7 +479,9 @@ class SocketServer:
             self._close(channel)
 
     def _note(self, channel: Channel, fault: BaseException) -> None:
-        if not isinstance(fault, OSError) or fault.errno not in NETWORK_ERRNOS:
+        if isinstance(fault, SliceError):
+            self._dispatcher.on_file_error(fault.filename, fault)
+        elif not isinstance(fault, OSError) or fault.errno not in NETWORK_ERRNOS:
             self._errors.note("connection", channel.connection.peer.label, fault)
 
     def _log(self, lines: LogLimiter, now_ms: int, line: str) -> None:

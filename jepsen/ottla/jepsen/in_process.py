@@ -45,12 +45,14 @@ class InProcessCluster:
 async def open_in_process_cluster(
     *,
     broker_count: int = 1,
+    log_dir_count: int = 1,
     directory: Path | None = None,
     settings: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[InProcessCluster]:
     """Start one controller and so many brokers; stop them cleanly at the end of the block.
 
+    Each broker has `log_dir_count` log directories; with one it is the broker's own directory.
     `directory` keeps their files over several clusters; without one they are gone at the end.
     """
     copies = str(min(3, broker_count))
@@ -81,7 +83,7 @@ async def open_in_process_cluster(
                     "node.id": str(number),
                     "controller.quorum.voters": voters,
                     "listeners": f"{LISTENER}://{HOST}:0",
-                    "log.dirs": str(directory / f"broker-{number}"),
+                    "log.dirs": _log_dirs(directory / f"broker-{number}", log_dir_count),
                     **texts,
                 }
             )
@@ -113,6 +115,12 @@ async def _run_controller(
         }
     )
     await serve_controller(config, ready=task_status.started, is_stopping=is_stopping)
+
+
+def _log_dirs(directory: Path, count: int) -> str:
+    if count == 1:
+        return str(directory)
+    return ",".join(str(directory / f"disk-{number}") for number in range(1, count + 1))
 
 
 def _free_port() -> int:

@@ -222,6 +222,10 @@ class LocalLog:
             self._fail_by(second, f"{segment.file.path}: {error}, and its tail stays")
         self._refuse(error)
 
+    def refuse_slice(self, error: OSError) -> NoReturn:
+        """Answer an error that somebody met who read a slice of this log."""
+        self._refuse(error)
+
     def _refuse(self, error: OSError) -> NoReturn:
         """Answer a disk's error; a failure of the disk takes the log offline."""
         if is_disk_failure(error):

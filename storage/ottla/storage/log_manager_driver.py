@@ -372,6 +372,12 @@ class LogManager:
         else:
             _LOGGER.error("%s: %s: %s", directory.path, meaning_of(error).value, error)
 
+    def on_file_error(self, path: str, error: OSError) -> None:
+        """Judge an error of a file that was met outside of its log, as by who sends a slice."""
+        for directory in self._live_directories():
+            if path.startswith(f"{directory.path}/"):
+                self._judge(directory, error)
+
     def fail_directory(self, directory: LogDirectory, reason: str) -> None:
         """Take a directory and its logs offline until the next start."""
         if not directory.is_live:

@@ -1,7 +1,18 @@
-"""A range of a file that is passed on instead of its bytes, so that sendfile can serve it."""
+"""A range of a file that is passed on instead of its bytes, so that sendfile can serve it.
+
+Slices are read far from their logs, so an error of the file is raised as `SliceError`: whoever
+catches it reports the path to the log manager.
+"""
 
 from ottla.model.errors import CorruptDataError
 from ottla.storage.disk_seam import DiskFile
+
+
+class SliceError(OSError):
+    """A slice's file could not be read; `filename` is its path."""
+
+    def __init__(self, error: OSError, path: str) -> None:
+        super().__init__(error.errno, error.strerror or str(error), path)
 
 
 class FileSlice:
@@ -27,8 +38,15 @@ class FileSlice:
         return f"FileSlice({self.file.path!r}, {self.position}, {self.length})"
 
     def read(self) -> bytes:
-        """Return the bytes; CorruptDataError when the file was cut below the slice's end."""
-        data = self.file.pread(self.position, self.length)
+        """Return the bytes.
+
+        Raises CorruptDataError if the file was cut below the slice's end, SliceError if it cannot
+        be read.
+        """
+        try:
+            data = self.file.pread(self.position, self.length)
+        except OSError as error:
+            raise SliceError(error, self.file.path) from error
         if len(data) < self.length:
             raise CorruptDataError(f"{self.file.path} ends within {self!r}")
         return data

@@ -63,7 +63,10 @@ class LogReplay:
         if part is None:
             self._offset = self._end_offset
             return
-        data = part.read()
+        try:
+            data = part.read()
+        except OSError as error:
+            self._log.refuse_slice(error)
         for at, header in batches(data, is_partial_end_allowed=True):
             if not check_crc(data, at, header) or header.end_offset <= self._offset:
                 # Where it ends is not to be believed either: the next one says where it begins.

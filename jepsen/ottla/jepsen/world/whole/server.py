@@ -28,7 +28,7 @@ from ottla.model.errors import ProtocolError, only_error
 from ottla.model.limits import INT32_MAX, KIB, MIB
 from ottla.model.seams import Clock
 from ottla.storage.disk_seam import Disk
-from ottla.storage.slice import FileSlice
+from ottla.storage.slice import FileSlice, SliceError
 from ottla.wire.codec_types import Message
 
 READ_BYTES = 256 * KIB
@@ -177,7 +177,10 @@ class MachineServer:
         """Close a connection whose request met a bug of ours, or a disk's failure."""
         if not channel.connection.is_closed:
             self._close(channel)
-            self._on_fault(fault)
+            if isinstance(fault, SliceError):
+                self._dispatcher.on_file_error(fault.filename, fault)
+            else:
+                self._on_fault(fault)
 
     # ---- one connection's turn
 
