@@ -455,9 +455,15 @@ class GroupCoordinator:
             logger.warning("the groups of %r are given up or loaded again: %s", partition, error)
             self._resign(partition.index)
             for asker, _ in answers:
-                asker(told_as(error.code))
+                self._answer(asker, told_as(error.code))
             if partition.is_leader:
                 self._begin(partition.index, partition)
+            return
+        except Exception as error:
+            self._errors.note("groups", partition, error)
+            self._load_again(led)
+            for asker, _ in answers:
+                self._answer(asker, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._answer_when_committed(partition, end_offset, answers)
 

@@ -335,6 +335,19 @@ async def test_an_error_nobody_foresaw_at_a_timer_ends_no_coordinator(
         assert await groups.fetched() == (ErrorCode.NONE, 7)
 
 
+async def test_an_error_nobody_foresaw_while_a_turn_is_written_leaves_nobody_waiting(
+    world: Any, coordinated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with coordinated(world) as (groups, _):
+        await groups.commit(7)
+        with monkeypatch.context() as patched:
+            patched.setattr(Partition, "append_of_coordinator", lambda *_, **__: 1 // 0)
+            call = await groups.commit(8)
+        assert groups.code_of_commit(call) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await groups.fetched() == (ErrorCode.NONE, 7)
+        assert groups.code_of_commit(await groups.commit(9)) is ErrorCode.NONE
+
+
 async def test_an_error_nobody_foresaw_while_groups_resume_is_a_problem_to_be_seen(
     world: Any, coordinated: Any, make_coordinator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
