@@ -14,7 +14,7 @@ from ottla.broker.groups.effects import Asker
 from ottla.broker.groups.offsets import CommittedOffset
 from ottla.broker.groups.shard import TopicCommit
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.steps import Pace, Steps, begun
+from ottla.broker.steps import Answer, Pace, Steps, begun
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
@@ -59,6 +59,12 @@ ERROR_OF_ALL_FROM = 2
 
 NO_OFFSET = -1
 
+PARTITIONS_PER_COST = 20
+"""Partition numbers that are taken in at the cost of one entry of an answer."""
+
+GROUP_COST = 5
+"""What it costs to ask the coordinator for one group."""
+
 COMMITS_PER_PIECE = 500
 """Partitions that are committed together, in one turn of the loop: some ten milliseconds at most.
 A request of more is committed piece by piece."""
@@ -80,10 +86,15 @@ class OffsetApis:
 
     def _commit(self, context: RequestContext, request: OffsetCommitRequest) -> Steps[None]:
         version = context.api_version
-        found = [self._topic(topic.name, topic.topic_id, version) for topic in request.topics]
+        found: list[Topic | None] = []
         pieces: list[list[TopicCommit]] = [[]]
         left = COMMITS_PER_PIECE
-        for asked, topic in zip(request.topics, found, strict=True):
+        pace = Pace()
+        for asked in request.topics:
+            topic = self._topic(asked.name, asked.topic_id, version)
+            found.append(topic)
+            if pace.is_due(1 + len(asked.partitions) // PARTITIONS_PER_COST):
+                yield
             known = [] if topic is None else _known(asked, topic)
             while topic is not None and known:
                 pieces[-1].append(TopicCommit(topic.name, topic.id, known[:left]))
@@ -131,7 +142,7 @@ class OffsetApis:
     def _fetch(self, context: RequestContext, request: OffsetFetchRequest) -> Steps[None]:
         version = context.api_version
         asked = request.groups if version >= SEVERAL_GROUPS_FROM else [_as_group(request)]
-        groups = asked_once(asked)
+        groups = yield from asked_once(asked)
         pace = Pace()
 
         def answer(found: Sequence[Any]) -> None:
@@ -140,14 +151,15 @@ class OffsetApis:
         gathering = Gathering(len(groups), answer)
         for at, group in enumerate(groups):
             self._ask(group, version, gathering.asker(at))
-            # Sooner or later each partition is looked up and described.
-            named = sum(1 + len(topic.partition_indexes) for topic in group.topics or ())
-            if pace.is_due(1 + named):
+            if pace.is_due(GROUP_COST):
                 yield
 
     def _ask(self, group: OffsetFetchRequestGroup, version: int, asker: Asker) -> None:
         wanted = None
-        if group.topics is not None:
+        # Of very many, all that the group has is less.
+        if sum(len(topic.partition_indexes) for topic in group.topics or ()) > COMMITS_PER_PIECE:
+            wanted = None
+        elif group.topics is not None:
             wanted = [
                 (name, index)
                 for topic in group.topics
@@ -187,7 +199,7 @@ class OffsetApis:
                 yield
         if version >= SEVERAL_GROUPS_FROM:
             return OffsetFetchResponse(groups=answers)
-        return _as_single(answers[0], groups[0], version)
+        return (yield from _as_single(answers[0], groups[0], version))
 
     def _name_of(self, topic: OffsetFetchRequestTopics, version: int) -> str | None:
         if version < TOPIC_IDS_FROM:
@@ -235,30 +247,54 @@ class OffsetApis:
 
     # ---- OffsetDelete
 
-    def delete(self, context: RequestContext, request: OffsetDeleteRequest) -> None:
-        """Forget offsets of topics that nobody in the group uses; answer when that is committed."""
-        image = self._metadata.image
-        wanted = [
-            (topic.name, one.partition_index)
-            for topic in request.topics
-            if image.topic(topic.name) is not None
-            for one in topic.partitions
-        ]
+    def delete(self, context: RequestContext, request: OffsetDeleteRequest) -> HandlerResult:
+        """Forget offsets of topics that nobody in the group uses; answer when that is committed.
 
-        def answer(answer: Any) -> None:
-            if isinstance(answer, ErrorCode):
-                context.slot.complete(OffsetDeleteResponse(error_code=answer))
-                return
-            codes = dict(zip(wanted, answer, strict=True))
-            context.slot.complete(_deleted(request, codes))
+        A partition that is named twice is answered once.
+        """
+        return begun(self._delete(context, request))
 
+    def _delete(self, context: RequestContext, request: OffsetDeleteRequest) -> Answer:
         if not request.group_id:
-            answer(ErrorCode.INVALID_GROUP_ID)
-            return
+            return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        image = self._metadata.image
+        pace = Pace()
+        named: dict[str, dict[int, None]] = {}
+        wanted: list[tuple[str, int]] = []
+        for topic in request.topics:
+            indexes = named.setdefault(topic.name, {})
+            is_there = image.topic(topic.name) is not None
+            for one in topic.partitions:
+                if is_there and one.partition_index not in indexes:
+                    wanted.append((topic.name, one.partition_index))
+                indexes[one.partition_index] = None
+                if pace.is_due():
+                    yield
+        # With nothing to forget the coordinator still says whether there is such a group.
+        starts = range(0, max(1, len(wanted)), COMMITS_PER_PIECE)
+        pieces = [wanted[at : at + COMMITS_PER_PIECE] for at in starts]
+
+        def answer(answers: Sequence[Any]) -> None:
+            codes: dict[tuple[str, int], ErrorCode] = {}
+            for piece, said in zip(pieces, answers, strict=True):
+                if isinstance(said, ErrorCode):
+                    context.slot.complete(OffsetDeleteResponse(error_code=said))
+                    return
+                codes.update(zip(piece, said, strict=True))
+            context.slot.complete_begun(begun(_deleted(named, codes)))
+
+        gathering = Gathering(len(pieces), answer)
+        for at, piece in enumerate(pieces):
+            self._delete_piece(request.group_id, piece, gathering.asker(at))
+            if len(pieces) > 1:
+                yield
+        return None
+
+    def _delete_piece(self, group_id: str, piece: list[tuple[str, int]], asker: Asker) -> None:
         self._coordinator.perform(
-            request.group_id,
-            answer,
-            lambda shard, now: shard.delete_offsets(request.group_id, wanted, answer),
+            group_id,
+            asker,
+            lambda shard, now: shard.delete_offsets(group_id, piece, asker),
             is_write=True,
         )
 
@@ -300,14 +336,19 @@ def _missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def asked_once(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+def asked_once(
+    groups: Iterable[OffsetFetchRequestGroup],
+) -> Steps[list[OffsetFetchRequestGroup]]:
     """Return each group once, with each topic and partition once; null topics mean all of them.
 
     The member that asks is whoever asks for the group first.
     """
+    pace = Pace()
     asked: dict[str, OffsetFetchRequestGroup] = {}
     topics: dict[str, dict[tuple[str, UUID], dict[int, None]] | None] = {}
     for group in groups:
+        if pace.is_due():
+            yield
         if group.group_id not in asked:
             asked[group.group_id] = group
             topics[group.group_id] = {}
@@ -318,16 +359,20 @@ def asked_once(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchReq
         for topic in group.topics:
             indexes = known.setdefault((topic.name, topic.topic_id), {})
             indexes.update(dict.fromkeys(topic.partition_indexes))
+            if pace.is_due(1 + len(topic.partition_indexes) // PARTITIONS_PER_COST):
+                yield
     for group_id, group in asked.items():
         known = topics[group_id]
-        group.topics = None
-        if known is not None:
-            group.topics = [
+        group.topics = None if known is None else []
+        for (name, topic_id), indexes in (known or {}).items():
+            assert group.topics is not None
+            group.topics.append(
                 OffsetFetchRequestTopics(
                     name=name, topic_id=topic_id, partition_indexes=list(indexes)
                 )
-                for (name, topic_id), indexes in known.items()
-            ]
+            )
+            if pace.is_due():
+                yield
     return list(asked.values())
 
 
@@ -357,8 +402,9 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 def _as_single(
     answer: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int
-) -> OffsetFetchResponse:
+) -> Steps[OffsetFetchResponse]:
     """Return the answer for one group as old versions have it."""
+    pace = Pace()
     code = ErrorCode(answer.error_code)
     topics = answer.topics
     if code is not ErrorCode.NONE and version < ERROR_OF_ALL_FROM:
@@ -371,43 +417,40 @@ def _as_single(
             )
             for topic in asked.topics or ()
         ]
-    return OffsetFetchResponse(
-        error_code=code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=one.partition_index,
-                        committed_offset=one.committed_offset,
-                        committed_leader_epoch=one.committed_leader_epoch,
-                        metadata=one.metadata,
-                        error_code=one.error_code,
-                    )
-                    for one in topic.partitions
-                ],
+    response = OffsetFetchResponse(error_code=code)
+    for topic in topics:
+        partitions = []
+        for one in topic.partitions:
+            partitions.append(
+                OffsetFetchResponsePartition(
+                    partition_index=one.partition_index,
+                    committed_offset=one.committed_offset,
+                    committed_leader_epoch=one.committed_leader_epoch,
+                    metadata=one.metadata,
+                    error_code=one.error_code,
+                )
             )
-            for topic in topics
-        ],
-    )
+            if pace.is_due():
+                yield
+        response.topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+    return response
 
 
 def _deleted(
-    request: OffsetDeleteRequest, codes: dict[tuple[str, int], ErrorCode]
-) -> OffsetDeleteResponse:
+    named: dict[str, dict[int, None]], codes: dict[tuple[str, int], ErrorCode]
+) -> Steps[OffsetDeleteResponse]:
+    pace = Pace()
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=codes.get((topic.name, one.partition_index), missing),
-                    )
-                    for one in topic.partitions
-                ],
+    response = OffsetDeleteResponse()
+    for name, indexes in named.items():
+        partitions = []
+        for index in indexes:
+            partitions.append(
+                OffsetDeleteResponsePartition(
+                    partition_index=index, error_code=codes.get((name, index), missing)
+                )
             )
-            for topic in request.topics
-        ]
-    )
+            if pace.is_due():
+                yield
+        response.topics.append(OffsetDeleteResponseTopic(name=name, partitions=partitions))
+    return response

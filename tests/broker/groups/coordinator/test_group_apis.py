@@ -32,6 +32,12 @@ from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_commit_response import OffsetCommitResponse
+from ottla.wire.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.wire.messages.offset_delete_response import OffsetDeleteResponse
 from ottla.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -281,3 +287,16 @@ async def test_very_many_offsets_are_committed_piece_by_piece(world: Any, coordi
         for one in topics:
             codes = {part.partition_index: part.error_code for part in one.partitions}
             assert codes == {0: 0, 99: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+async def test_offsets_deleted_often_are_answered_once(world: Any, coordinated: Any) -> None:
+    async with coordinated(world) as (groups, _):
+        await groups.commit(42)
+        parts = [OffsetDeleteRequestPartition(partition_index=index) for index in [0, 7, 0] * 400]
+        topics = [OffsetDeleteRequestTopic(name=name, partitions=parts) for name in ("orders", "x")]
+        call = await groups.ask(OffsetDeleteRequest(group_id="g", topics=topics * 2))
+        answered = call.response(OffsetDeleteResponse).topics
+        assert [
+            (topic.name, [(one.partition_index, one.error_code) for one in topic.partitions])
+            for topic in answered
+        ] == [("orders", [(0, 0), (7, 0)]), ("x", [(0, 3), (7, 3)])]
