@@ -112,6 +112,9 @@ ENGINES: dict[str, dict[str, str]] = {
         "raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk",
         "raft-forged": "ottla.jepsen.world.walk.raft_walk:ForgedRaftWalk",
         "replication": "ottla.jepsen.world.walk.replication_walk:ReplicationWalk",
+        "replication-forged": (
+            "ottla.jepsen.world.walk.replication_forgeries:ForgedReplicationWalk"
+        ),
         "replication-disk": "ottla.jepsen.world.walk.replication_walk:DiskReplicationWalk",
         "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",
         "log": "ottla.jepsen.world.walk.log_walk:LogWalk",

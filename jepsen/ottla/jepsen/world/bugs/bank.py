@@ -10,6 +10,7 @@ DOMAINS: tuple[str, ...] = (
     "forgery_bugs",
     "metadata_log_bugs",
     "whole_bugs",
+    "trouble_bugs",
     "replication_bugs",
     "controller_bugs",
     "storage_bugs",

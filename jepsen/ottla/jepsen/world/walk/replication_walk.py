@@ -56,7 +56,7 @@ class ReplicationWalk:
     name = "A"
     subject = "replication"
     budget = 250
-    required = (
+    required: tuple[str, ...] = (
         "a follower cuts its log",
         "a high watermark is below what was committed when its broker leads",
         "a leader is elected from the ELR",
@@ -186,6 +186,7 @@ class Walk(TalkingCluster):
             (self._tear, 1, False),
             (self.clients.consume, 4, False),
             (self.clients.delete_records, 3, False),
+            *self.more_rows(),
         )
         actions: list[Callable[[], None]] = []
         for action, weight, is_needed in rows:
@@ -195,6 +196,10 @@ class Walk(TalkingCluster):
                 strength = 0
             actions += [action] * (weight, (weight + 1) // 2, weight * 3, 0, 0, 0)[strength]
         return actions
+
+    def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
+        """Return what else may happen."""
+        return ()
 
     def _any_life(self) -> Life | None:
         running = self.running()

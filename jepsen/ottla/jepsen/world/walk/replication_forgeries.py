@@ -1,0 +1,103 @@
+"""Engine A on replication, with somebody in the network who lies and repeats.
+
+The forger knows everybody's number, but no broker's epoch: whoever knows that may speak for it.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+
+from ottla.controller import partitions
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import Outcome, outcome_of
+from ottla.jepsen.world.violation import violation_in
+from ottla.jepsen.world.walk.replication_talk import AlterAsked, FetchAsked
+from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, Walk
+from ottla.model.errors import RefusedError
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import FetchResponse
+
+STRANGER = 77
+AHEAD = (1 << 62, 1, 1 << 32)
+"""How far a forged epoch lies above the true one."""
+
+
+class ForgedReplicationWalk(ReplicationWalk):
+    """The engine."""
+
+    subject = "replication-forged"
+    required = (
+        "a forged fetch is answered",
+        "an ISR change is asked for twice in one request",
+        "an ISR change arrives twice",
+    )
+
+    def run(self, chance: Chance, *, budget: int) -> Outcome:
+        """Walk one schedule of at most `budget` actions."""
+        walk = ForgedWalk(chance, self.make_store)
+        violation = violation_in(lambda: walk.go(budget))
+        return outcome_of(self, chance, walk, violation)
+
+
+class ForgedWalk(Walk):
+    """One cluster, and messages that nobody honest sent."""
+
+    def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
+        """Return what the forger does."""
+        return (
+            (self._forge_fetch, 6, True),
+            (self._repeat_alter, 4, True),
+            (self._forge_alter, 3, True),
+        )
+
+    def _forge_fetch(self) -> None:
+        """Ask a leader in a follower's name, under an epoch that was never registered."""
+        asked = [packet for packet in self.packets if isinstance(packet, FetchAsked)]
+        if not asked:
+            return
+        packet = asked[self.chance.below(len(asked))]
+        if not self.is_here(packet.leader):
+            return
+        request: FetchRequest = deepcopy(packet.request)
+        state = request.replica_state
+        others = [*range(1, len(self.machines) + 1), STRANGER]
+        state.replica_id = others[self.chance.below(len(others))]
+        state.replica_epoch += AHEAD[self.chance.below(len(AHEAD))]
+        if self.chance.below(2):
+            request.session_id, request.session_epoch = 0, -1
+        for topic in request.topics:
+            for partition in topic.partitions:
+                partition.fetch_offset = self.chance.below(60) - 1
+                partition.log_start_offset = self.chance.below(60) - 1
+
+        def answer(response: FetchResponse) -> None:
+            self.rare.sometimes("a forged fetch is answered")
+
+        packet.leader.fetch(request, self.now_ms, answer)
+        self.trace.add("forged fetch", packet.leader.machine.id, state.replica_id)
+
+    def _repeat_alter(self) -> None:
+        """Let a leader's request for ISR changes arrive, and let it be under way still."""
+        asked = [packet for packet in self.packets if isinstance(packet, AlterAsked)]
+        if asked:
+            self.rare.sometimes("an ISR change arrives twice")
+            self.decide(asked[self.chance.below(len(asked))])
+
+    def _forge_alter(self) -> None:
+        """Ask the controller in a leader's name: each change twice, or under another epoch."""
+        asked = [packet for packet in self.packets if isinstance(packet, AlterAsked)]
+        if not asked:
+            return
+        request = deepcopy(asked[self.chance.below(len(asked))].request)
+        if self.chance.below(2):
+            request.broker_epoch += AHEAD[self.chance.below(len(AHEAD))]
+        else:
+            self.rare.sometimes("an ISR change is asked for twice in one request")
+            for topic in request.topics:
+                topic.partitions.extend([deepcopy(each) for each in topic.partitions])
+        before = self.controller.image
+        try:
+            self.controller.take(
+                partitions.alter_partition(before, self.controller.config, request)
+            )
+        except RefusedError:
+            self.rare.sometimes("a forged ISR change is refused")
