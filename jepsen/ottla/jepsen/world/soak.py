@@ -44,15 +44,19 @@ class Part(NamedTuple):
 
 
 PLAN = (
-    Part("A", "raft", 10),
-    Part("A", "replication", 15),
+    Part("A", "raft", 8),
+    Part("A", "raft-forged", 3),
+    Part("A", "replication", 12),
+    Part("A", "replication-forged", 2),
     Part("A", "replication-disk", 8),
     Part("A", "controller", 8),
-    Part("A", "log", 15),
-    Part("A", "group", 8),
-    Part("B", "raft", 10),
-    Part("B", "cluster", 10),
-    Part("C", "cluster", 14),
+    Part("A", "log", 12),
+    Part("A", "group", 7),
+    Part("B", "raft", 8),
+    Part("B", "cluster", 8),
+    Part("C", "cluster", 8),
+    Part("C", "disks", 7),
+    Part("C", "names", 7),
     Part("D", "raft", 1),
     Part("D", "replication", 1),
 )

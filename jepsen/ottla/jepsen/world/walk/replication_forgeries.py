@@ -10,6 +10,7 @@ from ottla.controller import partitions
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.violation import violation_in
+from ottla.jepsen.world.walk.broker_life import Life, Store
 from ottla.jepsen.world.walk.replication_talk import AlterAsked, FetchAsked
 from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, Walk
 from ottla.model.errors import RefusedError
@@ -17,6 +18,7 @@ from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 
 STRANGER = 77
+HEARD_MAX = 4
 AHEAD = (1 << 62, 1, 1 << 32)
 """How far a forged epoch lies above the true one."""
 
@@ -41,23 +43,34 @@ class ForgedReplicationWalk(ReplicationWalk):
 class ForgedWalk(Walk):
     """One cluster, and messages that nobody honest sent."""
 
+    def __init__(self, chance: Chance, make_store: Callable[[Chance], Store]) -> None:
+        self._heard: list[tuple[Life, FetchRequest]] = []
+        """What leaders were asked with partitions named, the newest last."""
+        super().__init__(chance, make_store)
+        self._is_healed = True
+
     def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
         """Return what the forger does."""
         return (
-            (self._forge_fetch, 6, True),
+            (self._forge_fetch, 10, True),
             (self._repeat_alter, 4, True),
             (self._forge_alter, 3, True),
         )
 
+    def serve_fetch(self, asked: FetchAsked) -> None:
+        """Let a fetch arrive at its leader, and the forger hear it."""
+        if asked.request.topics:
+            self._heard.append((asked.leader, deepcopy(asked.request)))
+            del self._heard[:-HEARD_MAX]
+        super().serve_fetch(asked)
+
     def _forge_fetch(self) -> None:
         """Ask a leader in a follower's name, under an epoch that was never registered."""
-        asked = [packet for packet in self.packets if isinstance(packet, FetchAsked)]
-        if not asked:
+        heard = [one for one in self._heard if self.is_here(one[0])]
+        if not heard:
             return
-        packet = asked[self.chance.below(len(asked))]
-        if not self.is_here(packet.leader):
-            return
-        request: FetchRequest = deepcopy(packet.request)
+        leader, told = heard[self.chance.below(len(heard))]
+        request: FetchRequest = deepcopy(told)
         state = request.replica_state
         others = [*range(1, len(self.machines) + 1), STRANGER]
         state.replica_id = others[self.chance.below(len(others))]
@@ -72,8 +85,8 @@ class ForgedWalk(Walk):
         def answer(response: FetchResponse) -> None:
             self.rare.sometimes("a forged fetch is answered")
 
-        packet.leader.fetch(request, self.now_ms, answer)
-        self.trace.add("forged fetch", packet.leader.machine.id, state.replica_id)
+        leader.fetch(request, self.now_ms, answer)
+        self.trace.add("forged fetch", leader.machine.id, state.replica_id)
 
     def _repeat_alter(self) -> None:
         """Let a leader's request for ISR changes arrive, and let it be under way still."""
