@@ -1,5 +1,6 @@
 """gRPC under trio, over real loopback sockets."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -9,7 +10,7 @@ from google.protobuf.wrappers_pb2 import BytesValue, StringValue
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.rpc.method import MethodHandler, RpcMethod
-from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
+from ottla.rpc.rpc_driver import GRPC_LOGGER, RpcRuntime, is_no_lost_caller, open_rpc_runtime
 
 ECHO = RpcMethod("/ottla.Test/Echo", StringValue, StringValue)
 RAW_ECHO = RpcMethod("/ottla.Test/Echo", BytesValue, StringValue)
@@ -247,3 +248,16 @@ async def test_calls_above_a_methods_bound_are_refused_until_others_end() -> Non
         await call()
     assert codes == [ErrorCode.NETWORK_EXCEPTION] * 2
     assert len(started) == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "is_kept"),
+    [
+        ("ExecuteBatchError raised in core by servicer method [/a.B/C]", False),
+        ("Unexpected [ValueError] raised by servicer method [/a.B/C]", True),
+    ],
+)
+def test_an_answer_whose_caller_has_gone_is_no_error_of_the_log(said: str, is_kept: bool) -> None:
+    record = logging.LogRecord(GRPC_LOGGER, logging.ERROR, __file__, 1, said, (), None)
+
+    assert is_no_lost_caller(record) is is_kept

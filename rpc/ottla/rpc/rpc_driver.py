@@ -7,6 +7,7 @@ the other way round.  A lost peer is dialled again with back-off by the channel 
 """
 
 import asyncio
+import logging
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
@@ -38,6 +39,9 @@ KEEPALIVE_MS = 10_000
 STREAMS_MAX = 1_024
 """Calls under way on one connection.  Less makes the calls of a busy broker wait for each other;
 each may hold a request of its method's size."""
+
+GRPC_LOGGER = "grpc._cython.cygrpc"
+LOST_CALLER = "ExecuteBatchError raised in core by servicer method"
 
 ENVELOPE_BYTES = 1_024
 """What gRPC may add to a message before it counts it."""
@@ -164,6 +168,7 @@ class RpcRuntime:
         largest = max((one.method.request_bytes_max for one in handlers), default=0)
         options = dict(SERVER_OPTIONS)
         options["grpc.max_receive_message_length"] = largest + ENVELOPE_BYTES
+        logging.getLogger(GRPC_LOGGER).addFilter(is_no_lost_caller)
         server = grpc.aio.server(options=tuple(options.items()))
         port = server.add_insecure_port(address)
         server.add_generic_rpc_handlers((_GenericHandler(self, handlers),))
@@ -280,6 +285,14 @@ def _refusal(error: grpc.aio.AioRpcError) -> RefusedError:
     trailing = error.trailing_metadata()
     value = trailing.get(ERROR_CODE_KEY) if trailing is not None else None
     return refusal_of(error.code().name, error.details(), None if value is None else str(value))
+
+
+def is_no_lost_caller(record: logging.LogRecord) -> bool:
+    """Return whether gRPC logs anything but an answer whose caller had gone before it.
+
+    That is no fault of anybody's: a caller's time was over, or its process ended.
+    """
+    return not record.getMessage().startswith(LOST_CALLER)
 
 
 @asynccontextmanager
