@@ -26,17 +26,25 @@ from time import monotonic
 import trio
 
 from ottla.client.admin import Admin, open_admin
+from ottla.client.admin_configs import ConfigKind, ConfigResource
+from ottla.client.cluster import open_cluster
 from ottla.client.connection import Connection, ConnectionLostError, open_connection
+from ottla.client.coordinator import open_coordinator
 from ottla.jepsen.oracles.hostile_frames import Frame, FrameMaker, Manner
 from ottla.jepsen.oracles.kafka_values import ClusterNames, KnownTopic
 from ottla.jepsen.processes.cluster_view import NoAnswerError, ask_quorum
 from ottla.model.errors import OttlaError, ProtocolError
 from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.settings.endpoints import parse_address
 from ottla.wire.batch_builder import RecordToBuild, build_batch
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
+from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse
+from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.join_group_response import JoinGroupResponse
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import MetadataResponse
 from ottla.wire.messages.produce_request import (
@@ -51,6 +59,7 @@ SETTINGS = {
     "broker.session.timeout.ms": "9000",
     "broker.heartbeat.interval.ms": "1000",
     "auto.create.topics.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
 }
 ANSWER_S_MAX = 30.0
 """How long a neighbour may wait: less finds more, and on a busy machine the machine."""
@@ -73,6 +82,9 @@ STEADY_TOPIC = "steady"
 TOPICS = tuple(f"topic-{number}" for number in range(8))
 TOPIC_PARTITIONS = 10
 GROUPS = tuple(f"group-{number}" for number in range(4))
+CLASSIC_GROUP, CONSUMER_GROUP, MEMBER = "classic", "modern", "member-1"
+SESSION_MS = 300_000
+SUBSCRIPTION = "all"
 RECORD_MS = 1_700_000_000_000
 PRODUCE_BY_NAME, FETCH_BY_NAME, METADATA_VERSION = 9, 12, 12
 RESET = struct.pack("ii", 1, 0)
@@ -370,4 +382,38 @@ async def _prepare(admin: Admin, prey: Prey) -> ClusterNames:
         known.append(KnownTopic(name=name, id=topic.topic_id, partition_count=TOPIC_PARTITIONS))
     for group in GROUPS:
         await admin.alter_group_offsets(group, {TopicPartition(TOPICS[0], 0): 0})
-    return ClusterNames(topics=known, groups=GROUPS, brokers=ids)
+    subscription = ConfigResource(ConfigKind.CLIENT_METRICS, SUBSCRIPTION)
+    await admin.alter_configs(subscription, {"metrics": "*", "interval.ms": "1000"})
+    return ClusterNames(
+        topics=known,
+        groups=(*GROUPS, CLASSIC_GROUP, CONSUMER_GROUP),
+        members=await _join_groups(prey),
+        brokers=ids,
+        subscriptions=(SUBSCRIPTION,),
+    )
+
+
+async def _join_groups(prey: Prey) -> tuple[str, ...]:
+    """Make a group of each protocol with a member that nobody plays; return the members' ids."""
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"\0\0" + bytes(8))]
+    join = JoinGroupRequest(
+        group_id=CLASSIC_GROUP,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=SESSION_MS,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        group_id=CONSUMER_GROUP,
+        member_id=MEMBER,
+        rebalance_timeout_ms=SESSION_MS,
+        subscribed_topic_names=list(TOPICS),
+        topic_partitions=[],
+    )
+    addresses = [parse_address(one) for one in prey.addresses]
+    async with open_cluster(addresses) as cluster:
+        async with open_coordinator(cluster, CLASSIC_GROUP, client_id="oracle") as classic:
+            joined = await classic.request(join, JoinGroupResponse, timeout_s=30, version=3)
+        async with open_coordinator(cluster, CONSUMER_GROUP, client_id="oracle") as consumer:
+            await consumer.request(heartbeat, ConsumerGroupHeartbeatResponse, timeout_s=30)
+    return (joined.member_id, MEMBER)

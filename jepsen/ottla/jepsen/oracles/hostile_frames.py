@@ -16,7 +16,7 @@ from typing import Any
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.oracles.kafka_requests import SHAPES, ClusterNames, Shape, request_of
 from ottla.jepsen.oracles.kafka_values import RESOURCE_TYPES
-from ottla.jepsen.oracles.spikes import spiked, sweep
+from ottla.jepsen.oracles.spikes import spiked, sweep, turned
 from ottla.model.limits import INT32_MAX, KIB, MIB
 from ottla.wire.apis import API, DRAIN_BROKER
 from ottla.wire.codec import encode
@@ -144,7 +144,7 @@ class FrameMaker:
             key,
             version,
             FuzzRng(self._random),
-            self.names,
+            turned(self.names, self._random),
             bytes_max=bytes_max,
             resource_type=self._random.choice(tuple(RESOURCE_TYPES)),
         )

@@ -5,8 +5,9 @@ chance decides, and begins again in other versions; `spiked` draws a few by chan
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.oracles.kafka_requests import Shape, request_of
@@ -40,6 +41,7 @@ ARRAY_COUNT = 2
 
 BYTES_MAX = 600
 Place = tuple[Any, Field]
+T = TypeVar("T")
 
 
 class ChosenRng(FuzzRng):
@@ -101,11 +103,31 @@ def _honest(
         key,
         version,
         FuzzRng(random),
-        names,
+        turned(names, random),
         bytes_max=BYTES_MAX,
         resource_type=resource_type,
     )
-    return message, list(_places_of(message, version))
+    places = list(_places_of(message, version))
+    for owner, field in places:
+        if field.name == "name" and "Config" in type(owner).__name__:
+            owner.name = random.choice(CONFIG_KEYS)
+    return message, places
+
+
+def turned(names: ClusterNames, random: Random) -> ClusterNames:
+    """Return the same names, with another of each kind as the first."""
+    return replace(
+        names,
+        topics=_turned(names.topics, random),
+        groups=_turned(names.groups, random),
+        members=_turned(names.members, random),
+        brokers=_turned(names.brokers, random),
+    )
+
+
+def _turned(names: Sequence[T], random: Random) -> Sequence[T]:
+    at = random.randrange(len(names)) if names else 0
+    return [*names[at:], *names[:at]]
 
 
 def _replace(owner: Any, field: Field, rng: Rng, chosen: int) -> str:
