@@ -47,9 +47,10 @@ async def serve_controller(
     ready: Callable[[], None],
     is_stopping: trio.Event,
     seams: NodeSeams | None = None,
+    errors: UnexpectedErrors | None = None,
 ) -> None:
-    """Run a controller until the event is set."""
-    seams = seams or real_seams()
+    """Run a controller until the event is set; `errors` notes what its edges catch."""
+    seams, errors = seams or real_seams(), errors or UnexpectedErrors()
     directory = config.metadata_log_dir
     async with seams.open_disk([directory]) as disk:
         await disk.makedirs(directory)
@@ -61,7 +62,7 @@ async def serve_controller(
             identity = await quorum_identity(
                 disk, directory, properties, config.controller_quorum_voters
             )
-            await _serve(seams, disk, config, identity, ready, is_stopping)
+            await _serve(seams, disk, config, identity, ready, is_stopping, errors)
         finally:
             lock.close()
 
@@ -73,6 +74,7 @@ async def _serve(
     identity: QuorumIdentity,
     ready: Callable[[], None],
     is_stopping: trio.Event,
+    errors: UnexpectedErrors,
 ) -> None:
     clock, rng = seams.clock, seams.rng
     async with (
@@ -89,7 +91,6 @@ async def _serve(
         trio.open_nursery() as nursery,
     ):
         controller = Controller(member, config, identity, clock, rng, seams.compute)
-        errors = UnexpectedErrors()
         own_telemetry = OwnTelemetry(config, controller, member, errors, clock=clock, rng=rng)
         await nursery.start(own_telemetry.run)
         nursery.start_soon(Upkeep(controller, config, errors).run)

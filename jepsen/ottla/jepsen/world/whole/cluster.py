@@ -184,7 +184,10 @@ class Cluster:
                 **self._settings,
             }
         )
-        await serve_controller(config, ready=_nothing, is_stopping=is_stopping, seams=machine.seams)
+        errors = _NotedFaults(lambda fault: self.faults.append((machine.name, fault)))
+        await serve_controller(
+            config, ready=_nothing, is_stopping=is_stopping, seams=machine.seams, errors=errors
+        )
 
     async def _run_broker(self, machine: Machine, node: NodeId, is_stopping: trio.Event) -> None:
         # With several directories each of them may fail, so the metadata lie in none of them.
@@ -217,7 +220,7 @@ class Cluster:
 
 
 class _NotedFaults(UnexpectedErrors):
-    """What a broker catches at its edges and serves on after: here it is the end of the run."""
+    """What a node catches at its edges and serves on after: here it is the end of the run."""
 
     def __init__(self, on_fault: Callable[[BaseException], None]) -> None:
         super().__init__()
