@@ -46,6 +46,11 @@ logger = logging.getLogger("ottla.broker.groups")
 PAUSE_MS = 1_000
 """An alarm later than this says that the process stood still: no member was silent meanwhile."""
 
+RELOAD_MS_FIRST = 100
+RELOAD_MS_MAX = 10_000
+"""How long a shard waits that is loaded again because its log did not take what it wrote.  Shorter
+loads it in vain more often, longer leaves its groups without a coordinator after there is room."""
+
 Action = Callable[[GroupShard, Instant], None]
 
 
@@ -58,6 +63,7 @@ class LedShard:
         "failure",
         "is_active",
         "is_due",
+        "load_at_ms",
         "partition",
         "shard",
         "writes",
@@ -72,6 +78,8 @@ class LedShard:
         self.failure: str | None = None
         """Why its log cannot be replayed."""
         self.is_due = False
+        self.load_at_ms = 0
+        """Not before this is its log replayed."""
         self.writes: list[list[GroupRecord]] = []
         self.answers: list[tuple[Asker, Any]] = []
 
@@ -108,6 +116,8 @@ class GroupCoordinator:
         self._due: list[LedShard] = []
         self._is_due = trio.Event()
         self._to_load: list[LedShard] = []
+        self._reload_pauses_ms: dict[int, int] = {}
+        """How long the shards waited last whose logs have not taken a write since."""
         self._armed_ms: int | None = None
         self._alarm = Alarm(clock, self._next_deadline_ms, self._on_time)
 
@@ -216,7 +226,7 @@ class GroupCoordinator:
         topic = self.image.topic(name)
         return topic is not None and topic_id in (topic.id, ZERO_UUID)
 
-    def _begin(self, index: int, partition: Partition) -> None:
+    def _new_shard(self, partition: Partition) -> LedShard:
         shard = GroupShard(
             self._config,
             topics=self._topics,
@@ -224,13 +234,28 @@ class GroupCoordinator:
             new_id=lambda: str(self._rng.uuid()),
             record_bytes_max=lambda: partition.config.max_message_bytes - RECORD_OVERHEAD_BYTES,
         )
-        led = self._led[index] = LedShard(partition, shard)
+        return LedShard(partition, shard)
+
+    def _begin(self, index: int, partition: Partition) -> None:
+        led = self._led[index] = self._new_shard(partition)
         log = partition.log
         if log is not None and log.log_start_offset == log.end_offset:
             self._activate(led)
         else:
             self._to_load.append(led)
             self._is_due.set()
+
+    def _begin_after_pause(self, index: int, partition: Partition) -> None:
+        """Load a shard again whose disk did not take its writes: it may write as much at once.
+
+        A full disk would have it loaded thousands of times before there is room.
+        """
+        pause_ms = min(self._reload_pauses_ms.get(index, RELOAD_MS_FIRST // 2) * 2, RELOAD_MS_MAX)
+        self._reload_pauses_ms[index] = pause_ms
+        led = self._led[index] = self._new_shard(partition)
+        led.load_at_ms = self._clock.monotonic_ms() + pause_ms
+        self._to_load.append(led)
+        self._is_due.set()
 
     def _resign(self, index: int) -> list[Asker]:
         """Serve a partition no longer; return those who were told that."""
@@ -272,6 +297,7 @@ class GroupCoordinator:
 
     async def _load(self, led: LedShard) -> None:
         """Replay the log up to its end; nobody but this shard writes to it."""
+        await trio.sleep(max(0, led.load_at_ms - self._clock.monotonic_ms()) / 1000)
         log = led.partition.log
         if log is None or not self._is_current(led):
             return
@@ -456,7 +482,9 @@ class GroupCoordinator:
             self._resign(partition.index)
             for asker, _ in answers:
                 self._answer(asker, told_as(error.code))
-            if partition.is_leader:
+            if partition.is_leader and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._begin_after_pause(partition.index, partition)
+            elif partition.is_leader:
                 self._begin(partition.index, partition)
             return
         except Exception as error:
@@ -465,6 +493,8 @@ class GroupCoordinator:
             for asker, _ in answers:
                 self._answer(asker, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
+        if writes:
+            self._reload_pauses_ms.pop(partition.index, None)
         self._answer_when_committed(partition, end_offset, answers)
 
     def _append(self, partition: Partition, writes: Sequence[list[GroupRecord]]) -> Offset:

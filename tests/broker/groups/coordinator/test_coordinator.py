@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.groups.coordinator_driver import RELOAD_MS_MAX
 from ottla.broker.groups.group_apis import (
     CONSUMER_GROUP_HEARTBEAT,
     HEARTBEAT,
@@ -17,7 +18,7 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.broker.partition import Partition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.groups import GroupConfig
@@ -177,6 +178,40 @@ async def test_what_could_not_be_appended_is_not_remembered(world: Any, coordina
         led.log.config = roomy
         assert await groups.fetched() == (ErrorCode.NONE, 1)
         assert groups.code_of_commit(await groups.commit(3)) is ErrorCode.NONE
+
+
+async def test_a_shard_on_a_full_disk_is_loaded_again_seldom_and_serves_when_there_is_room(
+    world: Any, coordinated: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    append = Partition.append_of_coordinator
+    tries: list[float] = []
+    is_full = False
+
+    def append_if_room(partition: Partition, *arguments: Any, **options: Any) -> Any:
+        tries.append(trio.current_time())
+        if is_full:
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+        return append(partition, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Partition, "append_of_coordinator", append_if_room)
+        async with coordinated(world) as (groups, _):
+            await groups.commit(1)
+            # What is loaded has something to write each time: the topic of its offsets is gone.
+            image = groups.metadata.image
+            gone = replace(image, topic_ids=image.topic_ids.delete("orders"))
+            is_full = True
+            tries.clear()
+            groups.coordinator.image = gone
+            assert groups.code_of_commit(await groups.commit(2)) is ErrorCode.NOT_COORDINATOR
+            await trio.sleep(60)
+            assert 3 < len(tries) < 20
+            is_full = False
+            await trio.sleep(RELOAD_MS_MAX / 1_000 + 1)
+            assert await groups.fetched() == (ErrorCode.NONE, -1)
+            tries.clear()
+            await trio.sleep(60)
+            assert not tries
 
 
 async def test_offsets_of_a_deleted_topic_are_forgotten(world: Any, coordinated: Any) -> None:
