@@ -2,6 +2,7 @@
 
 quorum_driver.py         start here: one member of the quorum at work, `open_quorum_member`
 metadata_log.py          the replicated log on disk: raft's LogView, snapshots, quorum-state
+reserved_space.py        what is left to the log on a full disk
 image_loader_driver.py   what is committed becomes images, and publishers are told
 snapshot_store.py        the snapshot files on disk
 snapshot_driver.py       when a snapshot is written

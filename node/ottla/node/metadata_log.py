@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import METADATA_TOPIC_ID, Epoch, Offset, OffsetAndEpoch
-from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, METADATA_BATCH_BYTES_MAX
+from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, KIB, METADATA_BATCH_BYTES_MAX
 from ottla.model.seams import Clock
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.node.reserved_space import ReservedSpace
 from ottla.node.snapshot_store import SnapshotStore, open_snapshot_store
 from ottla.raft import election_state, snapshot
 from ottla.raft.control_records import leader_change_batch
@@ -29,6 +30,7 @@ from ottla.raft.messages import Records
 from ottla.raft.voters import VoterSet
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.directory_names import METADATA_DIRECTORY
+from ottla.storage.disk_errors import is_disk_full
 from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
@@ -38,11 +40,35 @@ _LOGGER = logging.getLogger(__name__)
 
 EPOCH_OF_NOTHING = Epoch(0)
 
+ROLL_BYTES = 16 * KIB
+"""Taken from the reserve beside what is written: a roll's first index entries, a directory's
+growth, whole blocks."""
+
+OPENING_BYTES = 256 * KIB
+"""Taken from the reserve for an opening of the log: it writes indexes anew."""
+
 
 async def open_metadata_log(
     disk: Disk, metadata_log_dir: str, *, config: QuorumConfig, clock: Clock
 ) -> "MetadataLog":
     """Open, and recover if need be, the metadata log of a formatted directory."""
+    reserve = ReservedSpace(disk, metadata_log_dir)
+    while True:
+        try:
+            return await _open(disk, metadata_log_dir, reserve, config=config, clock=clock)
+        except (OSError, RefusedError) as error:
+            if not _is_for_want_of_room(error) or not reserve.give(OPENING_BYTES):
+                raise
+
+
+async def _open(
+    disk: Disk,
+    metadata_log_dir: str,
+    reserve: ReservedSpace,
+    *,
+    config: QuorumConfig,
+    clock: Clock,
+) -> "MetadataLog":
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     await disk.makedirs(directory)
     snapshots = await open_snapshot_store(disk, directory)
@@ -61,8 +87,12 @@ async def open_metadata_log(
         log_start_offset=start,
         now_ms=clock.wall_ms(),
     )
-    metadata_log = MetadataLog(disk, directory, log, snapshots, config, clock)
-    await metadata_log.recover()
+    metadata_log = MetadataLog(disk, directory, log, snapshots, reserve, config, clock)
+    try:
+        await metadata_log.recover()
+    except BaseException:
+        log.abandon()
+        raise
     return metadata_log
 
 
@@ -85,6 +115,7 @@ class MetadataLog:
         directory: str,
         log: Log,
         snapshots: SnapshotStore,
+        reserve: ReservedSpace,
         config: QuorumConfig,
         clock: Clock,
     ) -> None:
@@ -93,6 +124,9 @@ class MetadataLog:
         self._disk = disk
         self._log = log
         self._snapshots = snapshots
+        self._reserve = reserve
+        self.lacks_room = False
+        """The disk had no room for what was to be appended last, and nothing is left in reserve."""
         self._clock = clock
         self._part: DiskFile | None = None
         self.voters: VoterSet | None = None
@@ -178,8 +212,27 @@ class MetadataLog:
     def append(self, append: Append) -> None:
         """Append one effect's batches; what keeps us from it is an OSError, and ends the process.
 
-        Batches that were damaged on their way here are left out: the core asks for them again.
+        Batches that were damaged on their way here are left out: the core asks for them again.  So
+        are those that a full disk has no room for, with `lacks_room` set: a leader must resign.
         """
+        while True:
+            try:
+                self._append(append)
+            except RefusedError as refusal:
+                if not _is_for_want_of_room(refusal):
+                    raise OSError(errno.EIO, refusal.message, self.directory) from refusal
+                if self._reserve.give(_size_of(append) + ROLL_BYTES):
+                    continue
+                if not self.lacks_room:
+                    _LOGGER.error("the metadata log has no room: %s", refusal.message)
+                self.lacks_room = True
+            else:
+                if self.lacks_room:
+                    _LOGGER.warning("the metadata log has room again")
+                self.lacks_room = False
+            return
+
+    def _append(self, append: Append) -> None:
         match append:
             case LeaderAppend():
                 self._append_as_leader(_view(append.records), append.leader_epoch)
@@ -201,7 +254,19 @@ class MetadataLog:
     async def write_election(self, state: ElectionState) -> None:
         """Remember epoch, vote and leader, durably."""
         path = f"{self.directory}/{election_state.QUORUM_STATE_FILE}"
-        await self._disk.write_atomically(path, election_state.encode(state))
+        data = election_state.encode(state)
+        while True:
+            try:
+                await self._disk.write_atomically(path, data)
+            except OSError as error:
+                if not is_disk_full(error) or not self._reserve.give(len(data) + ROLL_BYTES):
+                    raise
+            else:
+                return
+
+    async def keep_reserve(self) -> None:
+        """Fill up what is kept for a full disk; OSError when the disk fails."""
+        await self._reserve.keep()
 
     async def read_election(self) -> ElectionState | None:
         """Return what was remembered last, None on the first start."""
@@ -216,7 +281,7 @@ class MetadataLog:
         if chunk.position == 0:
             self._part = self._snapshots.begin(chunk.snapshot_id)
         assert self._part is not None
-        self._part.pwrite(chunk.position, [_view(chunk.data)])
+        self._write_part(self._part, chunk)
         if chunk.is_last:
             part, self._part = self._part, None
             # A whole snapshot takes the log's place, so damage must not get that far.
@@ -224,6 +289,16 @@ class MetadataLog:
             await self._snapshots.install(part, chunk.snapshot_id)
             await self._start_at(chunk.snapshot_id)
             await self._learn_voters(chunk.snapshot_id)
+
+    def _write_part(self, part: DiskFile, chunk: SnapshotChunk) -> None:
+        while True:
+            try:
+                part.pwrite(chunk.position, [_view(chunk.data)])
+            except OSError as error:
+                if not is_disk_full(error) or not self._reserve.give(len(chunk.data) + ROLL_BYTES):
+                    raise
+            else:
+                return
 
     def note_high_watermark(self, offset: Offset) -> None:
         """Tell the log what is committed, above which it never deletes."""
@@ -304,12 +379,9 @@ class MetadataLog:
 
     def _append_as_leader(self, records: memoryview, epoch: Epoch) -> None:
         now_ms = self._clock.wall_ms()
-        try:
-            self._log.append_as_leader(
-                records, leader_epoch=epoch, now_ms=now_ms, origin=AppendOrigin.RAFT
-            )
-        except RefusedError as refusal:
-            raise OSError(errno.EIO, refusal.message, self.directory) from refusal
+        self._log.append_as_leader(
+            records, leader_epoch=epoch, now_ms=now_ms, origin=AppendOrigin.RAFT
+        )
 
     def _append_as_follower(self, records: memoryview, epoch_max: Epoch) -> None:
         try:
@@ -317,8 +389,17 @@ class MetadataLog:
             self._log.append_as_follower(records, now_ms=self._clock.wall_ms())
         except RefusedError as refusal:
             if refusal.code is not ErrorCode.CORRUPT_MESSAGE:
-                raise OSError(errno.EIO, refusal.message, self.directory) from refusal
+                raise
             _LOGGER.warning("metadata log: the leader's batches came damaged: %s", refusal.message)
+
+
+def _is_for_want_of_room(error: OSError | RefusedError) -> bool:
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and is_disk_full(cause)
+
+
+def _size_of(append: Append) -> int:
+    return 0 if isinstance(append, LeaderChangeAppend) else len(_view(append.records))
 
 
 def _check_epochs(records: memoryview, lowest: Epoch, highest: Epoch) -> None:

@@ -41,7 +41,13 @@ from ottla.raft.events import (
     ShutdownRequested,
     Tick,
 )
-from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Request, Response
+from ottla.raft.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+)
 from ottla.raft.progress import QuorumDescription
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.transitions import Role
@@ -51,6 +57,13 @@ from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk_seam import Disk
 
 _LOGGER = logging.getLogger(__name__)
+
+RESERVE_INTERVAL_MS = 10_000
+"""How often the space kept for a full disk is filled up."""
+
+NO_ROOM_PAUSE_MS = 500
+"""How long a member waits that has no room for what it fetched, and fetches it again.  Shorter asks
+in vain more often, longer delays it when there is room."""
 
 HAND_OVER_CHECK_MS = 50
 """How often a leader that stops looks whether anybody is left to follow it."""
@@ -235,6 +248,10 @@ class QuorumMember:
         """
         async with self._lock:
             await self._step_locked(AppendRequested(epoch=epoch, records=batch))
+            if self._log.lacks_room:
+                raise RefusedError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, "the disk of the metadata log is full"
+                )
             return Offset(self._log.end_offset - 1)
 
     async def wait_committed(self, offset: Offset, epoch: Epoch) -> None:
@@ -295,8 +312,11 @@ class QuorumMember:
         await self._loader.load_latest_snapshot()
         for task in (self._run_ticks, self._run_flushes, self._loader.run):
             self._nursery.start_soon(task)
-        name = "snapshots of the metadata"
-        self._nursery.start_soon(keep_running, name, self._snapshots.run, self._errors)
+        for name, work in (
+            ("snapshots of the metadata", self._snapshots.run),
+            ("space reserved for the metadata", self._keep_reserve),
+        ):
+            self._nursery.start_soon(keep_running, name, work, self._errors)
         await self._step(Tick())
 
     async def _run_ticks(self) -> None:
@@ -318,8 +338,15 @@ class QuorumMember:
                 end_offset = await self._log.flush()
             await self._step_of_ours(Flushed(end_offset=end_offset))
 
+    async def _keep_reserve(self) -> None:
+        while True:
+            await self._log.keep_reserve()
+            await trio.sleep(RESERVE_INTERVAL_MS / 1000)
+
     async def _ask(self, outgoing: Outgoing) -> None:
         event: Event
+        if self._log.lacks_room and isinstance(outgoing.request, FetchRequest):
+            await trio.sleep(NO_ROOM_PAUSE_MS / 1000)
         try:
             response = await self._client.ask(
                 outgoing.endpoints, outgoing.request, timeout_ms=outgoing.timeout_ms
@@ -376,6 +403,10 @@ class QuorumMember:
             effects = self._core.step(event, self._now_ms())
             with trio.CancelScope(shield=True):
                 await self._perform(effects)
+                if self._log.lacks_room and self._core.is_leader:
+                    # Whoever leads without room for a record keeps another from leading.
+                    resignation = ResignRequested(epoch=self.epoch)
+                    await self._perform(self._core.step(resignation, self._now_ms()))
         except Exception as error:
             if isinstance(error, RefusedError) and isinstance(event, AppendRequested):
                 raise

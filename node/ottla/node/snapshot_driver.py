@@ -4,6 +4,8 @@ The image is immutable, so it is written while newer ones are made; the loop get
 each batch.
 """
 
+import logging
+
 import trio
 
 from ottla.metadata.snapshot import records_of
@@ -13,6 +15,9 @@ from ottla.node.image_loader_driver import ImageLoader
 from ottla.node.metadata_log import MetadataLog
 from ottla.node.snapshot_file import SnapshotFile
 from ottla.raft import snapshot
+from ottla.storage.disk_errors import is_disk_full
+
+_LOGGER = logging.getLogger(__name__)
 
 CHECK_INTERVAL_MS = 1_000
 """How often it is looked at whether a snapshot is due; longer lets the log grow past the bound."""
@@ -34,10 +39,17 @@ class SnapshotWriter:
         """Look for ever whether a snapshot is due, and write it."""
         while True:
             await trio.sleep(CHECK_INTERVAL_MS / 1000)
-            if self._is_due():
-                await self.write()
-            else:
-                await self._log.forget_old()
+            try:
+                if self._is_due():
+                    await self.write()
+                else:
+                    await self._log.forget_old()
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                # It stays due by its bytes and time from here on; the log keeps what it would have
+                # let go of.
+                _LOGGER.error("no room for a snapshot of the metadata: %s", error)
 
     async def write(self) -> None:
         """Write a snapshot of the image as it is now."""

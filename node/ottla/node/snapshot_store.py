@@ -109,16 +109,26 @@ class SnapshotStore:
         if snapshot_id in self._being_written:
             return
         self._being_written.add(snapshot_id)
+        part = self.begin(snapshot_id)
         try:
-            part = self.begin(snapshot_id)
             position = 0
             for batch in batches:
                 part.pwrite(position, [batch])
                 position += len(batch)
                 await self._disk.fsync(part)
             await self.install(part, snapshot_id)
+        except OSError:
+            self._discard(part, snapshot_id)
+            raise
         finally:
             self._being_written.remove(snapshot_id)
+
+    def _discard(self, part: DiskFile, snapshot_id: OffsetAndEpoch) -> None:
+        """Give back what a part of a snapshot takes of a full disk."""
+        with suppress(OSError):
+            part.set_size(0)
+            part.close()
+            self._disk.unlink_empty(self._part_path(snapshot_id))
 
     async def install(self, part: DiskFile, snapshot_id: OffsetAndEpoch) -> None:
         """Make what was written a snapshot, durably."""
