@@ -111,6 +111,26 @@ async def test_a_leader_without_any_room_refuses_and_goes_on_when_there_is_some(
         assert dict(member.image.config(TOPIC, "otters")).keys() == {*committed, "after"}
 
 
+async def test_a_member_waits_for_room_where_not_even_votes_can_be_written() -> None:
+    disk = SimulatedDisk(RealRng())
+    async with open_rpc_runtime() as runtime:
+        async with open_voter(disk, runtime) as member:
+            await commit(member, setting("before"))
+            await wait_for_reserve(disk)
+            await disk.unlink(f"{DIRECTORY}/{RESERVED_FILE}")
+            disk.capacity_bytes = disk.used_bytes
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(member.resign, member.epoch)
+                await trio.sleep(0.3)
+                disk.capacity_bytes = None
+            await commit(member, setting("meanwhile"))
+            disk.capacity_bytes = disk.used_bytes
+        disk.capacity_bytes = disk.used_bytes + 3 * RESERVED_BYTES
+        async with open_voter(disk, runtime) as member:
+            await commit(member, setting("after"))
+            assert set(member.image.config(TOPIC, "otters")) == {"before", "meanwhile", "after"}
+
+
 async def test_an_observer_without_any_room_waits_and_catches_up_when_there_is_some() -> None:
     disk, full_disk = SimulatedDisk(RealRng()), SimulatedDisk(RealRng())
     async with open_rpc_runtime() as runtime, open_voter(disk, runtime) as leader:
@@ -167,3 +187,6 @@ async def test_the_reserve_gives_what_is_asked_and_is_filled_up_only_with_room()
     assert disk.used_bytes == used_bytes
     assert reserve.give(2 * RESERVED_BYTES)
     assert not reserve.give(1)
+    # The last of it is for votes.
+    assert reserve.give(2 * RESERVED_BYTES, is_for_election=True)
+    assert not reserve.give(1, is_for_election=True)

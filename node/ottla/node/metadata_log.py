@@ -125,6 +125,8 @@ class MetadataLog:
         self._log = log
         self._snapshots = snapshots
         self._reserve = reserve
+        self.awaits_flush = False
+        """The last flush found no room for what it had to write beside the log."""
         self.lacks_room = False
         """The disk had no room for what was to be appended last, and nothing is left in reserve."""
         self._clock = clock
@@ -247,22 +249,46 @@ class MetadataLog:
         await self._log.truncate_to(offset)
 
     async def flush(self) -> Offset:
-        """Make all that is appended now durable; return the end of what is."""
-        await self._log.flush()
+        """Make all that is appended now durable; return the end of what is.
+
+        A full disk may leave some of it for the next try, with `awaits_flush` set.
+        """
+        try:
+            await self._flush()
+            self.awaits_flush = False
+        except RefusedError as refusal:
+            if not _is_for_want_of_room(refusal):
+                raise
+            if not self.awaits_flush:
+                _LOGGER.error("the metadata log has no room to flush: %s", refusal.message)
+            self.awaits_flush = True
         return self.flushed_offset
 
-    async def write_election(self, state: ElectionState) -> None:
-        """Remember epoch, vote and leader, durably."""
+    async def _flush(self) -> None:
+        while True:
+            try:
+                await self._log.flush()
+            except RefusedError as refusal:
+                if not _is_for_want_of_room(refusal) or not self._reserve.give(ROLL_BYTES):
+                    raise
+            else:
+                return
+
+    async def write_election(self, state: ElectionState) -> bool:
+        """Remember epoch, vote and leader, durably; return False where there is no room for it."""
         path = f"{self.directory}/{election_state.QUORUM_STATE_FILE}"
         data = election_state.encode(state)
         while True:
             try:
                 await self._disk.write_atomically(path, data)
             except OSError as error:
-                if not is_disk_full(error) or not self._reserve.give(len(data) + ROLL_BYTES):
+                if not is_disk_full(error):
                     raise
+                if not self._reserve.give(len(data) + ROLL_BYTES, is_for_election=True):
+                    _LOGGER.error("no room to remember votes and epochs: %s", error)
+                    return False
             else:
-                return
+                return True
 
     async def keep_reserve(self) -> None:
         """Fill up what is kept for a full disk; OSError when the disk fails."""
@@ -362,8 +388,18 @@ class MetadataLog:
             await self._log.delete_old_segments(self._clock.wall_ms())
 
     async def close(self) -> None:
-        """Close the log in order."""
-        await self._log.close()
+        """Close the log in order; on a full disk the next start has to check it."""
+        while True:
+            try:
+                await self._log.close()
+            except RefusedError as refusal:
+                if not _is_for_want_of_room(refusal):
+                    raise
+                if self._reserve.give(ROLL_BYTES):
+                    continue
+                _LOGGER.error("the metadata log is not closed in order: %s", refusal.message)
+                self._log.abandon()
+            return
 
     def abandon(self) -> None:
         """Let go of the files as they are."""

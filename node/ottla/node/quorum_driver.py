@@ -336,6 +336,9 @@ class QuorumMember:
             self._flush_wanted = trio.Event()
             async with self._flushing:
                 end_offset = await self._log.flush()
+            if self._log.awaits_flush:
+                self._flush_wanted.set()
+                await trio.sleep(NO_ROOM_PAUSE_MS / 1000)
             await self._step_of_ours(Flushed(end_offset=end_offset))
 
     async def _keep_reserve(self) -> None:
@@ -461,7 +464,11 @@ class QuorumMember:
             async with self._flushing:
                 await self._log.write_chunk(effects.snapshot_chunk)
         if effects.persist_election is not None:
-            await self._log.write_election(effects.persist_election)
+            while not await self._log.write_election(effects.persist_election):
+                # Nothing may be said before it is remembered, so everything waits for room.
+                if self._is_stopped:
+                    raise _stopping()
+                await trio.sleep(NO_ROOM_PAUSE_MS / 1000)
         if effects.flush:
             self._flush_wanted.set()
 

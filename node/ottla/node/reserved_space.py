@@ -16,6 +16,9 @@ RESERVED_BYTES = 2 * MIB
 """Some ten thousand records of metadata.  Less is used up sooner by a busy cluster, more takes it
 from the logs."""
 
+ELECTION_BYTES = 128 * KIB
+"""The last of it, for votes and epochs alone: a voter without room for these must be silent."""
+
 PIECE_BYTES = 256 * KIB
 
 
@@ -46,20 +49,20 @@ class ReservedSpace:
         finally:
             file.close()
 
-    def give(self, size_bytes: int) -> bool:
+    def give(self, size_bytes: int, *, is_for_election: bool = False) -> bool:
         """Give some of the space to whoever writes next; return False when nothing is left."""
         if not self._disk.exists(self._path):
             return False
         file = self._disk.open(self._path)
         try:
-            return _cut(file, size_bytes)
+            return _cut(file, size_bytes, 0 if is_for_election else ELECTION_BYTES)
         finally:
             file.close()
 
 
-def _cut(file: DiskFile, size_bytes: int) -> bool:
+def _cut(file: DiskFile, size_bytes: int, kept_bytes: int) -> bool:
     left_bytes = file.size_bytes
-    if not left_bytes:
+    if left_bytes <= kept_bytes:
         return False
-    file.set_size(max(0, left_bytes - size_bytes))
+    file.set_size(max(kept_bytes, left_bytes - size_bytes))
     return True
