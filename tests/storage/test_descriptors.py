@@ -3,6 +3,7 @@
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk import RealDisk
+from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
@@ -91,3 +93,28 @@ async def test_a_start_that_lacks_descriptors_opens_what_it_can(
         assert 0 < len(logs) < LEFT
         assert len(logs) + len(logs.offline) == LEFT
         assert "Too many open files" in next(iter(logs.offline.values()))
+
+
+async def test_a_log_that_cannot_be_closed_in_order_keeps_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def has_no_room(log: Log) -> None:
+        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+
+    async with open_log_manager(RealDisk(), settings(tmp_path), RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: LogConfig())
+        await logs.create(TopicPartition("t", 0), TOPIC, LogConfig())
+        assert open_files(tmp_path / "t-0")
+        monkeypatch.setattr(Log, "close", has_no_room)
+        await logs.shutdown_cleanly(1)
+    assert not open_files(tmp_path / "t-0")
+
+
+def open_files(directory: Path) -> list[str]:
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            path = os.readlink(f"/proc/self/fd/{number}")
+            if path.startswith(f"{directory}/"):
+                found.append(path)
+    return found

@@ -484,6 +484,7 @@ class LogManager:
                 await placed.log.close()
             except RefusedError as error:
                 _LOGGER.error("%s could not be closed: %s", partition, error.message)
+                placed.log.abandon()  # a deleted file takes space while it is open
                 is_clean = False
             await _wait_until_idle(placed.log)
             for name in CHECKPOINTS:
