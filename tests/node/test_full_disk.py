@@ -58,7 +58,7 @@ async def commit(member: QuorumMember, *records: Record) -> None:
     with trio.fail_after(10):
         await member.wait_caught_up()
     assert member.active_epoch is not None
-    offset = await member.append(records, member.active_epoch)
+    offset = await member.append(member.batch_of(records), member.active_epoch)
     await member.wait_committed(offset, member.active_epoch)
     await member.wait_applied(Offset(offset + 1))
 

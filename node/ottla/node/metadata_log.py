@@ -275,7 +275,10 @@ class MetadataLog:
                 return
 
     async def write_election(self, state: ElectionState) -> bool:
-        """Remember epoch, vote and leader, durably; return False where there is no room for it."""
+        """Remember epoch, vote and leader, durably.
+
+        Return True if it must be tried again, for want of room.
+        """
         path = f"{self.directory}/{election_state.QUORUM_STATE_FILE}"
         data = election_state.encode(state)
         while True:
@@ -286,9 +289,9 @@ class MetadataLog:
                     raise
                 if not self._reserve.give(len(data) + ROLL_BYTES, is_for_election=True):
                     _LOGGER.error("no room to remember votes and epochs: %s", error)
-                    return False
+                    return True
             else:
-                return True
+                return False
 
     async def keep_reserve(self) -> None:
         """Fill up what is kept for a full disk; OSError when the disk fails."""

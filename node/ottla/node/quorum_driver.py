@@ -464,7 +464,7 @@ class QuorumMember:
             async with self._flushing:
                 await self._log.write_chunk(effects.snapshot_chunk)
         if effects.persist_election is not None:
-            while not await self._log.write_election(effects.persist_election):
+            while await self._log.write_election(effects.persist_election):
                 # Nothing may be said before it is remembered, so everything waits for room.
                 if self._is_stopped:
                     raise _stopping()
