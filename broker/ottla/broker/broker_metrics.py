@@ -216,6 +216,7 @@ def _network(counts: Mapping[str, float]) -> Iterator[Family]:
             (("bad_input",), counts["network.connections.closed.bad.input"]),
             (("idle",), counts["network.connections.closed.idle"]),
             (("slow",), counts["network.connections.closed.slow"]),
+            (("unread",), counts["network.connections.closed.unread"]),
         ),
     )
     yield _plain(

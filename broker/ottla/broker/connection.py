@@ -100,6 +100,7 @@ class Connection:
         "_frame_bytes",
         "_has_ended",
         "_held",
+        "_held_answer_bytes",
         "_host",
         "_is_serving",
         "_lent_bytes",
@@ -162,6 +163,8 @@ class Connection:
         # The memory of `_held` that the pool knows of, and of buffers left to coroutines.
         self._charged_bytes = 0
         self._lent_bytes = 0
+        # Unread answers that the other pool knows of.
+        self._held_answer_bytes = 0
 
     # What the driver calls.
 
@@ -253,8 +256,15 @@ class Connection:
         self.output.on_sent(size)
         if self.output.byte_count:
             self.on_stalled()
-        elif self._stalled_ns:
-            self._note_sent()
+            if self._held_answer_bytes:
+                self._settle_answers(has_read=True)
+        else:
+            self._responses.one_piece_bytes = 0
+            if self._stalled_ns:
+                self._note_sent()
+            if self._held_answer_bytes:
+                was_above = True
+                self._settle_answers(has_read=True)
         if self._traced and not self.output.byte_count:
             self._finish_traces()
         if was_above and self.output.byte_count < bound and len(self._held):
@@ -263,7 +273,18 @@ class Connection:
     def on_stalled(self) -> None:
         """Note that the socket takes no more for now, or not all in this turn."""
         if not self._stalled_ns:
-            self._stalled_ns = self._dispatcher.times.turn_ns
+            self._stalled_ns = self._dispatcher.times.turn_ns or 1
+            self._settle_answers()
+
+    def _settle_answers(self, *, has_read: bool = False) -> None:
+        """Let the pool know how much of our answers waits in memory.
+
+        Those in one piece count: of the others, records lie in files.
+        """
+        held_bytes = min(self._responses.one_piece_bytes, self.output.byte_count)
+        if held_bytes != self._held_answer_bytes or has_read:
+            self._held_answer_bytes = held_bytes
+            self.memory.answers.settle(self, held_bytes, has_read=has_read)
 
     def _note_sent(self) -> None:
         """Count how long the socket took, if that was longer than the turn."""
@@ -292,6 +313,8 @@ class Connection:
         self._awaited = None
         self._traced.clear()
         self.output.clear()
+        self._responses.one_piece_bytes = 0
+        self._settle_answers()
         self.memory.forget(self._share)
         self._held.clear()
         self._settle()
@@ -319,6 +342,8 @@ class Connection:
             self._takes_no_more = True
         output = self.output
         output.byte_count += self._responses.take_ready(output.chunks)
+        if self._stalled_ns:
+            self._settle_answers()
         if self._responses.late:
             self._note_late()
         if slot.trace is not None:
@@ -378,6 +403,7 @@ class Connection:
             self._awaited is None
             and len(self._responses) < self._limits.requests_in_flight_max
             and self.output.byte_count < self._limits.write_backlog_bytes_max
+            and not (self.memory.answers.is_used_up and self.output.byte_count)
             and self._muted_until_ms is None
             and not self._takes_no_more
         )

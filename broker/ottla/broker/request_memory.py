@@ -16,11 +16,13 @@ Invariants: ChargedAsAllocated, OneOverdraftAtATime, SomebodyGrows.
 
 from typing import Protocol
 
+from ottla.broker.response_memory import ResponseMemory
 from ottla.model.limits import (
     FRAME_BYTES_PER_SECOND_MIN,
     FRAME_GRACE_MS,
     MEMORY_CHECK_MS,
     MEMORY_PROGRESS_BYTES_MIN,
+    RESPONSE_MEMORY_BYTES_MAX,
 )
 
 SHARES_OF_POOL = 4
@@ -94,6 +96,7 @@ class RequestMemory:
         "_swept_ms",
         "_used_bytes",
         "_waiters",
+        "answers",
         "given_up_count",
         "is_used_up",
         "limit_bytes",
@@ -102,6 +105,8 @@ class RequestMemory:
 
     def __init__(self, limit_bytes: int | None) -> None:
         self.limit_bytes = limit_bytes
+        self.answers = ResponseMemory(RESPONSE_MEMORY_BYTES_MAX)
+        """The other pool: of what clients have not read."""
         self.reserved_bytes = 0
         self.given_up_count = 0
         """Connections closed for what they held."""
@@ -201,6 +206,7 @@ class RequestMemory:
 
     def sweep(self, now_ms: int) -> None:
         """Give up frames that take too long; to be called every `SWEEP_MS`."""
+        self.answers.sweep()
         last_ms, self._swept_ms = self._swept_ms, now_ms
         # A process that stood still has read nothing: that is nobody's fault.
         elapsed_ms = 0 if last_ms is None else min(now_ms - last_ms, 2 * SWEEP_MS)

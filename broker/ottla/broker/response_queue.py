@@ -176,11 +176,14 @@ class ResponseSlot:
 class ResponseQueue:
     """Slots in request order, and the chunks that may leave already."""
 
-    __slots__ = ("_slots", "is_closing", "last_times", "late")
+    __slots__ = ("_slots", "is_closing", "last_times", "late", "one_piece_bytes")
 
     def __init__(self) -> None:
         self._slots: deque[ResponseSlot] = deque()
         self.is_closing = False
+        self.one_piece_bytes = 0
+        """Of the answers that moved to the output, those without records: whoever sees the output
+        empty sets it back."""
         self.last_times: Times | None = None
         """Where the time of the answer that left last is counted."""
         self.late: list[ResponseSlot] = []
@@ -214,7 +217,10 @@ class ResponseQueue:
             self.last_times = slot.times
             if slot.answered_ns:
                 self.late.append(slot)
-            for chunk in slot.chunks:
+            chunks = slot.chunks
+            if len(chunks) == 1:
+                self.one_piece_bytes += len(chunks[0])
+            for chunk in chunks:
                 output.append(chunk)
                 byte_count += len(chunk)
             self.is_closing = slot.closes_connection

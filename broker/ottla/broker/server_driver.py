@@ -172,7 +172,9 @@ class SocketServer:
             "network.connections.closed.bad.input": self.closed_for_bad_input_count,
             "network.connections.closed.idle": self.closed_for_idleness_count,
             "network.connections.closed.slow": self.memory.given_up_count,
+            "network.connections.closed.unread": self.memory.answers.given_up_count,
             "network.request.bytes.held": self.memory.reserved_bytes,
+            "network.response.bytes.held": self.memory.answers.held_bytes,
         }
 
     # The loop.

@@ -47,6 +47,10 @@ MEMORY_PROGRESS_BYTES_MIN = MIB
 small request an eighth) or be taken up; the largest of the others are closed.  Less gives the
 memory back later, more cuts off producers behind slow lines just when a broker is busy."""
 
+RESPONSE_MEMORY_BYTES_MAX = 128 * MIB
+"""Encoded answers that clients have not read yet, over all connections; file slices do not count.
+Lower cuts off slow readers of large answers sooner, higher lets them take more memory."""
+
 DECOMPRESSED_BATCH_BYTES_MAX = 128 * MIB
 """What one compressed batch may unpack to before it is refused as a bomb."""
 
@@ -78,4 +82,5 @@ producers of many partitions early, larger lets a stranger take more memory."""
 
 assert TOPIC_NAME_LENGTH_MAX + len("-2147483647") < 4096
 assert METADATA_BATCH_BYTES_MAX < RPC_MESSAGE_BYTES_MAX
+assert WRITE_BACKLOG_BYTES_MAX < RESPONSE_MEMORY_BYTES_MAX
 assert FRAMES_PER_TURN_MAX <= REQUESTS_IN_FLIGHT_MAX
