@@ -1,6 +1,7 @@
 """Oracles over every API: what one request may cost, and that no request ends a process.
 
-kafka_requests.py  requests of every API and version, made from the schemas: start here
+loop_hold.py       what one request may cost a broker: start here
+kafka_requests.py  requests of every API and version, made from the schemas
 kafka_values.py    what their fields hold: names that exist, names that do not, extremes
 spikes.py          honest requests with one extreme value, or a few
 hostile_frames.py  well-formed and spoilt frames of every API, as strangers send them

@@ -8,11 +8,12 @@ is only reported: another process on the machine makes it longer.
 
 import gc
 import re
+import resource
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -45,7 +46,7 @@ GROWTH_BYTES_MAX = 64 * MIB
 LARGE_TOPIC_PARTITIONS = 1_000
 SMALL_TOPICS, SMALL_TOPIC_PARTITIONS = 100, 10
 GROUPS = 1_000
-ANSWER_WAIT_S = 2.0
+ANSWER_WAIT_S = 0.5
 """How long an answer is waited for; a request that waits by its nature has none."""
 
 SETTLED_WAIT_S = 60.0
@@ -130,6 +131,10 @@ class Target:
         self._watch = watch
         self._side = Client(self._address)
 
+    def close(self) -> None:
+        """Close what the target holds open itself."""
+        self._side.close()
+
     def ask(self, message: Message, version: int) -> bytes:
         """Send one request on the side and return its answer."""
         answer = self._side.exchange(framed(message, version), SETTLED_WAIT_S)
@@ -141,14 +146,13 @@ class Target:
         frame = framed(request, version)
         self._settle()
         gc.collect()
-        client = Client(self._address)
-        with open("/proc/self/clear_refs", "w") as peak:
-            peak.write("5")
-        before = _memory(_RESIDENT)
-        self._watch.reset()
-        answer = client.exchange(frame, ANSWER_WAIT_S)
-        self._settle()
-        client.close()
+        with closing(Client(self._address)) as client:
+            with open("/proc/self/clear_refs", "w") as peak:
+                peak.write("5")
+            before = _memory(_RESIDENT)
+            self._watch.reset()
+            answer = client.exchange(frame, ANSWER_WAIT_S)
+            self._settle()
         return Cost(
             api_key=request.API_KEY,
             version=version,
@@ -214,11 +218,19 @@ async def open_target(directory: Path | None = None) -> AsyncIterator[Target]:
         "offsets.topic.num.partitions": "4",
         "broker.session.timeout.ms": "60000",
     }
-    async with open_in_process_cluster(directory=directory, settings=settings) as cluster:
+    # Every partition has files open.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    async with (
+        open_in_process_cluster(directory=directory, settings=settings) as cluster,
+        AsyncExitStack() as stack,
+    ):
         (broker,) = cluster.brokers.values()
         watch = LoopWatch()
         groups = [f"group-{number:04}" for number in range(GROUPS)]
-        target = Target(broker, ClusterNames(topics=[], groups=groups), watch)
+        target = stack.enter_context(
+            closing(Target(broker, ClusterNames(topics=[], groups=groups), watch))
+        )
         await trio.to_thread.run_sync(_fill, target)
         image = broker.member.image
         target.names = ClusterNames(
@@ -243,17 +255,37 @@ async def open_target(directory: Path | None = None) -> AsyncIterator[Target]:
 
 
 def costs_of(
-    target: Target, seed: int, *, api_keys: Iterator[int] | None = None, bytes_max: int = 64 * KIB
+    target: Target,
+    seed: int,
+    *,
+    api_keys: Iterable[int] | None = None,
+    bytes_max: int = 64 * KIB,
+    requests_per_version: int | None = None,
 ) -> Iterator[Cost]:
-    """Send every request that a seed gives, and yield what each of them cost."""
+    """Send the requests that a seed gives, and yield what each of them cost.
+
+    Of `requests_per_version` requests another part is sent with each version of an API.
+    """
     keys = sorted(api_keys or target.api_keys, key=lambda key: (key in DESTRUCTIVE_API_KEYS, key))
     for api_key in keys:
         api = API[api_key]
         for version in range(api.lowest, api.latest_stable + 1):
             rng = FuzzRng(Random(f"{seed}/{api_key}/{version}"))
-            requests = requests_of(api_key, version, rng, target.names, bytes_max=bytes_max)
-            for number, request in enumerate(requests):
-                yield target.measure(request, version, number)
+            requests = list(requests_of(api_key, version, rng, target.names, bytes_max=bytes_max))
+            for number in _turn_of(len(requests), version + seed, requests_per_version):
+                cost = target.measure(requests[number], version, number)
+                if cost.is_too_much and api_key not in DESTRUCTIVE_API_KEYS:
+                    # Another task, or the garbage collector, may have had its turn with it.
+                    again = target.measure(requests[number], version, number)
+                    cost = min(cost, again, key=lambda one: (one.is_too_much, one.hold_ms))
+                yield cost
+
+
+def _turn_of(count: int, turn: int, size: int | None) -> Iterator[int]:
+    """Yield the numbers of a turn's requests: each turn others, round and round."""
+    size = count if size is None else min(size, count)
+    step = max(1, count // size)
+    yield from sorted({(turn + step * at) % count for at in range(size)})
 
 
 def framed(message: Message, version: int, correlation_id: int = 7) -> bytes:
