@@ -29,15 +29,50 @@ BROKER = NodeId(1)
 DIRECTORY = "/metadata"
 TOPIC = 2
 CONFIG = QuorumConfig(election_timeout_ms=100, segment_bytes=1 << 20)
+SHORT = QuorumConfig(election_timeout_ms=100, segment_bytes=2_048, retention_bytes_max=0)
 
 
 @asynccontextmanager
-async def open_voter(disk: SimulatedDisk, runtime: RpcRuntime) -> AsyncIterator[QuorumMember]:
+async def open_voter(
+    disk: SimulatedDisk, runtime: RpcRuntime, config: QuorumConfig = CONFIG
+) -> AsyncIterator[QuorumMember]:
     voter = Voter(VOTER, "127.0.0.1", 1)
     settings = ControllerConfig(
         node_id=VOTER, metadata_log_dir=DIRECTORY, controller_quorum_voters=(voter,)
     )
     properties = await prepare_controller_directory(disk, settings, RealRng(), wall_ms=0)
+    async with open_quorum_member(
+        disk=disk,
+        metadata_log_dir=DIRECTORY,
+        identity=await quorum_identity(disk, DIRECTORY, properties, (voter,)),
+        config=config,
+        rpc=runtime,
+        clock=RealClock(),
+        rng=RealRng(),
+    ) as member:
+        yield member
+
+
+@asynccontextmanager
+async def open_observer(
+    disk: SimulatedDisk,
+    runtime: RpcRuntime,
+    leader: QuorumMember,
+    port: int,
+    *,
+    room_bytes: int | None = None,
+) -> AsyncIterator[QuorumMember]:
+    voter = Voter(VOTER, "127.0.0.1", port)
+    await format_directories(
+        disk,
+        {DIRECTORY: RealRng().uuid()},
+        cluster_id=leader.identity.cluster_id,
+        node_id=BROKER,
+    )
+    if room_bytes is not None:
+        disk.capacity_bytes = disk.used_bytes + room_bytes
+    properties = await read_meta_properties(disk, DIRECTORY)
+    assert properties is not None
     async with open_quorum_member(
         disk=disk,
         metadata_log_dir=DIRECTORY,
@@ -135,24 +170,7 @@ async def test_an_observer_without_any_room_waits_and_catches_up_when_there_is_s
     disk, full_disk = SimulatedDisk(RealRng()), SimulatedDisk(RealRng())
     async with open_rpc_runtime() as runtime, open_voter(disk, runtime) as leader:
         port = await runtime.serve("127.0.0.1", 0, quorum_handlers(leader.answer))
-        voter = Voter(VOTER, "127.0.0.1", port)
-        await format_directories(
-            full_disk,
-            {DIRECTORY: RealRng().uuid()},
-            cluster_id=leader.identity.cluster_id,
-            node_id=BROKER,
-        )
-        properties = await read_meta_properties(full_disk, DIRECTORY)
-        assert properties is not None
-        async with open_quorum_member(
-            disk=full_disk,
-            metadata_log_dir=DIRECTORY,
-            identity=await quorum_identity(full_disk, DIRECTORY, properties, (voter,)),
-            config=CONFIG,
-            rpc=runtime,
-            clock=RealClock(),
-            rng=RealRng(),
-        ) as observer:
+        async with open_observer(full_disk, runtime, leader, port) as observer:
             await commit(leader, setting("before"))
             with trio.fail_after(10):
                 await observer.wait_caught_up()
@@ -167,6 +185,23 @@ async def test_an_observer_without_any_room_waits_and_catches_up_when_there_is_s
             with trio.fail_after(10):
                 await observer.wait_applied(leader.applied_end_offset)
             assert "after" in observer.image.config(TOPIC, "otters")
+
+
+async def test_an_observer_waits_for_room_for_the_leaders_snapshot() -> None:
+    disk, full_disk = SimulatedDisk(RealRng()), SimulatedDisk(RealRng())
+    async with open_rpc_runtime() as runtime, open_voter(disk, runtime, SHORT) as leader:
+        port = await runtime.serve("127.0.0.1", 0, quorum_handlers(leader.answer))
+        for number in range(30):
+            await commit(leader, setting(f"key.{number}", 1_000))
+        await leader.write_snapshot()
+        assert leader.start_offset > 0
+        async with open_observer(full_disk, runtime, leader, port, room_bytes=10_000) as observer:
+            await trio.sleep(1)
+            assert observer.applied_end_offset == 0
+            full_disk.capacity_bytes = None
+            with trio.fail_after(10):
+                await observer.wait_applied(leader.applied_end_offset)
+            assert observer.start_offset > 0
 
 
 async def test_the_reserve_gives_what_is_asked_and_is_filled_up_only_with_room() -> None:

@@ -305,12 +305,18 @@ class MetadataLog:
         except FileNotFoundError:
             return None
 
-    async def write_chunk(self, chunk: SnapshotChunk) -> None:
-        """Write a part of the leader's snapshot; the last one installs it in place of the log."""
+    async def write_chunk(self, chunk: SnapshotChunk) -> bool:
+        """Write a part of the leader's snapshot; the last one installs it in place of the log.
+
+        Return True if it must be tried again, for want of room.
+        """
         if chunk.position == 0:
+            if self._part is not None:
+                self._part.close()
             self._part = self._snapshots.begin(chunk.snapshot_id)
         assert self._part is not None
-        self._write_part(self._part, chunk)
+        if not self._has_written(self._part, chunk):
+            return True
         if chunk.is_last:
             part, self._part = self._part, None
             # A whole snapshot takes the log's place, so damage must not get that far.
@@ -318,16 +324,20 @@ class MetadataLog:
             await self._snapshots.install(part, chunk.snapshot_id)
             await self._start_at(chunk.snapshot_id)
             await self._learn_voters(chunk.snapshot_id)
+        return False
 
-    def _write_part(self, part: DiskFile, chunk: SnapshotChunk) -> None:
+    def _has_written(self, part: DiskFile, chunk: SnapshotChunk) -> bool:
         while True:
             try:
                 part.pwrite(chunk.position, [_view(chunk.data)])
             except OSError as error:
-                if not is_disk_full(error) or not self._reserve.give(len(chunk.data) + ROLL_BYTES):
+                if not is_disk_full(error):
                     raise
+                if not self._reserve.give(len(chunk.data) + ROLL_BYTES):
+                    _LOGGER.error("no room for the leader's snapshot: %s", error)
+                    return False
             else:
-                return
+                return True
 
     def note_high_watermark(self, offset: Offset) -> None:
         """Tell the log what is committed, above which it never deletes."""

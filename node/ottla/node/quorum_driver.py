@@ -462,15 +462,19 @@ class QuorumMember:
             self._append(append)
         if effects.snapshot_chunk is not None:
             async with self._flushing:
-                await self._log.write_chunk(effects.snapshot_chunk)
+                while await self._log.write_chunk(effects.snapshot_chunk):
+                    await self._wait_for_room()
         if effects.persist_election is not None:
             while await self._log.write_election(effects.persist_election):
-                # Nothing may be said before it is remembered, so everything waits for room.
-                if self._is_stopped:
-                    raise _stopping()
-                await trio.sleep(NO_ROOM_PAUSE_MS / 1000)
+                # Nothing may be said before it is remembered, so everything waits.
+                await self._wait_for_room()
         if effects.flush:
             self._flush_wanted.set()
+
+    async def _wait_for_room(self) -> None:
+        if self._is_stopped:
+            raise _stopping()
+        await trio.sleep(NO_ROOM_PAUSE_MS / 1000)
 
     def _append(self, append: Append) -> None:
         end_offset = self._log.end_offset
