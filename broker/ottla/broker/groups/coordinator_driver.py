@@ -246,9 +246,10 @@ class GroupCoordinator:
             self._is_due.set()
 
     def _begin_after_pause(self, index: int, partition: Partition) -> None:
-        """Load a shard again whose disk did not take its writes: it may write as much at once.
+        """Load a shard again whose disk did not take its writes, or that an error ended.
 
-        A full disk would have it loaded thousands of times before there is room.
+        It may write as much at once, or meet the same error: a full disk would have it loaded
+        thousands of times before there is room.
         """
         pause_ms = min(self._reload_pauses_ms.get(index, RELOAD_MS_FIRST // 2) * 2, RELOAD_MS_MAX)
         self._reload_pauses_ms[index] = pause_ms
@@ -283,7 +284,7 @@ class GroupCoordinator:
             return []
         told = self._resign(led.partition.index)
         if led.partition.is_leader:
-            self._begin(led.partition.index, led.partition)
+            self._begin_after_pause(led.partition.index, led.partition)
         return told
 
     def _answer(self, asker: Asker, answer: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.groups.coordinator_driver import RELOAD_MS_MAX
+from ottla.broker.groups.coordinator_driver import RELOAD_MS_FIRST, RELOAD_MS_MAX
 from ottla.broker.groups.group_apis import (
     CONSUMER_GROUP_HEARTBEAT,
     HEARTBEAT,
@@ -344,7 +344,10 @@ async def test_consumers_need_the_group_version_and_the_protocol(
 
 
 async def test_an_error_nobody_foresaw_ends_one_request_and_no_group(
-    world: Any, coordinated: Any, monkeypatch: pytest.MonkeyPatch
+    world: Any,
+    coordinated: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with coordinated(world) as (groups, _):
         await groups.commit(7)
@@ -354,12 +357,16 @@ async def test_an_error_nobody_foresaw_ends_one_request_and_no_group(
         (result,) = call.response(DeleteGroupsResponse).results
         assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert held.is_completed
+        await trio.sleep(RELOAD_MS_FIRST / 1_000 + 1)
         assert await groups.fetched() == (ErrorCode.NONE, 7)
         assert groups.code_of_commit(await groups.commit(8)) is ErrorCode.NONE
 
 
 async def test_an_error_nobody_foresaw_at_a_timer_ends_no_coordinator(
-    world: Any, coordinated: Any, monkeypatch: pytest.MonkeyPatch
+    world: Any,
+    coordinated: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with coordinated(world) as (groups, _):
         await groups.commit(7)
@@ -367,11 +374,15 @@ async def test_an_error_nobody_foresaw_at_a_timer_ends_no_coordinator(
             patched.setattr(GroupShard, "on_topics", lambda *_: 1 // 0)
             await world.add("more")
             await groups.publish()
+        await trio.sleep(RELOAD_MS_FIRST / 1_000 + 1)
         assert await groups.fetched() == (ErrorCode.NONE, 7)
 
 
 async def test_an_error_nobody_foresaw_while_a_turn_is_written_leaves_nobody_waiting(
-    world: Any, coordinated: Any, monkeypatch: pytest.MonkeyPatch
+    world: Any,
+    coordinated: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with coordinated(world) as (groups, _):
         await groups.commit(7)
@@ -379,6 +390,7 @@ async def test_an_error_nobody_foresaw_while_a_turn_is_written_leaves_nobody_wai
             patched.setattr(Partition, "append_of_coordinator", lambda *_, **__: 1 // 0)
             call = await groups.commit(8)
         assert groups.code_of_commit(call) is ErrorCode.UNKNOWN_SERVER_ERROR
+        await trio.sleep(RELOAD_MS_FIRST / 1_000 + 1)
         assert await groups.fetched() == (ErrorCode.NONE, 7)
         assert groups.code_of_commit(await groups.commit(9)) is ErrorCode.NONE
 
