@@ -1,6 +1,8 @@
 """gRPC under trio, over real loopback sockets."""
 
 import logging
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -11,6 +13,7 @@ from google.protobuf.wrappers_pb2 import BytesValue, StringValue
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.rpc.method import MethodHandler, RpcMethod
 from ottla.rpc.rpc_driver import GRPC_LOGGER, RpcRuntime, is_no_lost_caller, open_rpc_runtime
+from ottla.rpc.status import LostCallError
 
 ECHO = RpcMethod("/ottla.Test/Echo", StringValue, StringValue)
 RAW_ECHO = RpcMethod("/ottla.Test/Echo", BytesValue, StringValue)
@@ -261,3 +264,40 @@ def test_an_answer_whose_caller_has_gone_is_no_error_of_the_log(said: str, is_ke
     record = logging.LogRecord(GRPC_LOGGER, logging.ERROR, __file__, 1, said, (), None)
 
     assert is_no_lost_caller(record) is is_kept
+
+
+SERVER_THAT_ENDS = """
+import os, sys, trio
+from google.protobuf.wrappers_pb2 import StringValue
+from ottla.rpc.method import MethodHandler, RpcMethod
+from ottla.rpc.rpc_driver import open_rpc_runtime
+from ottla.rpc.status import LostCallError
+
+async def end(request):
+    os._exit(1)
+
+async def main():
+    echo = RpcMethod("/ottla.Test/Echo", StringValue, StringValue)
+    async with open_rpc_runtime() as runtime:
+        print(await runtime.serve("127.0.0.1", 0, [MethodHandler(echo, end)]), flush=True)
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+async def test_a_call_whose_server_ends_is_told_apart_from_one_that_nobody_got() -> None:
+    """The one may have been carried out, or be why the server ended; the other is sent again."""
+    command = [sys.executable, "-c", SERVER_THAT_ENDS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        async with open_rpc_runtime() as runtime:
+            channel = await runtime.channel(f"127.0.0.1:{port}")
+            with pytest.raises(LostCallError) as lost:
+                await channel.call(ECHO, StringValue(), deadline_ms=20_000)
+            server.wait()
+            with pytest.raises(RefusedError) as never_sent:
+                await channel.call(ECHO, StringValue(), deadline_ms=20_000)
+    assert lost.value.code is never_sent.value.code is ErrorCode.NETWORK_EXCEPTION
+    assert not isinstance(never_sent.value, LostCallError)
