@@ -377,6 +377,21 @@ async def test_where_a_flush_is_demanded_it_promises_nothing_of_before_that_is_n
     assert pair.theirs.high_watermark == 1
 
 
+async def test_a_flush_that_failed_for_a_while_is_tried_again(make_pair: Any) -> None:
+    """On a full disk nobody else would ever begin it."""
+    pair = await make_pair(
+        TopicConfig(flush_messages=1), before=lambda ours, theirs: written(ours, 1, b"a")
+    )
+    now_ms = pair.world.clock.monotonic_ms()
+    (unflushed,) = pair.core.take_unflushed()
+    pair.core.set_aside(unflushed, RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"), now_ms)
+    assert not pair.core.has_unflushed
+    retry_ms = pair.core.next_retry_ms
+    assert pair.core.request(retry_ms, BROKER_EPOCH) is None
+    assert pair.core.next_retry_ms is None
+    assert pair.core.has_unflushed
+
+
 async def test_who_is_left_is_flushed_for_nobody(make_pair: Any) -> None:
     pair = await make_pair(
         TopicConfig(flush_messages=1), before=lambda ours, theirs: written(ours, 1, b"a")

@@ -204,6 +204,11 @@ class FollowerFetch:
         """When a partition that is set aside is due, None with none."""
         return min((one.retry_at_ms for one in self._set_aside.values()), default=None)
 
+    @property
+    def has_unflushed(self) -> bool:
+        """Whether something must be flushed before it can be asked for."""
+        return bool(self._unflushed)
+
     def take_unflushed(self) -> list[Followed]:
         """Return what must be flushed before it can be asked for; say `done` of each after that."""
         unflushed, self._unflushed = list(self._unflushed.values()), {}

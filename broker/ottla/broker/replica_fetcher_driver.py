@@ -267,7 +267,9 @@ class LeaderFetcher:
             await self._flush_all(self.core.take_unflushed())
             request = self.core.request(self._clock.monotonic_ms(), self._broker_epoch())
             if request is None:
-                await self._wait_for_work()
+                # What was set aside and is due again may be unflushed: that is work.
+                if not self.core.has_unflushed:
+                    await self._wait_for_work()
                 continue
             response = await self._answer(connection, request)
             if response is None:

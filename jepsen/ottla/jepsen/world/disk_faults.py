@@ -32,11 +32,15 @@ class Fault:
     path_part: str
     skip_count: int
     times_left: int
+    spared_parts: tuple[str, ...] = ()
+    """Paths that hold one of these never fail."""
     struck_count: int = 0
 
     def strikes(self, operation: Operation, path: str) -> bool:
         """Say whether this call fails, and count it."""
         if operation is not self.operation or self.path_part not in path:
+            return False
+        if any(part in path for part in self.spared_parts):
             return False
         if self.skip_count > 0:
             self.skip_count -= 1

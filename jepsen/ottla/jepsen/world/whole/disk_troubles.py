@@ -44,6 +44,7 @@ JUDGED_S_MAX = 3.0
 MOVED_S_MAX = 6.0
 FOLLOWED_S_MAX = 6.0
 SERVED_S_MAX = 12.0
+RESERVED_FOR = ("__cluster_metadata", ".tmp")
 ROOM_BYTES_MAX = 30_000
 EVER = 1_000_000_000
 
@@ -283,7 +284,10 @@ class DiskTroubles:
     # ---- descriptors and room
 
     async def take_descriptors(self) -> None:
-        """Let a broker open no file for a while."""
+        """Let a broker open no file of a log for a while.
+
+        For the metadata log, and for files that are open for a moment, it keeps some in reserve.
+        """
         node, machine = self._pick_broker()
         if not self._may_trouble(machine):
             return
@@ -294,6 +298,8 @@ class DiskTroubles:
                 machine.disk.fail(Operation.OPEN, number, path_part=f"{path}/", times=EVER)
                 for path in self._cluster.log_directories
             ]
+            for fault in faults:
+                fault.spared_parts = RESERVED_FOR
             await self._wait(DESCRIPTORS_MS)
             for fault in faults:
                 machine.disk.faults.take_back(fault)
