@@ -10,6 +10,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from ottla.bench.instructions import instructions
 from ottla.bench.load import Load, Progress, library, make_topic, produce
 from ottla.bench.local_cluster import LocalCluster, open_local_cluster
 from ottla.bench.processes import usage_of
@@ -216,5 +217,6 @@ MEASUREMENTS: dict[str, Callable[[int, Progress], Figures]] = {
     "failover": failover,
     "replication": replication,
     "heartbeat": heartbeat,
+    "instructions": instructions,
 }
 """By the name they have on the command line."""

@@ -1,0 +1,200 @@
+"""Instructions that a broker executes per request, counted by valgrind's callgrind.
+
+A count does not depend on what else the machine does, so it shows a change of a few per cent where
+seconds on shared cores do not.  The broker is about fifty times slower meanwhile; the instructions
+of its background tasks are measured while it is idle, and subtracted.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ottla.bench.load import Load, Progress, make_topic
+from ottla.bench.local_cluster import open_cluster_in
+from ottla.bench.requests import (
+    PRODUCE_VERSION,
+    Small,
+    answer_to,
+    frame_of,
+    repeat,
+    run_requests,
+    small_request,
+)
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import ZERO_UUID
+from ottla.wire.batch_builder import RecordToBuild, build_batch
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+TOPIC = "ottla-bench"
+SMALL_KINDS = ("produce", "fetch", "metadata")
+BATCH_KIND = "produce-120-kb"
+BATCH_RECORDS = 120
+BATCH_RECORD_BYTES = 1_000
+REQUESTS = 2_000
+"""Requests per count: fewer let a late heartbeat show, more take longer."""
+WARM_UP_REQUESTS = 150
+CONNECTIONS = 4
+IN_FLIGHT = 8
+"""Enough that the broker is never idle: what its background tasks cost meanwhile stays small."""
+IDLE_S = 20.0
+START_S = 600.0
+STOP_S = 60.0
+DUMP_S = 60.0
+ASK_AGAIN_S = 0.5
+TOTALS = re.compile(rb"^(?:totals|summary): (\d+)", re.MULTILINE)
+
+Drive = Callable[[int], object]
+
+
+class CountedBroker:
+    """A broker under callgrind."""
+
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
+        self._process = process
+        self._directory = directory
+        self._dumped_at = time.monotonic()
+
+    def count(self) -> tuple[int, float]:
+        """Return the instructions and the seconds since the last call."""
+        before = set(self._directory.glob("counts.*"))
+        subprocess.run(
+            ["callgrind_control", "-d", str(self._process.pid)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+        dumped_at = time.monotonic()
+        seconds, self._dumped_at = dumped_at - self._dumped_at, dumped_at
+        while time.monotonic() < dumped_at + DUMP_S:
+            for path in set(self._directory.glob("counts.*")) - before:
+                found = TOTALS.search(path.read_bytes())
+                if found is not None:
+                    path.unlink()
+                    return int(found[1]), seconds
+            time.sleep(ASK_AGAIN_S)
+        raise OttlaError("callgrind wrote no counts")
+
+
+def instructions(rounds: int, progress: Progress) -> dict[str, Any]:
+    """Count the instructions of one request of each kind; medians, and every round's count."""
+    if shutil.which("callgrind_control") is None:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "callgrind is missing: install valgrind")
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as name, _open(Path(name)) as opened:
+        broker, address = opened
+        drives = _drives(address)
+        for drive in drives.values():
+            drive(WARM_UP_REQUESTS)
+        broker.count()
+        time.sleep(IDLE_S)
+        idle, seconds = broker.count()
+        idle_per_s = idle / seconds
+        counts: dict[str, list[int]] = {kind: [] for kind in drives}
+        for index in range(rounds):
+            for kind, drive in drives.items():
+                broker.count()
+                drive(REQUESTS)
+                counted, seconds = broker.count()
+                counts[kind].append(round((counted - idle_per_s * seconds) / REQUESTS))
+            progress(index + 1)
+    figures: dict[str, Any] = {"idle_per_s": round(idle_per_s)}
+    for kind, found in counts.items():
+        figures |= {kind: round(median(found)), f"{kind}_all": found}
+    return figures
+
+
+def _drives(address: tuple[str, int]) -> dict[str, Drive]:
+    """Return for each kind of request how to send some of them."""
+    common: dict[str, Any] = {"in_flight": IN_FLIGHT, "progress": lambda done: None}
+    drives: dict[str, Drive] = {}
+    for kind in SMALL_KINDS:
+        drives[kind] = partial(_drive_small, address, kind, common)
+    drives[BATCH_KIND] = partial(_drive_batches, address, common)
+    return drives
+
+
+def _drive_small(address: tuple[str, int], kind: str, common: dict[str, Any], count: int) -> None:
+    run_requests(address, kind=kind, topic=TOPIC, count=count, connections=CONNECTIONS, **common)
+
+
+def _drive_batches(address: tuple[str, int], common: dict[str, Any], count: int) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    record = RecordToBuild(now_ms, None, b"x" * BATCH_RECORD_BYTES)
+    batch = build_batch([record] * BATCH_RECORDS)
+    data = [PartitionProduceData(index=0, records=batch)]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
+    )
+    small = Small(frame_of(request, PRODUCE_VERSION), len(batch))
+    repeat(address, BATCH_KIND, [small] * CONNECTIONS, count=count, **common)
+
+
+@contextmanager
+def _open(directory: Path) -> Iterator[tuple[CountedBroker, tuple[str, int]]]:
+    """Start one controller, and one broker under callgrind."""
+    with open_cluster_in(directory, controllers=1, brokers=1) as cluster:
+        host, _, port = cluster.bootstrap.rpartition(":")
+        names = [name.replace(" ", "-") for name in cluster.pids]
+    address = (host, int(port))
+    counted = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={directory}/counts"]
+    processes = {}
+    try:
+        for name in sorted(names, reverse=True):  # the controller first
+            role = name.partition("-")[0]
+            processes[role] = subprocess.Popen(
+                [
+                    *(counted if role == "broker" else []),
+                    *(sys.executable, "-m", "ottla.cli", role, f"{directory}/{name}.properties"),
+                ],
+                env=os.environ | {"PYTHONHASHSEED": "0"},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        _wait_until_served(address)
+        make_topic(_load(f"{host}:{port}"))
+        yield CountedBroker(processes["broker"], directory), address
+    finally:
+        for role in ("broker", "controller"):
+            if role in processes:
+                processes[role].send_signal(signal.SIGTERM)
+                processes[role].wait(STOP_S)
+
+
+def _wait_until_served(address: tuple[str, int]) -> None:
+    frame = small_request("metadata", TOPIC, ZERO_UUID).frame
+    ends_at = time.monotonic() + START_S
+    while time.monotonic() < ends_at:
+        with suppress(OSError):
+            if answer_to(address, frame):
+                return
+        time.sleep(ASK_AGAIN_S)
+    raise OttlaError("the broker under callgrind did not start")
+
+
+def _load(bootstrap: str) -> Load:
+    return Load(
+        bootstrap=bootstrap,
+        topic=TOPIC,
+        count=1,
+        record_bytes=1,
+        batch_bytes=1_000,
+        codec="none",
+        acks="all",
+        linger_ms=0.0,
+        partitions=1,
+        replication_factor=1,
+    )
