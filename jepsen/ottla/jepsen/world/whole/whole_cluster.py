@@ -84,6 +84,7 @@ class DisksOfCluster(WholeCluster):
         "hung directory",
         "lost directory",
         "no descriptors",
+        "full disk",
         "restart",
     )
     directory_counts = (2, 2, 2, 1)
@@ -93,6 +94,7 @@ class DisksOfCluster(WholeCluster):
         "other directories acknowledge beside a hung one",
         "a broker starts without one of its directories",
         "a file cannot be opened for want of descriptors",
+        "a disk is filled to the last byte",
     )
 
 
