@@ -30,6 +30,11 @@ FORWARDED_API_KEYS = frozenset(REFUSALS)
 SEEN_HERE_MS_MAX = 5_000
 """How long an answer waits for our own image; the change itself is committed by then."""
 
+LOGS_WAIT_MS_MAX = 2_000
+"""How long an answer waits for the logs of the topics it made to be open here.
+
+Where that takes longer, clients try again; meanwhile whatever they ask on this connection next,
+such as the metadata, would wait as well."""
 
 APART_FROM_BYTES = 16 * KIB
 """Size of a request or an answer that is encoded, decoded or refused apart from the loop."""
@@ -45,11 +50,13 @@ class AdminApi:
         controller: ControllerDoor,
         metadata: MetadataCache,
         purgatory: Purgatory,
+        now_ms: Callable[[], int],
     ) -> None:
         self._config = config
         self._controller = controller
         self._metadata = metadata
         self._purgatory = purgatory
+        self._now_ms = now_ms
 
     def handle(
         self,
@@ -113,21 +120,31 @@ class AdminApi:
         timeout_ms: int,
     ) -> Message | None:
         """Return the answer if our own image has what it says; else it is given later."""
+        metadata = self._metadata
         made = _topics_made(request)
 
         def is_seen() -> bool:
-            metadata = self._metadata
-            return metadata.image.provenance.offset >= metadata_offset and not any(
-                map(metadata.is_opening, made)
+            return metadata.image.provenance.offset >= metadata_offset
+
+        def are_open() -> bool:
+            return not any(map(metadata.is_opening, made))
+
+        def wait_for_logs() -> None:
+            answer_when(
+                self._purgatory,
+                context,
+                are_open,
+                lambda: context.slot.complete(answer),
+                deadline_ms=self._now_ms() + LOGS_WAIT_MS_MAX,
             )
 
-        if is_seen():
+        if is_seen() and are_open():
             return answer
         answer_when(
             self._purgatory,
             context,
             is_seen,
-            lambda: context.slot.complete(answer),
+            wait_for_logs,
             deadline_ms=context.arrived_ms + timeout_ms + SEEN_HERE_MS_MAX,
         )
         return None

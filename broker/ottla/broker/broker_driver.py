@@ -362,6 +362,7 @@ class Broker:
             purgatory=self.purgatory,
             controller=self.controller,
             followed=lambda: self._groups.image,
+            now_ms=self._clock.monotonic_ms,
         )
         self._register_own_requests()
         register_replica_apis(self.dispatcher, table=self.table, logs=self.logs)

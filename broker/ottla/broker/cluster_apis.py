@@ -81,12 +81,19 @@ def register_cluster_apis(
     purgatory: Purgatory,
     controller: ControllerDoor,
     followed: Callable[[], MetadataImage],
+    now_ms: Callable[[], int],
 ) -> None:
     """Serve everything that is answered from the image or by the controller.
 
     `followed` returns the image that this broker's group coordinator has followed.
     """
-    admin = AdminApi(config=config, controller=controller, metadata=metadata, purgatory=purgatory)
+    admin = AdminApi(
+        config=config,
+        controller=controller,
+        metadata=metadata,
+        purgatory=purgatory,
+        now_ms=now_ms,
+    )
     for api_key in FORWARDED_API_KEYS:
         dispatcher.register(api_key, admin.handle, large_handler=admin.handle_large)
     loggers = LogLevels()

@@ -152,7 +152,10 @@ class Client:
             request_timeout_ms=1000,
             texts={"num.partitions": "3", "log.retention.hours": "2"},
         )
-        self.metadata = MetadataCache()
+        self.now_ms = 0
+        self.opening: set[str] = set()
+        """Topics whose logs are being opened on this broker."""
+        self.metadata = MetadataCache(is_opening=lambda topic: topic in self.opening)
         self.metadata.image = make_image()
         self.purgatory = Purgatory()
         self.watch = ImageWatch(self.purgatory)
@@ -184,6 +187,7 @@ class Client:
             purgatory=self.purgatory,
             controller=self.controller,
             followed=lambda: self.metadata.image,
+            now_ms=lambda: self.now_ms,
         )
         self.connect()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.admin_api import SEEN_HERE_MS_MAX
+from ottla.broker.admin_api import LOGS_WAIT_MS_MAX, SEEN_HERE_MS_MAX
 from ottla.broker.refusals import REFUSALS
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
@@ -70,6 +70,30 @@ async def test_records_that_do_not_come_hold_an_answer_up_for_a_bounded_time(
     await client.send(request, 0)
     client.purgatory.expire(client.config.request_timeout_ms + SEEN_HERE_MS_MAX)
     client.take_answer(request, 0)
+
+
+@pytest.mark.parametrize("do_logs_open", [True, False])
+async def test_a_topic_whose_logs_are_long_in_opening_holds_its_answer_up_for_a_short_time(
+    new_client: NewClient, do_logs_open: bool
+) -> None:
+    """The wait begins when the topic is here, and what the connection asks next waits with it."""
+    client = new_client()
+    client.controller.answer = client.topics_made
+    client.opening.add("new")
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)]
+    )
+    await client.send(request, 7)
+    client.now_ms = 700
+    await client.publish(client.image_with("new", leaders=[1]))
+    client.purgatory.expire(700 + LOGS_WAIT_MS_MAX - 1)
+    assert not client.is_answered
+    if do_logs_open:
+        client.opening.clear()
+        await client.publish(client.metadata.image)
+    else:
+        client.purgatory.expire(700 + LOGS_WAIT_MS_MAX)
+    assert client.take_answer(request, 7).topics[0].error_code == 0
 
 
 async def test_validating_a_topic_waits_for_nothing(new_client: NewClient) -> None:

@@ -207,6 +207,7 @@ class MiniBroker:
             purgatory=self.purgatory,
             controller=AtOnce(),
             followed=lambda: image,
+            now_ms=clock.monotonic_ms,
         )
         register_data_apis(
             dispatcher,
