@@ -252,9 +252,10 @@ class Connection:
         """Count output that went out; with the backlog gone, held requests are taken up again."""
         self.last_active_ms = now_ms
         bound = self._limits.write_backlog_bytes_max
-        was_above = self.output.byte_count >= bound
-        self.output.on_sent(size)
-        if self.output.byte_count:
+        output = self.output
+        was_above = output.byte_count >= bound
+        output.on_sent(size)
+        if output.byte_count:
             self.on_stalled()
             if self._held_answer_bytes:
                 self._settle_answers(has_read=True)
@@ -262,12 +263,13 @@ class Connection:
             self._responses.one_piece_bytes = 0
             if self._stalled_ns:
                 self._note_sent()
-            if self._held_answer_bytes:
-                was_above = True
-                self._settle_answers(has_read=True)
-        if self._traced and not self.output.byte_count:
-            self._finish_traces()
-        if was_above and self.output.byte_count < bound and len(self._held):
+                # Only a socket that stalled leaves answers with us.
+                if self._held_answer_bytes:
+                    was_above = True
+                    self._settle_answers(has_read=True)
+            if self._traced:
+                self._finish_traces()
+        if was_above and output.byte_count < bound and len(self._held):
             self._host.on_work(self)
 
     def on_stalled(self) -> None:
@@ -329,10 +331,11 @@ class Connection:
 
     def on_slot_completed(self, slot: ResponseSlot) -> None:
         """Move the answers whose turn has come to the output, and let take-up resume."""
+        responses = self._responses
         if slot.times is not None:
             request_times = self._dispatcher.times
             now_ns = request_times.note(slot.times, slot.started_ns, slot.handled_ns)
-            if not self._responses.is_next(slot):
+            if not responses.is_next(slot):
                 slot.answered_ns = now_ns
             if slot.error_code:
                 request_times.note_refusal(slot.header.api_key, slot.error_code)
@@ -341,10 +344,10 @@ class Connection:
         if slot.closes_connection:
             self._takes_no_more = True
         output = self.output
-        output.byte_count += self._responses.take_ready(output.chunks)
+        output.byte_count += responses.take_ready(output.chunks)
         if self._stalled_ns:
             self._settle_answers()
-        if self._responses.late:
+        if responses.late:
             self._note_late()
         if slot.trace is not None:
             self._note_answered(slot, slot.trace)
@@ -402,10 +405,17 @@ class Connection:
         return (
             self._awaited is None
             and len(self._responses) < self._limits.requests_in_flight_max
-            and self.output.byte_count < self._limits.write_backlog_bytes_max
-            and not (self.memory.answers.is_used_up and self.output.byte_count)
+            and (not self.output.byte_count or self._may_owe_more)
             and self._muted_until_ms is None
             and not self._takes_no_more
+        )
+
+    @property
+    def _may_owe_more(self) -> bool:
+        """Whether answers may be added to those that have not left."""
+        return (
+            self.output.byte_count < self._limits.write_backlog_bytes_max
+            and not self.memory.answers.is_used_up
         )
 
     @property
@@ -419,9 +429,8 @@ class Connection:
         """Serve the whole frames in `data` that may be taken up; return how many bytes they are."""
         at = 0
         end = len(data)
-        limits, request_times = self._limits, self._dispatcher.times
-        frames_max = frames_left = limits.frames_per_turn_max
-        ends_ns = request_times.turn_ns + limits.turn_ns_max
+        request_times = self._dispatcher.times
+        frames_left = self._limits.frames_per_turn_max
         self.has_more_to_take_up = False
         self._is_serving = True
         try:
@@ -434,7 +443,7 @@ class Connection:
                     break
                 started_ns = request_times.now_ns()
                 # The first is served however late it is in the turn, lest it never is.
-                if not frames_left or (started_ns >= ends_ns and frames_left < frames_max):
+                if at and (not frames_left or self._is_turn_over(started_ns)):
                     self.has_more_to_take_up = True
                     break
                 frames_left -= 1
@@ -443,6 +452,9 @@ class Connection:
         finally:
             self._is_serving = False
         return at
+
+    def _is_turn_over(self, now_ns: int) -> bool:
+        return now_ns >= self._dispatcher.times.turn_ns + self._limits.turn_ns_max
 
     def _take_up_held(self, now_ms: int) -> None:
         consumed = self._take_up(self._held.view, now_ms)
@@ -457,20 +469,19 @@ class Connection:
 
     def _serve(self, frame: memoryview, started_ns: int, now_ms: int) -> None:
         header = decode_request_header(frame)
-        request_times = self._dispatcher.times
         slot = ResponseSlot(self, header, started_ns)
         self._responses.append(slot)
         self.request_count += 1
         result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)
         if result is None:
             if not slot.is_done:
-                slot.handled_ns = request_times.now_ns()
+                slot.handled_ns = self._dispatcher.times.now_ns()
                 if header.api_key not in OVERTAKEN:
                     self._awaited = slot
         elif isinstance(result, Message):
             slot.complete(result)
         else:
-            slot.handled_ns = request_times.now_ns()
+            slot.handled_ns = self._dispatcher.times.now_ns()
             assert self._awaited is None
             self._awaited = slot
             self._coroutine_count += 1

@@ -56,7 +56,6 @@ PARTITIONS_READ_AGAIN = 32
 answers in steps.  Higher lets one append hold the loop for longer where many such fetches wait."""
 
 NO_KEYS: dict[object, FetchTarget] = {}
-NO_SIZES: dict[FetchTarget, int] = {}
 
 
 class Reading:
@@ -88,6 +87,11 @@ class WaitingFetch(WaitingEntry):
         "_targets",
     )
 
+    _by_key: dict[object, FetchTarget]
+    _byte_count: int
+    _sizes: dict[FetchTarget, int]
+    # Set when the fetch is parked: most never are.
+
     def __init__(
         self,
         api: "FetchApi",
@@ -106,9 +110,6 @@ class WaitingFetch(WaitingEntry):
         self._session = session
         self._session_epoch = 0 if session is None else session.epoch
         self._opens_session = opens_session
-        self._by_key: dict[object, FetchTarget] = NO_KEYS
-        self._byte_count = 0
-        self._sizes: dict[FetchTarget, int] = NO_SIZES
 
     @property
     def session(self) -> FetchSession | None:
@@ -179,6 +180,7 @@ class WaitingFetch(WaitingEntry):
 
     def note_parked(self, reading: Reading) -> None:
         """Remember what the fetch found before it waits, if it has very many partitions."""
+        self._by_key = NO_KEYS
         if self._session is None and len(self._targets) > PARTITIONS_READ_AGAIN:
             self._by_key = {}
             for target in self._targets.values():
@@ -216,8 +218,8 @@ class WaitingFetch(WaitingEntry):
     def _read(self, reading: Reading, due: Iterable[FetchTarget]) -> None:
         limits = self._limits
         api = self._api
-        left = max(0, limits.bytes_max - reading.byte_count)
-        is_first = reading.byte_count == 0
+        left = limits.bytes_max - reading.byte_count
+        is_first = not reading.byte_count
         moved: list[Partition] = []
         for target in due:
             is_asked, target.is_asked = target.is_asked, False
@@ -255,7 +257,7 @@ class WaitingFetch(WaitingEntry):
             size = len(data.records) if data.records is not None else 0
             if size:
                 is_first = False
-                left = max(0, left - size)
+                left -= size
                 reading.byte_count += size
             reading.results.append((target, data))
         if moved:

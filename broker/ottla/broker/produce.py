@@ -111,29 +111,6 @@ class Inspected:
             return error
 
 
-class Appended:
-    """What became of some of a request's batches."""
-
-    __slots__ = ("inspected", "is_refused", "topics", "waiting")
-
-    def __init__(self) -> None:
-        self.topics: list[TopicProduceResponse] = []
-        self.waiting: list[WaitingPartition] = []
-        self.inspected: list[Inspected] = []
-        """Those that are not appended yet."""
-        self.is_refused = False
-
-    def add(self, other: "Appended", *, is_same_topic: bool) -> None:
-        """Put what became of later batches behind."""
-        if is_same_topic:
-            self.topics[-1].partition_responses += other.topics[0].partition_responses
-        else:
-            self.topics += other.topics
-        self.waiting += other.waiting
-        self.inspected += other.inspected
-        self.is_refused |= other.is_refused
-
-
 class WaitingProduce(WaitingEntry):
     """A produce whose batches are appended and not all acknowledged."""
 
@@ -205,29 +182,60 @@ class ProduceApi:
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> HandlerResult:
         """Append every batch, then answer or wait."""
-        return self._finish(context, request, self._append(context, request, request.topic_data))
+        response = ProduceResponse()
+        waiting: list[WaitingPartition] = []
+        inspected: list[Inspected] = []
+        is_refused = self._append(
+            context, request, request.topic_data, response.responses, waiting, inspected
+        )
+        if inspected:
+            return self._inspect(context, request, response, waiting, is_refused, inspected)
+        return self._answer(context, request, response, waiting, is_refused)
 
     def handle_large(self, context: RequestContext, request: ProduceRequest) -> Answer:
         """Serve a request of very many partitions in steps."""
-        appended = Appended()
+        response = ProduceResponse()
+        waiting: list[WaitingPartition] = []
+        inspected: list[Inspected] = []
+        is_refused = False
         for topic in request.topic_data:
+            answers: list[PartitionProduceResponse] = []
             for at in range(0, len(topic.partition_data), PARTITIONS_PER_STEP):
                 data = topic.partition_data[at : at + PARTITIONS_PER_STEP]
                 piece = TopicProduceData(
                     name=topic.name, topic_id=topic.topic_id, partition_data=data
                 )
-                appended.add(self._append(context, request, [piece]), is_same_topic=at > 0)
+                done: list[TopicProduceResponse] = []
+                is_refused |= self._append(context, request, [piece], done, waiting, inspected)
+                answers += done[0].partition_responses
                 yield
-        return self._finish(context, request, appended)
+            response.responses.append(
+                TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+                )
+            )
+        if inspected:
+            return self._inspect(context, request, response, waiting, is_refused, inspected)
+        return self._answer(context, request, response, waiting, is_refused)
 
     def _append(
-        self, context: RequestContext, request: ProduceRequest, asked: list[TopicProduceData]
-    ) -> Appended:
-        """Append what can be appended at once, and wake who waits for it."""
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        asked: list[TopicProduceData],
+        topics: list[TopicProduceResponse],
+        waiting: list[WaitingPartition],
+        inspected: list[Inspected],
+    ) -> bool:
+        """Append what can be appended at once, and wake who waits for it.
+
+        The answers, what has to be waited for and what is not appended yet are put behind the last
+        three; return whether something was refused.
+        """
         acks = request.acks
         wall_ms = self._clock.wall_ms()
         touched: list[Partition] = []
-        appended = Appended()
+        is_refused = False
         for topic in asked:
             answers: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
@@ -235,17 +243,16 @@ class ProduceApi:
                     partition = self._checked_partition(context, request, topic, data)
                     records = data.records
                     assert records is not None
-                    if partition.inspects_records and (appended.inspected or is_costly(records)):
+                    if partition.inspects_records and (inspected or is_costly(records)):
                         answer = PartitionProduceResponse(index=data.index)
                         answers.append(answer)
-                        inspected = Inspected(topic.name, partition, records, answer)
-                        appended.inspected.append(inspected)
+                        inspected.append(Inspected(topic.name, partition, records, answer))
                         continue
                     info = partition.append(
                         records, acks=acks, now_ms=wall_ms, mono_ms=context.arrived_ms
                     )
                 except RefusedError as error:
-                    appended.is_refused = True
+                    is_refused = True
                     self._note_refusal(topic.name, error)
                     answers.append(_refusal(data.index, error))
                     continue
@@ -258,33 +265,35 @@ class ProduceApi:
                 touched.append(partition)
                 end_offset = Offset(info.last_offset + 1)
                 if partition.acknowledgement(end_offset, acks) is None and acks != ACKS_NONE:
-                    appended.waiting.append(WaitingPartition(partition, end_offset, answer))
-            appended.topics.append(
+                    waiting.append(WaitingPartition(partition, end_offset, answer))
+            topics.append(
                 TopicProduceResponse(
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
         self._wake(touched)
-        return appended
+        return is_refused
 
-    def _finish(
-        self, context: RequestContext, request: ProduceRequest, appended: Appended
-    ) -> HandlerResult:
-        """Answer or wait; what must be looked at record by record is looked at apart first."""
-        response = ProduceResponse(responses=appended.topics)
-        inspected = appended.inspected
-        if not inspected:
-            return self._answer(context, request, response, appended.waiting, appended.is_refused)
+    def _inspect(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        response: ProduceResponse,
+        waiting: list[WaitingPartition],
+        is_refused: bool,
+        inspected: list[Inspected],
+    ) -> Apart[list[Accepted | RefusedError]]:
+        """Look at records apart from the loop, append what may be, then answer or wait."""
         now_ms = self._clock.wall_ms()
 
         def append(results: list[Accepted | RefusedError]) -> HandlerResult:
-            is_refused = appended.is_refused
+            is_any_refused = is_refused
             for each, found in zip(inspected, results, strict=True):
-                waiting = self._append_inspected(context, request.acks, each, found)
-                if waiting is not None:
-                    appended.waiting.append(waiting)
-                is_refused |= each.answer.error_code != ErrorCode.NONE
-            return self._answer(context, request, response, appended.waiting, is_refused)
+                appended = self._append_inspected(context, request.acks, each, found)
+                if appended is not None:
+                    waiting.append(appended)
+                is_any_refused |= each.answer.error_code != ErrorCode.NONE
+            return self._answer(context, request, response, waiting, is_any_refused)
 
         return Apart(lambda: [each.accepted(now_ms) for each in inspected], append)
 

@@ -218,11 +218,13 @@ class ResponseQueue:
             if slot.answered_ns:
                 self.late.append(slot)
             chunks = slot.chunks
+            output.extend(chunks)
             if len(chunks) == 1:
-                self.one_piece_bytes += len(chunks[0])
-            for chunk in chunks:
-                output.append(chunk)
-                byte_count += len(chunk)
+                size = len(chunks[0])
+                self.one_piece_bytes += size
+                byte_count += size
+            else:
+                byte_count += sum(map(len, chunks))
             self.is_closing = slot.closes_connection
         return byte_count
 

@@ -142,8 +142,10 @@ class Log(LocalLog):
         placed: list[Placed] = []
         chunks: list[Chunk] = []
         while True:
-            header, batch, taken_bytes = first or accepted(records, origin, config, now_ms=now_ms)
-            first = None
+            if first is None:
+                header, batch, taken_bytes = accepted(records, origin, config, now_ms=now_ms)
+            else:
+                (header, batch, taken_bytes), first = first, None
             if header.producer_id >= 0:
                 duplicate = self._duplicate_of(batch, header, origin)
                 if duplicate is not None:

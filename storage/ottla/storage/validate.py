@@ -5,7 +5,7 @@ The header is always checked; records are looked at only where the topic demands
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import TypeAlias
 
 from crc32c import crc32c
 
@@ -63,14 +63,9 @@ _BEFORE_CRC = Struct(">qiib")
 _AFTER_CRC = Struct(">hiqqqhii")
 
 
-class Accepted(NamedTuple):
-    """A batch that may be appended."""
-
-    header: BatchHeader
-    records: memoryview
-    """In the topic's codec."""
-    taken_bytes: int
-    """How much of what was sent it is."""
+Accepted: TypeAlias = tuple[BatchHeader, memoryview, int]
+"""A batch that may be appended, in the topic's codec, and how much of what was sent it is.  A plain
+tuple: one is made for each append."""
 
 
 def first_header(records: memoryview, origin: AppendOrigin, config: LogConfig) -> BatchHeader:
@@ -173,7 +168,7 @@ def accepted(
         header = first_header(records, origin, config)
     elif config.is_full_validation and origin is AppendOrigin.CLIENT:
         check_records(records, header, config, now_ms=now_ms)
-    return Accepted(header, records, taken_bytes)
+    return header, records, taken_bytes
 
 
 def is_costly(records: Records) -> bool:
