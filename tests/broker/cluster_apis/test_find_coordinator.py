@@ -74,6 +74,21 @@ async def test_the_first_group_has_the_offsets_topic_made_and_waits_for_its_lead
     assert {found.node_id for found in answer.coordinators} == {1}
 
 
+async def test_a_coordinator_is_named_once_the_logs_of_its_topic_are_open_here(
+    new_client: NewClient,
+) -> None:
+    client = new_client()
+    opening = {"__consumer_offsets"}
+    client.metadata.is_opening = opening.__contains__
+    client.metadata.image = with_state_topic(client, leader=1)
+    await client.send(find_request(6), 6)
+    assert not client.is_answered
+    opening.clear()
+    await client.publish(client.metadata.image)
+    answer = client.take_answer(find_request(6), 6)
+    assert {found.node_id for found in answer.coordinators} == {1}
+
+
 @pytest.mark.parametrize("version", range(1, 7))
 async def test_a_transactional_id_is_refused_for_good_and_has_no_topic_made(
     new_client: NewClient, version: int

@@ -92,16 +92,36 @@ class FindCoordinatorApi:
         topic = STATE_TOPICS.get(request.key_type)
         if topic is not None and self._followed().topic(topic) is None:
             return self._create_and_answer(context, request, topic)
+        if topic is not None and self._is_opening(topic):
+            self._answer_when_there(context, request, topic, is_refused=lambda: False)
+            return None
         return begun(self._response(context, request))
 
     async def _create_and_answer(
         self, context: RequestContext, request: FindCoordinatorRequest, topic: str
     ) -> None:
         (attempt,) = await self._auto_create.create(context, [topic])
+        self._answer_when_there(
+            context, request, topic, is_refused=lambda: topic in attempt.refused
+        )
+
+    def _answer_when_there(
+        self,
+        context: RequestContext,
+        request: FindCoordinatorRequest,
+        topic: str,
+        *,
+        is_refused: Callable[[], bool],
+    ) -> None:
+        """Answer once the topic's partitions have leaders and logs here, or at the deadline.
+
+        A coordinator that is named before its log is open answers COORDINATOR_LOAD_IN_PROGRESS,
+        which admin clients hand on to their users.
+        """
         answer_when(
             self._purgatory,
             context,
-            lambda: self._has_leaders(topic) or topic in attempt.refused,
+            lambda: self._has_leaders(topic) or is_refused(),
             lambda: context.slot.complete_begun(begun(self._response(context, request))),
             deadline_ms=context.arrived_ms + TOPIC_WAIT_MS,
         )
