@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.purgatory import DEAD_TIMERS_KEPT, Purgatory, WaitingEntry
+from ottla.broker.purgatory import DEAD_TIMERS_KEPT, WOKEN_PER_TURN, Purgatory, WaitingEntry
 
 
 class Entry(WaitingEntry):
@@ -198,3 +198,57 @@ def test_a_listener_that_meets_a_bug_keeps_no_entry_from_waking() -> None:
     entry.can_complete = True
     assert purgatory.wake("a") == 1
     assert purgatory.errors.counts == {"listener": 1}
+
+
+def test_very_many_entries_are_woken_some_in_each_turn() -> None:
+    purgatory, rearmed = Purgatory(), []
+    entries = [Entry() for _ in range(3 * WOKEN_PER_TURN)]
+    for entry in entries:
+        purgatory.watch(["k"], entry, 100)
+        entry.can_complete = True
+    purgatory.on_earlier_deadline = lambda: rearmed.append(purgatory.next_deadline_ms)
+
+    counts = [purgatory.wake("k")]
+    while purgatory.next_deadline_ms == 0:
+        purgatory.expire(1)
+        counts.append(sum(entry.try_count for entry in entries))
+
+    assert counts == [WOKEN_PER_TURN, 2 * WOKEN_PER_TURN, 3 * WOKEN_PER_TURN]
+    assert rearmed == [0]
+    assert {tuple(entry.endings) for entry in entries} == {("completed",)}
+    assert purgatory.next_deadline_ms is None or purgatory.expire(100) == 0
+    assert purgatory.waiting_count == 0
+
+
+def test_many_wakes_of_one_key_do_the_work_of_one_turn_at_once_and_leave_nobody_out() -> None:
+    purgatory = Purgatory()
+    entries = [Entry() for _ in range(2 * WOKEN_PER_TURN + 1)]
+    for entry in entries:
+        purgatory.watch(["k"], entry, 100)
+    for _ in range(5):
+        purgatory.wake("k")
+    assert sum(entry.try_count for entry in entries) == WOKEN_PER_TURN
+
+    purgatory.cancel(entries[-1])
+    turns = 0
+    while purgatory.next_deadline_ms == 0:
+        purgatory.expire(1)
+        turns += 1
+
+    # Those woken at first are woken again for the wakes after it, behind those that waited longer.
+    assert turns == 3
+    assert [entry.try_count for entry in entries] == (
+        [2] * WOKEN_PER_TURN + [1] * WOKEN_PER_TURN + [0]
+    )
+
+
+def test_two_keys_with_very_many_entries_take_turns() -> None:
+    purgatory, order = Purgatory(), []
+    for key in ("a", "b"):
+        for _ in range(3 * WOKEN_PER_TURN):
+            purgatory.watch([key], Entry(lambda key=key: order.append(key)), 100)
+    purgatory.wake("a")
+    purgatory.wake("b")
+    while purgatory.next_deadline_ms == 0:
+        purgatory.expire(1)
+    assert order[::WOKEN_PER_TURN] == ["a", "b", "a", "b", "a", "b"]

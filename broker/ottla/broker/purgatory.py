@@ -2,8 +2,9 @@
 
 Pure: it never reads a clock; whoever drives it calls `expire(now_ms)` when `next_deadline_ms` has
 come.  Nothing is polled: an append or a high watermark that moves wakes exactly the entries under
-its partition's key.  Invariant CompletedOnce: an entry ends once, by `try_complete` returning
-true, by `on_expire`, or by `cancel`.
+its partition's key.  Very many of them are woken some in each turn: `expire`, which is due at once
+then, goes on where `wake` ended.  Invariant CompletedOnce: an entry ends once, by `try_complete`
+returning true, by `on_expire`, or by `cancel`.
 """
 
 import heapq
@@ -16,6 +17,13 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 DEAD_TIMERS_KEPT = 256
 """Timers of finished entries left in the heap before it is rebuilt.  Lower rebuilds often, higher
 keeps more finished requests in memory."""
+
+WOKEN_PER_TURN = 500
+"""Entries that one event lets try to complete in one turn of the loop: some ten milliseconds.
+Lower answers many waiting requests of one partition later, higher holds the loop for longer."""
+
+AT_ONCE_MS = 0
+"""A deadline that has always come."""
 
 
 class WaitingEntry(ABC):
@@ -68,6 +76,7 @@ class Purgatory:
         "_listeners",
         "_sequence",
         "_timers",
+        "_unwoken",
         "_watchers",
         "errors",
         "on_earlier_deadline",
@@ -77,6 +86,8 @@ class Purgatory:
         self.errors = errors or UnexpectedErrors()
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
         self._listeners: dict[Hashable, dict[Listener, None]] = {}
+        self._unwoken: dict[Hashable, dict[WaitingEntry, None]] = {}
+        """By key what the next turns have to wake, those that wait for it the longest first."""
         self._timers: list[tuple[int, int, WaitingEntry]] = []
         self._sequence = 0
         self._dead_timer_count = 0
@@ -116,7 +127,8 @@ class Purgatory:
     def wake(self, key: Hashable) -> int:
         """Tell the listeners of `key`, then let every entry under it try to complete.
 
-        The oldest comes first; the number of those that completed is returned.
+        The oldest comes first; the number of those that completed is returned.  Those that are too
+        many for a turn are woken by `expire`.
         """
         listeners = self._listeners.get(key)
         if listeners is not None:
@@ -128,8 +140,38 @@ class Purgatory:
         entries = self._watchers.get(key)
         if entries is None:
             return 0
+        woken = tuple(entries)
+        if len(woken) > WOKEN_PER_TURN:
+            woken = self._put_off(key, woken)
+        return self._try_each(key, woken)
+
+    def _put_off(
+        self, key: Hashable, entries: tuple[WaitingEntry, ...]
+    ) -> tuple[WaitingEntry, ...]:
+        """Leave what is too much for a turn to the next ones; return what this one has to wake."""
+        unwoken = self._unwoken.get(key)
+        if unwoken is not None:
+            # This turn, or the one before, has woken its part already.
+            unwoken.update(dict.fromkeys(entries))
+            return ()
+        self._unwoken[key] = dict.fromkeys(entries[WOKEN_PER_TURN:])
+        if self.on_earlier_deadline is not None:
+            self.on_earlier_deadline()
+        return entries[:WOKEN_PER_TURN]
+
+    def _wake_more(self) -> int:
+        """Wake the next part of what was put off for one key; return how many completed."""
+        key, unwoken = next(iter(self._unwoken.items()))
+        del self._unwoken[key]
+        entries = tuple(unwoken)
+        if len(entries) > WOKEN_PER_TURN:
+            # Behind the other keys: each has its turn.
+            self._unwoken[key] = dict.fromkeys(entries[WOKEN_PER_TURN:])
+        return self._try_each(key, entries[:WOKEN_PER_TURN])
+
+    def _try_each(self, key: Hashable, entries: tuple[WaitingEntry, ...]) -> int:
         completed_count = 0
-        for entry in tuple(entries):
+        for entry in entries:
             # An entry completed earlier in this round may have woken and ended this one.
             if not entry._is_waiting:
                 continue
@@ -156,7 +198,12 @@ class Purgatory:
             self._forget(entry)
 
     def expire(self, now_ms: int) -> int:
-        """End every entry whose deadline has come, earliest first; return how many."""
+        """End every entry whose deadline has come, earliest first; return how many.
+
+        It goes on waking first where very many were to be woken.
+        """
+        if self._unwoken:
+            self._wake_more()
         timers = self._timers
         expired_count = 0
         while timers and timers[0][0] <= now_ms:
@@ -183,6 +230,8 @@ class Purgatory:
     @property
     def next_deadline_ms(self) -> int | None:
         """The earliest instant at which `expire` may have work, or None with nothing waiting."""
+        if self._unwoken:
+            return AT_ONCE_MS
         return self._timers[0][0] if self._timers else None
 
     @property
