@@ -71,11 +71,19 @@ class AdminApi:
         finish = finish or _as_it_is
         return self._forward(context, request, encode(request, context.api_version), finish)
 
-    def handle_large(self, context: RequestContext, request: Message) -> HandlerResult:
-        """Forward a request with many elements: it is encoded apart from the loop."""
+    def handle_large(
+        self,
+        context: RequestContext,
+        request: Message,
+        finish: Callable[[Any], Message] | None = None,
+    ) -> HandlerResult:
+        """Forward a request with many elements: it is encoded apart from the loop.
+
+        `finish` may be called apart from the loop too.
+        """
         return Apart(
             lambda: encode(request, context.api_version),
-            lambda body: self._forward(context, request, body, _as_it_is),
+            lambda body: self._forward(context, request, body, finish or _as_it_is),
         )
 
     async def _forward(

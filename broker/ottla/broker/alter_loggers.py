@@ -1,15 +1,17 @@
 """IncrementalAlterConfigs: this broker's loggers here, all else by the controller.
 
 Pure but for the await of the controller.  A request may change both: each resource is answered for
-itself, in the order asked.
+itself, in the order asked.  One that names much is looked at in steps, and encoded for the
+controller apart from the loop.
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from ottla.broker.dispatch import RequestContext
+from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.log_levels import LogLevels
+from ottla.broker.steps import STEP_COST, Answer, Pace, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, parse_node_id
 from ottla.model.settings.dynamic import ResourceType
@@ -25,6 +27,9 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 
 Outcome = AlterConfigsResourceResponse
 
+LOGGERS_COST = 25
+"""What a resource of loggers costs a step: all loggers there are may be named in it."""
+
 
 class Forwarding(Protocol):
     """Has the controller decide."""
@@ -34,36 +39,57 @@ class Forwarding(Protocol):
         context: RequestContext,
         request: Message,
         finish: Callable[[Any], Message] | None = None,
-    ) -> Coroutine[Any, Any, Message | None]:
+    ) -> HandlerResult:
         """Answer with what `finish` makes of the controller's answer."""
 
 
 class AlterLoggersApi:
     """Serves IncrementalAlterConfigs 0-1."""
 
-    def __init__(self, node_id: NodeId, loggers: LogLevels, forward: Forwarding) -> None:
+    def __init__(
+        self,
+        node_id: NodeId,
+        loggers: LogLevels,
+        forward: Forwarding,
+        forward_large: Forwarding | None = None,
+    ) -> None:
+        """`forward_large` takes requests that are costly to encode; by default `forward` does."""
         self._node_id = node_id
         self._loggers = loggers
         self._forward = forward
+        self._forward_large = forward_large or forward
 
     def handle(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
-    ) -> Message | Coroutine[Any, Any, Message | None]:
+    ) -> HandlerResult:
         """Change the loggers named, and pass everything else on."""
+        return begun(self._answer(context, request))
+
+    def _answer(self, context: RequestContext, request: IncrementalAlterConfigsRequest) -> Answer:
         resources = request.resources
-        rest = [one for one in resources if one.resource_type != ResourceType.BROKER_LOGGER]
+        pace = Pace()
+        rest: list[AlterConfigsResource] = []
+        times = Counter[str]()
+        change_count = 0
+        for one in resources:
+            if one.resource_type == ResourceType.BROKER_LOGGER:
+                times[one.resource_name] += 1
+            else:
+                rest.append(one)
+                change_count += 1 + len(one.configs)
+            if pace.is_due():
+                yield
+        forward = self._forward_large if change_count > STEP_COST else self._forward
         if len(rest) == len(resources):
-            return self._forward(context, request)
-        times = Counter((one.resource_type, one.resource_name) for one in resources)
-        ours = {
-            index: self._outcome(
-                one,
-                is_repeated=times[one.resource_type, one.resource_name] > 1,
-                is_dry=request.validate_only,
-            )
-            for index, one in enumerate(resources)
-            if one.resource_type == ResourceType.BROKER_LOGGER
-        }
+            return forward(context, request)
+        ours: dict[int, Outcome] = {}
+        for index, one in enumerate(resources):
+            if one.resource_type != ResourceType.BROKER_LOGGER:
+                continue
+            is_repeated = times[one.resource_name] > 1
+            ours[index] = self._outcome(one, is_repeated=is_repeated, is_dry=request.validate_only)
+            if pace.is_due(LOGGERS_COST):
+                yield
 
         def finish(answer: IncrementalAlterConfigsResponse) -> Message:
             others = iter(answer.responses)
@@ -75,7 +101,7 @@ class AlterLoggersApi:
         if not rest:
             return finish(IncrementalAlterConfigsResponse())
         theirs = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-        return self._forward(context, theirs, finish)
+        return forward(context, theirs, finish)
 
     def _outcome(
         self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool

@@ -97,7 +97,7 @@ def register_cluster_apis(
     for api_key in FORWARDED_API_KEYS:
         dispatcher.register(api_key, admin.handle, large_handler=admin.handle_large)
     loggers = LogLevels()
-    alter = AlterLoggersApi(config.node_id, loggers, admin.handle)
+    alter = AlterLoggersApi(config.node_id, loggers, admin.handle, admin.handle_large)
     dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)
     auto_create = AutoCreate(
         controller,

@@ -46,6 +46,7 @@ class LogLevels:
 
     def check(self, changes: Sequence[AlterableConfig]) -> None:
         """Refuse what no logger can be told; nothing is changed."""
+        loggers = self._loggers()
         for change in changes:
             if change.config_operation not in (Operation.SET, Operation.DELETE):
                 raise RefusedError(
@@ -53,7 +54,7 @@ class LogLevels:
                     f"{_operation(change.config_operation)} operation is not allowed for the "
                     "BROKER_LOGGER resource",
                 )
-            if change.name not in self._loggers():
+            if change.name not in loggers:
                 raise RefusedError(
                     ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!"
                 )

@@ -165,6 +165,8 @@ class Client:
         self.faults: list[Exception] = []
         self.stepped_count = 0
         """Requests whose steps were not all done at once."""
+        self.apart_count = 0
+        """Works that were done apart from the loop."""
         register_early_apis(
             self.dispatcher,
             config=self.config,
@@ -229,6 +231,7 @@ class Client:
         result: Any = pending
         while isinstance(result, Generator | Apart):
             if isinstance(result, Apart):
+                self.apart_count += 1
                 result = result.then(result.work())
             else:
                 self.stepped_count += 1

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.log_levels import LEVELS, LogLevels
+from ottla.broker.steps import STEP_COST
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -151,3 +152,22 @@ async def test_a_controller_out_of_reach_keeps_no_logger_from_changing(
     )
     assert codes == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
     assert logger.level == logging.INFO
+
+
+async def test_a_request_that_changes_much_is_encoded_apart(new_client: NewClient) -> None:
+    client = new_client()
+    client.controller.answer = lambda request: IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(resource_type=TOPIC, resource_name=one.resource_name)
+            for one in request.resources
+        ]
+    )
+    client.controller.metadata_offset = 0
+    changes = [(f"key-{number}", SET, "1") for number in range(2 * STEP_COST)]
+    topics = [resource(TOPIC, f"t{number}", *changes[:1]) for number in range(2 * STEP_COST)]
+    for asked in (topics, [resource(TOPIC, "a", *changes)]):
+        apart_count = client.apart_count
+        unknown = resource(BROKER_LOGGER, "2", (LOGGER, SET, "INFO"))
+        codes = await alter(client, *asked, unknown)
+        assert codes == [0] * len(asked) + [ErrorCode.INVALID_REQUEST]
+        assert client.apart_count > apart_count
