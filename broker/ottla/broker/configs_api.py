@@ -13,7 +13,7 @@ from ottla.broker.cluster_view import is_legal_topic_name
 from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.log_levels import LogLevels
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.steps import Pace, Steps, begun
+from ottla.broker.steps import Pace, Steps, begun, keep_each
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
@@ -94,7 +94,7 @@ class ConfigsApi:
         pace = Pace()
         results: list[DescribeConfigsResult] = []
         left_bytes = ANSWER_BYTES_MAX
-        for resource in _asked_once(request.resources):
+        for resource in (yield from _asked_once(request.resources, pace)):
             if left_bytes <= 0:
                 results.append(_refused(resource, TOO_MANY))
             else:
@@ -271,7 +271,9 @@ class ConfigsApi:
         return self._config.texts
 
 
-def _asked_once(resources: Iterable[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+def _asked_once(
+    resources: Iterable[DescribeConfigsResource], pace: Pace
+) -> Steps[list[DescribeConfigsResource]]:
     """Return each resource once, with the keys of all that name it; none mean all of them."""
     asked: dict[tuple[int, str], DescribeConfigsResource] = {}
     keys: dict[tuple[int, str], dict[str, None] | None] = {}
@@ -280,13 +282,14 @@ def _asked_once(resources: Iterable[DescribeConfigsResource]) -> list[DescribeCo
         wanted = resource.configuration_keys
         if at not in asked:
             asked[at] = resource
-            keys[at] = dict.fromkeys(wanted) if wanted else None
-            continue
+            keys[at] = {} if wanted else None
         known = keys[at]
         if known is None or not wanted:
             keys[at] = None
+            if pace.is_due():
+                yield
         else:
-            known.update(dict.fromkeys(wanted))
+            yield from keep_each(known, wanted, pace)
     for at, resource in asked.items():
         known = keys[at]
         resource.configuration_keys = None if known is None else list(known)

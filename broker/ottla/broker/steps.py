@@ -7,10 +7,11 @@ step in a turn of the loop, over all requests together.  Between two steps the w
 changed: whoever yields looks again at what it holds.
 """
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 Steps: TypeAlias = Generator[None, None, T]
 """Work in steps, and what it comes to."""
@@ -18,6 +19,9 @@ Steps: TypeAlias = Generator[None, None, T]
 STEP_COST = 250
 """How much is done in one step: an entry of an answer costs 1, some microseconds.  Higher holds the
 loop for longer, lower wastes more on switching."""
+
+VALUES_PER_STEP = 5_000
+"""Numbers or names that are compared with others, and no more, in one step: about a millisecond."""
 
 
 class Apart(Generic[T]):
@@ -46,6 +50,15 @@ class Pace:
             return False
         self._left = STEP_COST
         return True
+
+
+def keep_each(known: dict[K, None], values: Sequence[K], pace: Pace) -> Steps[None]:
+    """Add values to a dict that is an ordered set, very many of them in several steps."""
+    for at in range(0, max(1, len(values)), VALUES_PER_STEP):
+        part = values[at : at + VALUES_PER_STEP]
+        known.update(dict.fromkeys(part))
+        if pace.is_due(1 + len(part) * STEP_COST // VALUES_PER_STEP):
+            yield
 
 
 def begun(steps: Steps[T]) -> T | Steps[T]:

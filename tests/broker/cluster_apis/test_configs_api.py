@@ -207,3 +207,14 @@ async def test_a_broker_id_that_is_no_int32_is_refused(new_client: NewClient) ->
     asked = DescribeConfigsResource(resource_type=4, resource_name="9" * 5_000)
     answer = await new_client().ask(DescribeConfigsRequest(resources=[asked]), 4)
     assert answer.results[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_very_many_keys_of_a_resource_are_taken_in_steps(new_client: NewClient) -> None:
+    keys = [*(f"key-{number}" for number in range(12_000)), "retention.ms"]
+    asked = DescribeConfigsResource(
+        resource_type=2, resource_name="orders", configuration_keys=keys
+    )
+    client = new_client()
+    answer = await client.ask(DescribeConfigsRequest(resources=[asked]), 4)
+    assert client.stepped_count == 1
+    assert [found.name for found in answer.results[0].configs] == ["retention.ms"]

@@ -14,7 +14,7 @@ from ottla.broker.groups.effects import Asker
 from ottla.broker.groups.offsets import CommittedOffset
 from ottla.broker.groups.shard import TopicCommit
 from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.steps import Answer, Pace, Steps, begun
+from ottla.broker.steps import STEP_COST, VALUES_PER_STEP, Answer, Pace, Steps, begun, keep_each
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
@@ -59,9 +59,6 @@ ERROR_OF_ALL_FROM = 2
 
 NO_OFFSET = -1
 
-PARTITIONS_PER_COST = 20
-"""Partition numbers that are taken in at the cost of one entry of an answer."""
-
 GROUP_COST = 5
 """What it costs to ask the coordinator for one group."""
 
@@ -93,12 +90,15 @@ class OffsetApis:
         for asked in request.topics:
             topic = self._topic(asked.name, asked.topic_id, version)
             found.append(topic)
-            if pace.is_due(1 + len(asked.partitions) // PARTITIONS_PER_COST):
+            if pace.is_due():
                 yield
-            known = [] if topic is None else _known(asked, topic)
-            while topic is not None and known:
-                pieces[-1].append(TopicCommit(topic.name, topic.id, known[:left]))
-                known, left = known[left:], max(0, left - len(known))
+            known = [] if topic is None else (yield from _known(asked, topic, pace))
+            at = 0
+            while topic is not None and at < len(known):
+                part = known[at : at + left]
+                pieces[-1].append(TopicCommit(topic.name, topic.id, part))
+                at += len(part)
+                left -= len(part)
                 if not left:
                     pieces.append([])
                     left = COMMITS_PER_PIECE
@@ -323,8 +323,17 @@ def _committed(
     return response
 
 
-def _known(asked: OffsetCommitRequestTopic, topic: Topic) -> list[OffsetCommitRequestPartition]:
-    return [one for one in asked.partitions if one.partition_index in topic.partitions]
+def _known(
+    asked: OffsetCommitRequestTopic, topic: Topic, pace: Pace
+) -> Steps[list[OffsetCommitRequestPartition]]:
+    """Return the partitions that exist."""
+    known: list[OffsetCommitRequestPartition] = []
+    for at in range(0, len(asked.partitions), VALUES_PER_STEP):
+        part = asked.partitions[at : at + VALUES_PER_STEP]
+        known += [one for one in part if one.partition_index in topic.partitions]
+        if pace.is_due(len(part) * STEP_COST // VALUES_PER_STEP):
+            yield
+    return known
 
 
 def _missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
@@ -358,9 +367,7 @@ def asked_once(
             continue
         for topic in group.topics:
             indexes = known.setdefault((topic.name, topic.topic_id), {})
-            indexes.update(dict.fromkeys(topic.partition_indexes))
-            if pace.is_due(1 + len(topic.partition_indexes) // PARTITIONS_PER_COST):
-                yield
+            yield from keep_each(indexes, topic.partition_indexes, pace)
     for group_id, group in asked.items():
         known = topics[group_id]
         group.topics = None if known is None else []
@@ -408,15 +415,7 @@ def _as_single(
     code = ErrorCode(answer.error_code)
     topics = answer.topics
     if code is not ErrorCode.NONE and version < ERROR_OF_ALL_FROM:
-        topics = [
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                partitions=[
-                    _fetched_partition(index, None, code) for index in topic.partition_indexes
-                ],
-            )
-            for topic in asked.topics or ()
-        ]
+        topics = yield from _all_refused(asked.topics or (), code, pace)
     response = OffsetFetchResponse(error_code=code)
     for topic in topics:
         partitions = []
@@ -434,6 +433,23 @@ def _as_single(
                 yield
         response.topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
     return response
+
+
+def _all_refused(
+    asked: Iterable[OffsetFetchRequestTopics], code: ErrorCode, pace: Pace
+) -> Steps[list[OffsetFetchResponseTopics]]:
+    """Return the error of the whole in each partition, for versions that have it nowhere else."""
+    topics = []
+    for topic in asked:
+        partitions = []
+        for index in topic.partition_indexes:
+            partitions.append(_fetched_partition(index, None, code))
+            if pace.is_due():
+                yield
+        topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
+        if pace.is_due():
+            yield
+    return topics
 
 
 def _deleted(

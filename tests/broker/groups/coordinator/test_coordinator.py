@@ -38,6 +38,8 @@ from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestTopics
+from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
 from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
@@ -238,6 +240,19 @@ async def test_a_coordinator_that_is_only_becoming_one_says_so(
     assert (await groups.fetched())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.know(OFFSETS_TOPIC, world.state(replicas=(1, 2), leader=2))
     assert (await groups.fetched())[0] is ErrorCode.NOT_COORDINATOR
+
+
+async def test_version_1_says_an_error_of_the_whole_in_each_of_very_many_partitions(
+    world: Any, make_coordinator: Any
+) -> None:
+    await world.add(OFFSETS_TOPIC, is_log_there=False)
+    groups = make_coordinator(world)
+    topic = OffsetFetchRequestTopics(name="orders", partition_indexes=list(range(3_000)))
+    call = await groups.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 1)
+    (found,) = call.response(OffsetFetchResponse).topics
+    assert [one.partition_index for one in found.partitions] == list(range(3_000))
+    codes = {one.error_code for one in found.partitions}
+    assert codes == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 @pytest.mark.parametrize(
