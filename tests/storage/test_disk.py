@@ -1,6 +1,8 @@
 """The real disk keeps the seam's promises."""
 
 import os
+import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import trio
 from ottla.jepsen.world.disk_conformance import CHECKS, Check
 from ottla.storage.disk import RealDisk
 from ottla.storage.slice import FileSlice
+
+PATIENCE_S = 30
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -36,6 +40,31 @@ async def test_fsyncs_that_overlap_share_one_but_not_one_that_had_begun(
     await disk.fsync(file)
     assert count == 3
     file.close()
+
+
+async def test_what_is_made_durable_in_several_directories_is_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system commits once for all who wait; meanwhile the directory's worker is free."""
+    disk = RealDisk([str(tmp_path)])
+    for name in ("a", "b"):
+        await disk.makedirs(str(tmp_path / name))
+    both_wait = threading.Barrier(3)
+    fsync = os.fsync
+
+    def fsync_of_both(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            both_wait.wait(PATIENCE_S)
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync_of_both)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(disk.fsync_directory, str(tmp_path / "a"))
+        nursery.start_soon(disk.write_atomically, str(tmp_path / "b" / "f"), b"new")
+        while not (tmp_path / "b" / "f").exists():
+            await trio.lowlevel.checkpoint()
+        assert await disk.read_file(str(tmp_path / "b" / "f")) == b"new"
+        await trio.to_thread.run_sync(both_wait.wait, PATIENCE_S)
 
 
 async def test_a_failed_fsync_fails_ever_after(

@@ -22,8 +22,8 @@ from ottla.storage.disk_seam import Chunk, DiskFile, Space
 T = TypeVar("T")
 
 FSYNC_WORKERS_PER_DIRECTORY = 4
-"""Fsyncs of different files under way at once.  Fewer serialises partitions that flush every
-batch; more only queues in the device."""
+"""Fsyncs of different files and directories under way at once.  Fewer serialises partitions that
+flush every batch, and logs that are made; more only queues in the device."""
 
 DESCRIPTORS_RESERVED = 64
 """Descriptors that no log's file takes: the metadata log rolls, files are written aside and
@@ -258,6 +258,7 @@ class RealDisk:
     async def write_atomically(self, path: str, data: bytes) -> None:
         """Replace the file durably, by a temporary neighbour and a rename."""
         await self._run(path, _write_atomically, path, data)
+        await self.fsync_directory(os.path.dirname(path))
 
     async def unlink(self, path: str) -> None:
         """Remove a file."""
@@ -269,7 +270,7 @@ class RealDisk:
 
     async def fsync_directory(self, path: str) -> None:
         """Make creations, renames and removals in a directory durable."""
-        await self._run(path, _fsync_directory, path)
+        await trio.to_thread.run_sync(_fsync_directory, path, limiter=self._workers_of(path).fsync)
 
     async def listdir(self, path: str) -> list[str]:
         """Return the sorted names in a directory."""
@@ -366,7 +367,6 @@ def _write_atomically(path: str, data: bytes) -> None:
     finally:
         os.close(fd)
     os.replace(temporary, path)
-    _fsync_directory(os.path.dirname(path))
 
 
 def _fsync_directory(path: str) -> None:
