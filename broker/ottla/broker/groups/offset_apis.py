@@ -141,7 +141,9 @@ class OffsetApis:
 
     def _fetch(self, context: RequestContext, request: OffsetFetchRequest) -> Steps[None]:
         version = context.api_version
-        asked = request.groups if version >= SEVERAL_GROUPS_FROM else [_as_group(request)]
+        asked = request.groups
+        if version < SEVERAL_GROUPS_FROM:
+            asked = [(yield from _as_group(request))]
         groups = yield from asked_once(asked)
         pace = Pace()
 
@@ -396,14 +398,17 @@ def _fetched_partition(
     )
 
 
-def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
     """Return a request of an old version as one for several groups."""
-    topics = None
+    topics: list[OffsetFetchRequestTopics] | None = None
     if request.topics is not None:
-        topics = [
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in request.topics
-        ]
+        pace = Pace()
+        topics = []
+        for topic in request.topics:
+            indexes = topic.partition_indexes
+            topics.append(OffsetFetchRequestTopics(name=topic.name, partition_indexes=indexes))
+            if pace.is_due():
+                yield
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
