@@ -23,7 +23,7 @@ import trio
 from ottla.broker.alarm_driver import Alarm
 from ottla.broker.channel_driver import Channel, ReadBuffer
 from ottla.broker.connection import Connection, ConnectionLimits, Pending
-from ottla.broker.descriptors_driver import connection_count_allowed
+from ottla.broker.descriptors_driver import client_descriptor_max, connection_count_allowed
 from ottla.broker.dispatch import Dispatcher, MalformedRequestError, NotServedYetError, Peer
 from ottla.broker.listener import Listener
 from ottla.broker.log_limiter import LogLimiter
@@ -58,6 +58,7 @@ REQUEST_MEMORY_BYTES_MAX = 256 * MIB
 MAPPED_IPV4 = "::ffff:"
 """How an IPv4 peer looks to a socket of both families."""
 
+TURNED_AWAY = "no file descriptors left; a client is turned away"
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 NETWORK_ERRNOS = (
@@ -106,6 +107,7 @@ class SocketServer:
         self._wakeup_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wakeup_fd, select.EPOLLIN)
         # Held back so that, out of descriptors, a client can still be accepted and told goodbye.
+        self._descriptor_max = client_descriptor_max()
         self._spare_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._doors: dict[int, tuple[socket.socket, Listener]] = {}
         self._channels: dict[int, Channel] = {}
@@ -373,6 +375,11 @@ class SocketServer:
                 if error.errno in OUT_OF_DESCRIPTORS and not self._turn_away(door, now_ms):
                     return
                 continue
+            # The kernel gives out the lowest number that is free.
+            if sock.fileno() > self._descriptor_max:
+                sock.close()
+                self._log(self._fault_lines, now_ms, TURNED_AWAY)
+                continue
             try:
                 self._open(sock, listener, now_ms)
             except OSError:
@@ -434,7 +441,7 @@ class SocketServer:
         finally:
             with suppress(OSError):
                 self._spare_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._log(self._fault_lines, now_ms, "no file descriptors left; a client is turned away")
+        self._log(self._fault_lines, now_ms, TURNED_AWAY)
         return True
 
     def _close(self, channel: Channel) -> None:
