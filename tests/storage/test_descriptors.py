@@ -14,7 +14,7 @@ from ottla.model.ids import Epoch, NodeId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.storage.directory_names import METADATA_DIRECTORY
-from ottla.storage.disk import RealDisk
+from ottla.storage.disk import DESCRIPTORS_RESERVED, RealDisk
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import open_log_manager
@@ -22,7 +22,9 @@ from ottla.storage.meta_properties import MetaProperties, format_meta_properties
 from ottla.wire.batch_builder import build_batch
 
 LEFT = 40
-"""Descriptors that a test leaves to logs and to what is kept in reserve."""
+"""Logs that a test wants, of several files each."""
+DESCRIPTORS_LEFT = 30
+"""Descriptors that a test leaves to logs, whatever other tests of the process have open."""
 TOPIC = UUID(int=9)
 
 
@@ -31,7 +33,10 @@ def small_limit() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.dup(0)
     os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + LEFT, hard))
+    limit = lowest_free + DESCRIPTORS_LEFT
+    while limit - min(DESCRIPTORS_RESERVED, limit // 4) < lowest_free + DESCRIPTORS_LEFT:
+        limit += 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
