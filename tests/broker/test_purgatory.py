@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -243,10 +244,11 @@ def test_many_wakes_of_one_key_do_the_work_of_one_turn_at_once_and_leave_nobody_
 
 
 def test_two_keys_with_very_many_entries_take_turns() -> None:
-    purgatory, order = Purgatory(), []
+    purgatory = Purgatory()
+    order: list[str] = []
     for key in ("a", "b"):
         for _ in range(3 * WOKEN_PER_TURN):
-            purgatory.watch([key], Entry(lambda key=key: order.append(key)), 100)
+            purgatory.watch([key], Entry(partial(order.append, key)), 100)
     purgatory.wake("a")
     purgatory.wake("b")
     while purgatory.next_deadline_ms == 0:

@@ -38,7 +38,7 @@ from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestTopics
+from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
 from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
@@ -247,7 +247,7 @@ async def test_version_1_says_an_error_of_the_whole_in_each_of_very_many_partiti
 ) -> None:
     await world.add(OFFSETS_TOPIC, is_log_there=False)
     groups = make_coordinator(world)
-    topic = OffsetFetchRequestTopics(name="orders", partition_indexes=list(range(3_000)))
+    topic = OffsetFetchRequestTopic(name="orders", partition_indexes=list(range(3_000)))
     call = await groups.ask(OffsetFetchRequest(group_id="g", topics=[topic]), 1)
     (found,) = call.response(OffsetFetchResponse).topics
     assert [one.partition_index for one in found.partitions] == list(range(3_000))
