@@ -44,6 +44,7 @@ def _traces(engine: str, subject: str, hash_seed: str, seeds: list[int]) -> list
     return traces
 
 
+@pytest.mark.timeout(1_200)  # whole clusters compute for minutes, on cores that other tests use
 @pytest.mark.parametrize(("engine", "subject"), GATED)
 def test_two_processes_with_other_hash_seeds_see_the_same_runs(engine: str, subject: str) -> None:
     forwards = _traces(engine, subject, "0", list(SEEDS))
