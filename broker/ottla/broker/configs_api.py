@@ -62,7 +62,7 @@ class Given(NamedTuple):
 
 ANSWER_BYTES_MAX = 32 * MIB
 """What the texts of one answer may come to; the resources after that are refused.  It is some
-hundred thousand settings: whoever describes more topics asks in several requests."""
+hundred thousand settings: a client that describes more topics sends several requests."""
 
 RESOURCE_COST = 30
 """What a resource costs a step: a topic has about so many settings."""

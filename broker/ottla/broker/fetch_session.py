@@ -278,7 +278,7 @@ class FetchSessionCache:
         return session
 
     def check_room(self, request: FetchRequest, asked: Iterable[FetchTopic]) -> None:
-        """Close a session that could grow beyond the room: its client fetches all anew.
+        """Close a session that could grow beyond the room: its client starts a full fetch.
 
         Raises RefusedError if there is no room.
         """

@@ -27,7 +27,7 @@ from ottla.storage.log import Log
 logger = logging.getLogger("ottla.broker.replicas")
 
 DiskDuty = Flush | Truncate | BeginAnew | RaiseStart
-"""What needs no more of the leader."""
+"""Duties that need nothing further from the leader."""
 
 PATIENCE_MS = 500
 """How long partitions wait for another one's duty.  Lower has partitions of a slow disk asked for
