@@ -21,20 +21,21 @@ from ottla.storage.log_manager_driver import open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
 from ottla.wire.batch_builder import build_batch
 
-LEFT = 40
-"""Logs that a test wants, of several files each."""
+LOG_COUNT = 40
+"""Logs that a test creates, of several files each."""
 DESCRIPTORS_LEFT = 30
-"""Descriptors that a test leaves to logs, whatever other tests of the process have open."""
+"""Descriptors that a test leaves to logs, however many the process has open already."""
 TOPIC = UUID(int=9)
 
 
 @pytest.fixture
 def small_limit() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
-    limit = lowest_free + DESCRIPTORS_LEFT
-    while limit - min(DESCRIPTORS_RESERVED, limit // 4) < lowest_free + DESCRIPTORS_LEFT:
+    # Other tests of the process may have left numbers open anywhere, so free ones are counted.
+    in_use = {int(number) for number in os.listdir("/proc/self/fd")}
+    highest_for_logs = [n for n in range(soft) if n not in in_use][DESCRIPTORS_LEFT]
+    limit = highest_for_logs
+    while limit - min(DESCRIPTORS_RESERVED, limit // 4) < highest_for_logs:
         limit += 1
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     yield
@@ -55,7 +56,7 @@ async def test_logs_that_find_no_descriptor_are_refused_and_the_directory_lives(
     async with open_log_manager(disk, settings(tmp_path), RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: LogConfig())
         made = []
-        for index in range(LEFT):
+        for index in range(LOG_COUNT):
             try:
                 made.append(await logs.create(TopicPartition("t", index), TOPIC, LogConfig()))
             except RefusedError as error:
@@ -89,14 +90,14 @@ async def test_a_start_that_lacks_descriptors_opens_what_it_can(
     config = settings(tmp_path)
     async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: LogConfig())
-        for index in range(LEFT):
+        for index in range(LOG_COUNT):
             await logs.create(TopicPartition("t", index), TOPIC, LogConfig())
     request.getfixturevalue("small_limit")
     async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: LogConfig())
         assert logs.directories[0].is_live
-        assert 0 < len(logs) < LEFT
-        assert len(logs) + len(logs.offline) == LEFT
+        assert 0 < len(logs) < LOG_COUNT
+        assert len(logs) + len(logs.offline) == LOG_COUNT
         assert "Too many open files" in next(iter(logs.offline.values()))
 
 
