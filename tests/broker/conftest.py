@@ -13,15 +13,15 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from ottla.broker.dispatch import Peer, RequestContext
-from ottla.broker.fetch import FetchApi
-from ottla.broker.fetch_session import FetchSessionCache
-from ottla.broker.partition import Partition
-from ottla.broker.partition_table import PartitionTable
-from ottla.broker.produce import ProduceApi
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.response_queue import ResponseSlot
-from ottla.broker.steps import Answer, Apart, run_through
+from ottla.broker.logs.fetch import FetchApi
+from ottla.broker.logs.fetch_session import FetchSessionCache
+from ottla.broker.logs.produce import ProduceApi
+from ottla.broker.network.dispatch import Peer, RequestContext
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import Answer, Apart, run_through
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.metadata.image import (
     BrokerRegistration,
     Endpoint,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.broker import lifecycle_driver
 from ottla.broker.broker_driver import Broker
+from ottla.broker.cluster import lifecycle_driver
 from ottla.client.producer import open_producer
 from ottla.jepsen.in_process import open_in_process_cluster
 from ottla.model.ids import NodeId

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.common import counted, table
-from ottla.cli.consume import parse_offset
 from ottla.cli.main import COMMANDS, REFUSED, UNHEALTHY, UNKNOWN, UNREACHABLE, guarded, run
+from ottla.cli.records.consume import parse_offset
 from ottla.client.connection import ConnectionLostError
 from ottla.model.errors import (
     ConfigError,

@@ -14,8 +14,8 @@ import pytest
 import ottla.cli
 from ottla.cli import terminal
 from ottla.cli.common import print_json, print_table, table
-from ottla.cli.consume import Position, Printer, Read
 from ottla.cli.main import guarded, run
+from ottla.cli.records.consume import Position, Printer, Read
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.node.process_driver import VisibleFormatter

@@ -25,9 +25,9 @@ from kafka import KafkaAdminClient
 
 from ottla.bench.ledger import Ledger, read_ledger
 from ottla.bench.timeline import Mark, as_svg, as_text, longest_gap
-from ottla.cli.cluster_file import Node, Plan, make_plan, properties_of
-from ottla.cli.cluster_format import format_plan
-from ottla.cli.status import status_of
+from ottla.cli.cluster.cluster_file import Node, Plan, make_plan, properties_of
+from ottla.cli.cluster.cluster_format import format_plan
+from ottla.cli.cluster.status import status_of
 from ottla.client.cluster import Cluster, open_cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.model.errors import RefusedError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.cluster_file import free_port, properties_of
+from ottla.cli.cluster.cluster_file import free_port, properties_of
 from ottla.cli.main import run
 
 pytestmark = pytest.mark.cluster

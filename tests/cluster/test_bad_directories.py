@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.cli.cluster_file import properties_of
+from ottla.cli.cluster.cluster_file import properties_of
 
 pytestmark = pytest.mark.cluster
 

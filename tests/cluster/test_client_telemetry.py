@@ -39,7 +39,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.cli.cluster_file import free_ports
+from ottla.cli.cluster.cluster_file import free_ports
 from ottla.client import ClientInstanceDescription, open_admin
 from ottla.client.connection import Connection, open_connection
 from ottla.model.errors import ErrorCode

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pytest
 import trio
 
-from ottla.cli.cluster_file import make_plan
-from ottla.cli.cluster_format import format_plan
-from ottla.cli.local_cluster import LocalCluster
+from ottla.cli.cluster.cluster_file import make_plan
+from ottla.cli.cluster.cluster_format import format_plan
+from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.client import Admin, ProducerConfig, TopicPartition, open_admin, open_producer
 from ottla.model.errors import ConfigError
 from ottla.pipeline import register

@@ -7,42 +7,42 @@ from pathlib import Path
 
 import trio
 
-from ottla.broker.alarm_driver import Alarm
-from ottla.broker.assignments_driver import Assignments
-from ottla.broker.broker_metrics import BrokerParts
-from ottla.broker.cluster_apis import (
+from ottla.broker.cluster.assignments_driver import Assignments
+from ottla.broker.cluster.cluster_apis import (
     CLUSTER_API_KEYS,
     register_cluster_apis,
     register_early_apis,
 )
-from ottla.broker.data_apis import DATA_API_KEYS, register_data_apis
-from ottla.broker.describe_node import DescribeNodeApi, DirectoryRecovery
-from ottla.broker.dispatch import Dispatcher
-from ottla.broker.drain_api import DrainApi, refused_drain
-from ottla.broker.dynamic_settings import MAX_CONNECTIONS, DynamicSettings
-from ottla.broker.fetch_session import FetchSessionCache
-from ottla.broker.flush_driver import Flusher
+from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
+from ottla.broker.cluster.drain_api import DrainApi, refused_drain
+from ottla.broker.cluster.dynamic_settings import MAX_CONNECTIONS, DynamicSettings
+from ottla.broker.cluster.lifecycle import Lifecycle
+from ottla.broker.cluster.lifecycle_driver import LifecycleDriver
+from ottla.broker.cluster.metadata_cache import ImageWatch, MetadataCache
+from ottla.broker.cluster.own_requests import OwnRequests
+from ottla.broker.cluster.registration import advertised_endpoints, registration_request
+from ottla.broker.cluster.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
 from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
-from ottla.broker.isr_driver import IsrKeeper
-from ottla.broker.lifecycle import Lifecycle
-from ottla.broker.lifecycle_driver import LifecycleDriver
-from ottla.broker.log_work_driver import LogWork
-from ottla.broker.metadata_cache import ImageWatch, MetadataCache
-from ottla.broker.own_requests import OwnRequests
-from ottla.broker.own_telemetry_driver import OwnTelemetry
-from ottla.broker.partition_table import PartitionTable
-from ottla.broker.producer_ids import Block
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.registration import advertised_endpoints, registration_request
-from ottla.broker.replica_apis import REPLICA_API_KEYS, register_replica_apis
-from ottla.broker.replica_fetcher_driver import ReplicaFetchers
-from ottla.broker.replica_manager import OPEN_RETRY_MS, ReplicaManager
-from ottla.broker.server_seam import Server
-from ottla.broker.settings_without_effect import SettingsWithoutEffect
-from ottla.broker.telemetry_apis import TELEMETRY_API_KEYS
-from ottla.broker.telemetry_driver import ClientTelemetry
-from ottla.broker.topic_traffic import BrokerTraffic
+from ottla.broker.logs.data_apis import DATA_API_KEYS, register_data_apis
+from ottla.broker.logs.fetch_session import FetchSessionCache
+from ottla.broker.logs.producer_ids import Block
+from ottla.broker.logs.replica_apis import REPLICA_API_KEYS, register_replica_apis
+from ottla.broker.metrics.broker_metrics import BrokerParts
+from ottla.broker.metrics.own_telemetry_driver import OwnTelemetry
+from ottla.broker.metrics.telemetry_apis import TELEMETRY_API_KEYS
+from ottla.broker.metrics.telemetry_driver import ClientTelemetry
+from ottla.broker.network.alarm_driver import Alarm
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.server_seam import Server
+from ottla.broker.replicas.flush_driver import Flusher
+from ottla.broker.replicas.isr_driver import IsrKeeper
+from ottla.broker.replicas.log_work_driver import LogWork
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
+from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS, ReplicaManager
+from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.background_driver import keep_running

@@ -13,15 +13,15 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from ottla.broker.broker_driver import Broker, served_api_keys
-from ottla.broker.cluster_apis import register_early_apis
-from ottla.broker.connection import ConnectionLimits
-from ottla.broker.describe_node import DescribeNodeApi
-from ottla.broker.dispatch import Dispatcher
-from ottla.broker.lifecycle import BrokerState, Lifecycle
-from ottla.broker.listener import Listener
-from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.server_driver import open_socket_server
-from ottla.broker.server_seam import OpenServer, Server
+from ottla.broker.cluster.cluster_apis import register_early_apis
+from ottla.broker.cluster.describe_node import DescribeNodeApi
+from ottla.broker.cluster.lifecycle import BrokerState, Lifecycle
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.listener import Listener
+from ottla.broker.network.server_driver import open_socket_server
+from ottla.broker.network.server_seam import OpenServer, Server
 from ottla.model.errors import ConfigError, only_error
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig

@@ -1,1 +1,17 @@
-"""The cli package."""
+"""The `ottla` command.
+
+main.py      the table of commands, and exit codes: start here
+terminal.py  everything that is printed
+common.py    arguments that several commands share, the connection to the cluster
+outcomes.py  results of changes, one line each
+times.py     durations and points in time as people write them
+version.py   `ottla version`
+
+records/     produce, consume, and log files
+topics/      topics and settings
+groups/      groups of consumers
+cluster/     starting, stopping, surveying and changing a cluster and its nodes
+metrics/     client telemetry
+pipelines/   topics through Spark
+lab/         the deterministic world and Jepsen runs
+"""

@@ -34,30 +34,40 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "up": Command("ottla.cli.up", "start a local cluster of real processes"),
-    "down": Command("ottla.cli.down", "stop the cluster of a directory"),
-    "status": Command("ottla.cli.status", "say whether the cluster is healthy, and why not"),
-    "topic": Command("ottla.cli.topic", "create, list, describe, change and delete topics"),
-    "group": Command("ottla.cli.group", "list, describe, reset and delete groups of consumers"),
-    "produce": Command("ottla.cli.produce", "write records from standard input"),
-    "consume": Command("ottla.cli.consume", "print records"),
-    "log": Command("ottla.cli.log_commands", "look into log files"),
-    "storage": Command("ottla.cli.storage", "format directories"),
-    "controller": Command("ottla.cli.controller", "run one controller from a .properties file"),
+    "up": Command("ottla.cli.cluster.up", "start a local cluster of real processes"),
+    "down": Command("ottla.cli.cluster.down", "stop the cluster of a directory"),
+    "status": Command(
+        "ottla.cli.cluster.status", "say whether the cluster is healthy, and why not"
+    ),
+    "topic": Command("ottla.cli.topics.topic", "create, list, describe, change and delete topics"),
+    "group": Command(
+        "ottla.cli.groups.group", "list, describe, reset and delete groups of consumers"
+    ),
+    "produce": Command("ottla.cli.records.produce", "write records from standard input"),
+    "consume": Command("ottla.cli.records.consume", "print records"),
+    "log": Command("ottla.cli.records.log_commands", "look into log files"),
+    "storage": Command("ottla.cli.cluster.storage", "format directories"),
+    "controller": Command(
+        "ottla.cli.cluster.controller", "run one controller from a .properties file"
+    ),
     "broker": Command(
-        "ottla.cli.broker",
+        "ottla.cli.cluster.broker",
         "run one broker from a .properties file; or list, describe, drain brokers",
         verbs=("list", "describe", "drain"),
-        verbs_module="ottla.cli.brokers",
+        verbs_module="ottla.cli.cluster.brokers",
     ),
-    "quorum": Command("ottla.cli.quorum", "show the controllers' quorum"),
-    "config": Command("ottla.cli.config", "show, change and compare settings"),
-    "metrics": Command("ottla.cli.metrics", "what clients report of themselves (KIP-714)"),
-    "pipeline": Command("ottla.cli.pipeline", "topics through Spark: archive, telemetry, your own"),
-    "world": Command("ottla.cli.world", "search the deterministic world for bugs, from a seed"),
-    "jepsen": Command("ottla.cli.jepsen", "hurt real processes, and check what clients saw"),
+    "quorum": Command("ottla.cli.cluster.quorum", "show the controllers' quorum"),
+    "config": Command("ottla.cli.topics.config", "show, change and compare settings"),
+    "metrics": Command("ottla.cli.metrics.metrics", "what clients report of themselves (KIP-714)"),
+    "pipeline": Command(
+        "ottla.cli.pipelines.pipeline", "topics through Spark: archive, telemetry, your own"
+    ),
+    "world": Command("ottla.cli.lab.world", "search the deterministic world for bugs, from a seed"),
+    "jepsen": Command("ottla.cli.lab.jepsen", "hurt real processes, and check what clients saw"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
-    "doctor": Command("ottla.cli.doctor", "say what a machine lacks to run Spark with Ottla"),
+    "doctor": Command(
+        "ottla.cli.cluster.doctor", "say what a machine lacks to run Spark with Ottla"
+    ),
     "version": Command("ottla.cli.version", "print the version"),
 }
 

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker import steps
 from ottla.broker.groups import backlog
 from ottla.broker.groups.backlog import STEPS_AT_ONCE
+from ottla.broker.network import steps
 from ottla.jepsen.world.walk.group_bench import Asked
 from ottla.model.errors import ErrorCode
 

@@ -37,7 +37,7 @@ def test_it_is_the_ordinary_command_with_its_bug_told() -> None:
 def test_the_command_that_runs_in_it_has_the_bug() -> None:
     script = (
         f"import sys, runpy; sys.argv = ['{MODULE}', 'version']; import atexit\n"
-        "from ottla.broker.partition import Partition\n"
+        "from ottla.broker.replicas.partition import Partition\n"
         "import ottla.cli.main as command\n"
         "before, ran = Partition.acknowledgement, command.main\n"
         "def told(*_): print(Partition.acknowledgement is not before)\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import jepsen
+from ottla.cli.lab import jepsen
 from ottla.jepsen.processes.run_plan import RunPlan
 from ottla.model.errors import ConfigError
 

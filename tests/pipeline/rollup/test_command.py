@@ -15,8 +15,8 @@ import pytest
 import trio
 from pyarrow.dataset import dataset
 
-from ottla.cli import pipeline_telemetry
 from ottla.cli.main import run
+from ottla.cli.pipelines import pipeline_telemetry
 from ottla.client.connection import open_connection
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.endpoints import parse_bootstrap
@@ -211,7 +211,7 @@ def test_a_topic_that_nobody_wrote_yet_is_told_with_what_writes_it() -> None:
 
 def test_help_and_the_doctor_need_nothing_of_spark() -> None:
     script = (
-        "import sys, ottla.cli.doctor, ottla.cli.pipeline_telemetry;"
+        "import sys, ottla.cli.cluster.doctor, ottla.cli.pipelines.pipeline_telemetry;"
         "print(sorted({'pyspark', 'pyarrow', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run(

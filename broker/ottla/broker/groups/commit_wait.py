@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.broker.groups.effects import Asker
-from ottla.broker.partition import Partition
-from ottla.broker.purgatory import WaitingEntry
+from ottla.broker.network.purgatory import WaitingEntry
+from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset
 

@@ -6,7 +6,6 @@ is committed.
 
 from collections.abc import Callable, Iterator
 
-from ottla.broker.dispatch import RequestContext
 from ottla.broker.groups.consumer_group import CONSUMER
 from ottla.broker.groups.consumer_member import (
     JOINING_EPOCH,
@@ -22,6 +21,7 @@ from ottla.broker.groups.group_records import (
     TEXT_LENGTH_MAX,
 )
 from ottla.broker.groups.membership_apis import client_of
+from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.groups import GroupConfig
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

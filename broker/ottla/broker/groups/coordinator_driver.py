@@ -17,7 +17,6 @@ from uuid import UUID
 
 import trio
 
-from ottla.broker.alarm_driver import Alarm
 from ottla.broker.groups.commit_wait import CommitWait, told_as
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.effects import Asker, Instant
@@ -28,9 +27,10 @@ from ottla.broker.groups.log_replay import LogReplay
 from ottla.broker.groups.placement import partition_of
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
-from ottla.broker.partition import Partition
-from ottla.broker.partition_table import PartitionTable
-from ottla.broker.purgatory import Purgatory
+from ottla.broker.network.alarm_driver import Alarm
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.background_driver import keep_running

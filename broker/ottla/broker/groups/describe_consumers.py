@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer_member import Assignment as Partitions
 from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.describe import GROUP_OPERATIONS
-from ottla.broker.steps import Pace, Steps, begun
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import Pace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest

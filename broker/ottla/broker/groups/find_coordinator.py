@@ -9,14 +9,14 @@ and take seconds to come back.  A producer's transactions have no coordinator ye
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.broker.auto_create import AutoCreate
-from ottla.broker.cluster_view import ClusterView
-from ottla.broker.dispatch import HandlerResult, RequestContext
+from ottla.broker.cluster.auto_create import AutoCreate
+from ottla.broker.cluster.cluster_view import ClusterView
+from ottla.broker.cluster.metadata_cache import answer_when
 from ottla.broker.groups.placement import partition_of
-from ottla.broker.metadata_cache import answer_when
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.steps import Pace, Steps, begun
-from ottla.broker.transactions import refusal_of_transactions
+from ottla.broker.logs.transactions import refusal_of_transactions
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.steps import Pace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, NodeId

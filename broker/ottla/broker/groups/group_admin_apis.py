@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from ottla.broker.dispatch import HandlerResult, RequestContext
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.describe import describe, describe_missing
 from ottla.broker.groups.effects import Asker
-from ottla.broker.steps import Pace, Steps, begun
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import Pace, Steps, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse

@@ -1,13 +1,13 @@
 """Registers the APIs of groups.  Pure."""
 
-from ottla.broker.dispatch import Dispatcher
+from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.groups.consumer_group_apis import ConsumerGroupApis
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.describe_consumers import ConsumerGroupDescribeApi
 from ottla.broker.groups.group_admin_apis import GroupAdminApis
 from ottla.broker.groups.membership_apis import MembershipApis
 from ottla.broker.groups.offset_apis import OffsetApis
-from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.network.dispatch import Dispatcher
 from ottla.metadata.features import GROUP_VERSION, GROUP_VERSION_OF_CONSUMERS
 from ottla.model.settings.groups import GroupConfig
 

@@ -7,7 +7,6 @@ slot, at once or when the others have come, or when the log is committed.
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.broker.dispatch import RequestContext
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.effects import Client
 from ottla.broker.groups.group_records import (
@@ -16,6 +15,7 @@ from ottla.broker.groups.group_records import (
     TEXT_LENGTH_MAX,
 )
 from ottla.broker.groups.rebalance import Join, failed_join
+from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.groups import GroupConfig
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest

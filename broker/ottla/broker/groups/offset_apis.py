@@ -8,13 +8,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.dispatch import HandlerResult, RequestContext
+from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.effects import Asker
 from ottla.broker.groups.offsets import CommittedOffset
 from ottla.broker.groups.shard import TopicCommit
-from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.steps import STEP_COST, VALUES_PER_STEP, Answer, Pace, Steps, begun, keep_each
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import (
+    STEP_COST,
+    VALUES_PER_STEP,
+    Answer,
+    Pace,
+    Steps,
+    begun,
+    keep_each,
+)
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH

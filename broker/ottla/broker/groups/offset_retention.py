@@ -12,7 +12,7 @@ from ottla.broker.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_records import NO_EXPIRY
 from ottla.broker.groups.offsets import OffsetTable
-from ottla.broker.steps import Pace
+from ottla.broker.network.steps import Pace
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 

@@ -43,7 +43,7 @@ from ottla.broker.groups.rebalance import Join, Rebalancer, failed_join
 from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
 from ottla.broker.groups.topic_view import TopicView
-from ottla.broker.steps import Pace
+from ottla.broker.network.steps import Pace
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT64_MAX
 from ottla.model.settings.group_overrides import GroupSettings

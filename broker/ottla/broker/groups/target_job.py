@@ -19,7 +19,7 @@ from ottla.broker.groups.consumer_group import ConsumerGroup, Subscription
 from ottla.broker.groups.consumer_member import NOTHING, Assignment, ConsumerMember
 from ottla.broker.groups.consumer_records import target_record
 from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.steps import Pace, Steps
+from ottla.broker.network.steps import Pace, Steps
 from ottla.metadata.image import MetadataImage
 
 PARTITIONS_PER_COUNT = 8

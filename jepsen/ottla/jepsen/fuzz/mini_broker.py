@@ -11,25 +11,25 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.cluster_apis import register_cluster_apis, register_early_apis
-from ottla.broker.connection import Connection, ConnectionLimits, Pending
-from ottla.broker.data_apis import register_data_apis
-from ottla.broker.describe_node import DescribeNodeApi
-from ottla.broker.dispatch import Dispatcher, Peer
-from ottla.broker.fetch_session import FetchSessionCache
+from ottla.broker.cluster.cluster_apis import register_cluster_apis, register_early_apis
+from ottla.broker.cluster.describe_node import DescribeNodeApi
+from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.groups.effects import Asker, Instant
 from ottla.broker.groups.group_apis import register_group_apis
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
-from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.partition import Partition
-from ottla.broker.partition_table import PartitionTable
-from ottla.broker.producer_ids import Block
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.request_memory import RequestMemory
-from ottla.broker.response_queue import ResponseSlot
-from ottla.broker.steps import Apart, run_through
-from ottla.broker.telemetry_apis import Done, TelemetryApis
+from ottla.broker.logs.data_apis import register_data_apis
+from ottla.broker.logs.fetch_session import FetchSessionCache
+from ottla.broker.logs.producer_ids import Block
+from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
+from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.dispatch import Dispatcher, Peer
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.request_memory import RequestMemory
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import Apart, run_through
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.controller.rehearsal import CountingRng, Rehearsal
 from ottla.jepsen.fuzz.sync import run_now
 from ottla.jepsen.world.disk import SimulatedDisk

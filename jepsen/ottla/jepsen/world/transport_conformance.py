@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.broker.dispatch import Dispatcher, RequestContext
+from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.model.seams import ByteStream, Transport
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header

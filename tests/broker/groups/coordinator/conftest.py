@@ -9,12 +9,12 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
 from ottla.broker.groups.group_apis import (
     register_group_apis,
 )
-from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.partition import Partition
+from ottla.broker.replicas.partition import Partition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode

@@ -15,7 +15,7 @@ from ottla.broker.groups.group_apis import (
     OFFSET_COMMIT,
 )
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.partition import Partition
+from ottla.broker.replicas.partition import Partition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode, RefusedError

@@ -16,7 +16,7 @@ from ottla.broker.groups.effects import Instant
 from ottla.broker.groups.group_records import KINDS, offset_key, offset_value
 from ottla.broker.groups.rebalance import Rebalancer
 from ottla.broker.groups.shard import GroupShard
-from ottla.broker.partition import Partition
+from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.storage.disk_seam import DiskFile

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ottla.broker.listener import Listener
-from ottla.broker.server_driver import open_socket_server
+from ottla.broker.network.listener import Listener
+from ottla.broker.network.server_driver import open_socket_server
 from ottla.client.transport import TcpTransport
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import SimulatedDisk

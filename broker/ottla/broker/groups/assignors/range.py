@@ -16,7 +16,7 @@ from ottla.broker.groups.assignors.subscription import (
     PartitionCounts,
     topics_by_subscribers,
 )
-from ottla.broker.steps import Pace, Steps, run_through
+from ottla.broker.network.steps import Pace, Steps, run_through
 
 
 def assign(

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from ottla.broker.steps import Pace, Steps
+from ottla.broker.network.steps import Pace, Steps
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by the id of their topic; no topic stands in it with none."""

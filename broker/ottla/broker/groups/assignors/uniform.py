@@ -23,7 +23,7 @@ from ottla.broker.groups.assignors.subscription import (
     PartitionCounts,
     topics_by_subscribers,
 )
-from ottla.broker.steps import Pace, Steps, run_through
+from ottla.broker.network.steps import Pace, Steps, run_through
 
 Partition: TypeAlias = tuple[UUID, int]
 

@@ -4,15 +4,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ottla.broker import fetch, fetch_read, follower_fetch, isr_driver
-from ottla.broker.fetch import FetchApi
-from ottla.broker.fetch_read import FetchLimits
-from ottla.broker.fetch_session import FetchTarget
-from ottla.broker.follower_fetch import Followed, FollowerFetch
-from ottla.broker.isr_changes import IsrChange, Outcome, outcome_of
-from ottla.broker.isr_driver import IsrKeeper
-from ottla.broker.partition import Partition
-from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.logs import fetch, fetch_read
+from ottla.broker.logs.fetch import FetchApi
+from ottla.broker.logs.fetch_read import FetchLimits
+from ottla.broker.logs.fetch_session import FetchTarget
+from ottla.broker.replicas import follower_fetch, isr_driver
+from ottla.broker.replicas.follower_fetch import Followed, FollowerFetch
+from ottla.broker.replicas.isr_changes import IsrChange, Outcome, outcome_of
+from ottla.broker.replicas.isr_driver import IsrKeeper
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.client.fetch_session import FetchSession
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.jepsen.world.walk.now import run_now

@@ -5,10 +5,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import UUID
 
-from ottla.broker import follower_fetch, replica_manager
-from ottla.broker.follower_fetch import BeginAnew, Followed, Truncate
-from ottla.broker.partition import Partition
-from ottla.broker.replica_manager import ReplicaManager
+from ottla.broker.replicas import follower_fetch, replica_manager
+from ottla.broker.replicas.follower_fetch import BeginAnew, Followed, Truncate
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker import follower_fetch
-from ottla.broker.follower_fetch import Followed, FollowerFetch
 from ottla.broker.groups.commit_wait import CommitWait
-from ottla.broker.partition import Partition
+from ottla.broker.replicas import follower_fetch
+from ottla.broker.replicas.follower_fetch import Followed, FollowerFetch
+from ottla.broker.replicas.partition import Partition
 from ottla.controller import elections, producer_ids
 from ottla.controller.decision import Decision
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched

@@ -19,7 +19,7 @@ Of brokers: MetadataLogMatching (each has a state that the controller once had).
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from ottla.broker.partition import Partition
+from ottla.broker.replicas.partition import Partition
 from ottla.jepsen.world.violation import Violation
 from ottla.metadata.image import MetadataImage, PartitionState, RecoveryState
 from ottla.model.ids import NO_NODE, NodeId, Offset

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.partition import Partition
+from ottla.broker.replicas.partition import Partition
 from ottla.controller import brokers, partitions
 from ottla.controller.rehearsal import IDENTITY, registration
 from ottla.jepsen.world.chance import Chance

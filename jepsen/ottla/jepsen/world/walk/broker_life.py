@@ -11,11 +11,14 @@ from types import MappingProxyType
 from typing import Any, Protocol
 from uuid import UUID
 
-from ottla.broker.delete_records import DeleteRecordsApi
-from ottla.broker.dispatch import Peer, RequestContext
-from ottla.broker.fetch import FetchApi
-from ottla.broker.fetch_session import FetchSessionCache
-from ottla.broker.follower_fetch import (
+from ottla.broker.logs.delete_records import DeleteRecordsApi
+from ottla.broker.logs.fetch import FetchApi
+from ottla.broker.logs.fetch_session import FetchSessionCache
+from ottla.broker.logs.produce import ProduceApi
+from ottla.broker.network.dispatch import Peer, RequestContext
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.steps import finished
+from ottla.broker.replicas.follower_fetch import (
     BeginAnew,
     Duty,
     FindPlace,
@@ -26,14 +29,11 @@ from ottla.broker.follower_fetch import (
     Truncate,
     place_of,
 )
-from ottla.broker.isr_changes import IsrChange
-from ottla.broker.isr_driver import IsrKeeper
-from ottla.broker.partition import Partition
-from ottla.broker.partition_table import PartitionTable
-from ottla.broker.produce import ProduceApi
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.replica_manager import Directory, ReplicaManager
-from ottla.broker.steps import finished
+from ottla.broker.replicas.isr_changes import IsrChange
+from ottla.broker.replicas.isr_driver import IsrKeeper
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.replicas.replica_manager import Directory, ReplicaManager
 from ottla.jepsen.world.invariants.replication import Held
 from ottla.jepsen.world.walk.now import run_now
 from ottla.metadata.delta import MetadataDelta

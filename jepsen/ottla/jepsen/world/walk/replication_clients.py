@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from ottla.broker.partition import Partition
+from ottla.broker.replicas.partition import Partition
 from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.walk.broker_life import Life
 from ottla.jepsen.world.walk.model_log import batch_of, records_in

@@ -7,7 +7,7 @@ controller's image can be seen by each broker at another time, by real deltas.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ottla.broker.partition import Partition
+from ottla.broker.replicas.partition import Partition
 from ottla.controller.settings_in_force import min_insync_replicas
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants.replication import Held, ReplicationJudge, require

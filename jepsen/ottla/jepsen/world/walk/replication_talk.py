@@ -7,9 +7,9 @@ before, and what it asked may still arrive.  A request reaches the process it wa
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.broker.follower_fetch import BeginAnew, Truncate
-from ottla.broker.isr_changes import IsrChange, request_of
-from ottla.broker.partition import Partition
+from ottla.broker.replicas.follower_fetch import BeginAnew, Truncate
+from ottla.broker.replicas.isr_changes import IsrChange, request_of
+from ottla.broker.replicas.partition import Partition
 from ottla.controller import partitions
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants.replication import Held

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import trio
 
 from ottla.broker.broker_driver import Broker
-from ottla.broker.dynamic_settings import PRODUCER_ID_EXPIRATION_MS, setting_in_force
-from ottla.broker.lifecycle import BrokerState
-from ottla.broker.topic_settings import topic_config_of, topic_defaults_of_image
+from ottla.broker.cluster.dynamic_settings import PRODUCER_ID_EXPIRATION_MS, setting_in_force
+from ottla.broker.cluster.lifecycle import BrokerState
+from ottla.broker.cluster.topic_settings import topic_config_of, topic_defaults_of_image
 from ottla.client.admin import Admin, open_admin
 from ottla.client.consumer import open_consumer
 from ottla.client.producer import open_producer

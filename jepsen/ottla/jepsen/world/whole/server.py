@@ -1,8 +1,8 @@
 """The world's server: drives the broker's connections over byte streams in memory.
 
-What `broker/server_driver.py` does with an epoll and sockets, this does with streams: the same
-`Connection` parses, takes up and answers.  A request that meets a bug of ours is not only the end
-of its connection here but of the run.
+What `broker/network/server_driver.py` does with an epoll and sockets, this does with streams: the
+same `Connection` parses, takes up and answers.  A request that meets a bug of ours is not only the
+end of its connection here but of the run.
 """
 
 import heapq
@@ -13,15 +13,15 @@ from typing import NoReturn, TypeVar
 
 import trio
 
-from ottla.broker.alarm_driver import Alarm
-from ottla.broker.connection import Connection, ConnectionLimits, Pending
-from ottla.broker.dispatch import Dispatcher, MalformedRequestError, Peer
-from ottla.broker.listener import Listener
-from ottla.broker.memory_sweep_driver import keep_memory_fair
-from ottla.broker.paced_driver import PacedWork
-from ottla.broker.request_memory import RequestMemory
-from ottla.broker.response_queue import ResponseSlot
-from ottla.broker.server_seam import OpenServer
+from ottla.broker.network.alarm_driver import Alarm
+from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.dispatch import Dispatcher, MalformedRequestError, Peer
+from ottla.broker.network.listener import Listener
+from ottla.broker.network.memory_sweep_driver import keep_memory_fair
+from ottla.broker.network.paced_driver import PacedWork
+from ottla.broker.network.request_memory import RequestMemory
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.server_seam import OpenServer
 from ottla.jepsen.world.whole.network import Host, Network
 from ottla.jepsen.world.whole.streams import BACKLOG_BYTES_MAX, Ports, Stream
 from ottla.model.errors import ProtocolError, only_error

@@ -1,0 +1,139 @@
+"""IncrementalAlterConfigs: this broker's loggers here, all else by the controller.
+
+Pure but for the await of the controller.  A request may change both: each resource is answered for
+itself, in the order asked.  One that names much is looked at in steps, and encoded for the
+controller apart from the loop.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ottla.broker.cluster.log_levels import LogLevels
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import STEP_COST, Answer, Pace, begun
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId, parse_node_id
+from ottla.model.settings.dynamic import ResourceType
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.incremental_alter_configs_request import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+Outcome = AlterConfigsResourceResponse
+
+LOGGERS_COST = 25
+"""What a resource of loggers costs a step: all loggers there are may be named in it."""
+
+
+class Forwarding(Protocol):
+    """Has the controller decide."""
+
+    def __call__(
+        self,
+        context: RequestContext,
+        request: Message,
+        finish: Callable[[Any], Message] | None = None,
+    ) -> HandlerResult:
+        """Answer with what `finish` makes of the controller's answer."""
+
+
+class AlterLoggersApi:
+    """Serves IncrementalAlterConfigs 0-1."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        loggers: LogLevels,
+        forward: Forwarding,
+        forward_large: Forwarding | None = None,
+    ) -> None:
+        """`forward_large` takes requests that are costly to encode; by default `forward` does."""
+        self._node_id = node_id
+        self._loggers = loggers
+        self._forward = forward
+        self._forward_large = forward_large or forward
+
+    def handle(
+        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> HandlerResult:
+        """Change the loggers named, and pass everything else on."""
+        return begun(self._answer(context, request))
+
+    def _answer(self, context: RequestContext, request: IncrementalAlterConfigsRequest) -> Answer:
+        resources = request.resources
+        pace = Pace()
+        rest: list[AlterConfigsResource] = []
+        times = Counter[str]()
+        change_count = 0
+        for one in resources:
+            if one.resource_type == ResourceType.BROKER_LOGGER:
+                times[one.resource_name] += 1
+            else:
+                rest.append(one)
+                change_count += 1 + len(one.configs)
+            if pace.is_due():
+                yield
+        forward = self._forward_large if change_count > STEP_COST else self._forward
+        if len(rest) == len(resources):
+            return forward(context, request)
+        ours: dict[int, Outcome] = {}
+        for index, one in enumerate(resources):
+            if one.resource_type != ResourceType.BROKER_LOGGER:
+                continue
+            is_repeated = times[one.resource_name] > 1
+            ours[index] = self._outcome(one, is_repeated=is_repeated, is_dry=request.validate_only)
+            if pace.is_due(LOGGERS_COST):
+                yield
+
+        def finish(answer: IncrementalAlterConfigsResponse) -> Message:
+            others = iter(answer.responses)
+            answer.responses = [
+                ours[index] if index in ours else next(others) for index in range(len(resources))
+            ]
+            return answer
+
+        if not rest:
+            return finish(IncrementalAlterConfigsResponse())
+        theirs = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+        return forward(context, theirs, finish)
+
+    def _outcome(
+        self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool
+    ) -> Outcome:
+        outcome = Outcome(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            self._alter(resource, is_repeated=is_repeated, is_dry=is_dry)
+        except RefusedError as refusal:
+            outcome.error_code = refusal.code
+            outcome.error_message = refusal.message
+        return outcome
+
+    def _alter(self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool) -> None:
+        if is_repeated:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        name, changes = resource.resource_name, resource.configs
+        if len({change.name for change in changes}) < len(changes):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        node_id = parse_node_id(name)
+        if node_id is None:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+            )
+        if node_id != self._node_id:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected node id. Expected {self._node_id}, but received {name}",
+            )
+        self._loggers.check(changes)
+        if not is_dry:
+            self._loggers.apply(changes)

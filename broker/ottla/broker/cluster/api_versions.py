@@ -1,0 +1,113 @@
+"""ApiVersions: what this broker speaks, said to clients of any age.
+
+Pure.  The answer to a version nobody knows is in version 0 with error 35 and only the row of
+ApiVersions itself, from which a client picks the version to ask again with (KIP-511).
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.network.dispatch import RequestContext
+from ottla.metadata.features import SUPPORTED
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId
+from ottla.wire.apis import API, API_VERSIONS
+from ottla.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.wire.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+CLIENT_NAMED_FROM = 3
+"""The first version in which a client says what software it is."""
+
+ZERO_MINIMUMS_FROM = 4
+"""Older clients stumble over features whose lowest level is 0 (KAFKA-17011)."""
+
+SOFTWARE_CHARS_MAX = 256
+"""What is kept of what a client calls itself, for as long as its connection lives.  A request may
+hold megabytes of it; no client's real name is longer."""
+
+LEGAL_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class ApiVersionsApi:
+    """Serves ApiVersions 0-5 and the answer to those above.
+
+    `served` tells the api keys to list.  It must name them all from the start: clients keep what
+    the first answer on a connection said.
+    """
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataCache,
+        served: Callable[[], Iterable[int]],
+        cluster_id: str,
+        node_id: NodeId,
+    ) -> None:
+        self._metadata = metadata
+        self._served = served
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+
+    def handle(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        """Answer with the versions and features of this broker."""
+        version = context.api_version
+        if version >= CLIENT_NAMED_FROM and not _names_its_software(request):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if self._is_meant_for_another(request):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+        if version >= CLIENT_NAMED_FROM:
+            context.peer.software_name = request.client_software_name[:SOFTWARE_CHARS_MAX]
+            context.peer.software_version = request.client_software_version[:SOFTWARE_CHARS_MAX]
+        image = self._metadata.image
+        return ApiVersionsResponse(
+            api_keys=[row for key in sorted(self._served()) for row in _rows_of(key)],
+            supported_features=[
+                SupportedFeatureKey(
+                    name=name, min_version=levels.lowest, max_version=levels.highest
+                )
+                for name, levels in sorted(SUPPORTED.items())
+                if levels.lowest > 0 or version >= ZERO_MINIMUMS_FROM
+            ],
+            finalized_features_epoch=image.provenance.offset,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in image.features.items()
+                if level > 0
+            ],
+        )
+
+    def handle_unsupported(self, context: RequestContext, request: object) -> None:
+        """Answer a version we do not know, in version 0."""
+        context.slot.complete_as(
+            ApiVersionsResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list(_rows_of(API_VERSIONS))
+            ),
+            0,
+        )
+
+    def _is_meant_for_another(self, request: ApiVersionsRequest) -> bool:
+        """Say whether the client wanted another cluster or node (KIP-1242)."""
+        return request.cluster_id not in (None, self._cluster_id) or request.node_id not in (
+            -1,
+            self._node_id,
+        )
+
+
+def _rows_of(key: int) -> Iterable[ApiVersion]:
+    """Yield the row of an API, unless it is one that is not listed."""
+    versions = API[key].advertised
+    if versions:
+        yield ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
+
+
+def _names_its_software(request: ApiVersionsRequest) -> bool:
+    return bool(
+        LEGAL_SOFTWARE_NAME.fullmatch(request.client_software_name)
+        and LEGAL_SOFTWARE_NAME.fullmatch(request.client_software_version)
+    )

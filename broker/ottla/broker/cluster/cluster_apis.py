@@ -1,0 +1,131 @@
+"""Registers the APIs that are answered from metadata, or passed on to the controller.
+
+Pure.  Two steps, because the listener opens before the logs are recovered: first what may be asked
+of any broker at any time, then, when it runs, the rest.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ottla.broker.cluster.admin_api import FORWARDED_API_KEYS, AdminApi
+from ottla.broker.cluster.alter_loggers import AlterLoggersApi
+from ottla.broker.cluster.api_versions import ApiVersionsApi
+from ottla.broker.cluster.auto_create import AutoCreate
+from ottla.broker.cluster.config_resources import ListConfigResourcesApi
+from ottla.broker.cluster.configs_api import ConfigsApi
+from ottla.broker.cluster.describe_cluster import DescribeClusterApi
+from ottla.broker.cluster.describe_node import DescribeNodeApi
+from ottla.broker.cluster.describe_topic_partitions import DescribeTopicPartitionsApi
+from ottla.broker.cluster.forwarding import ControllerDoor
+from ottla.broker.cluster.log_levels import LogLevels
+from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
+from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
+from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.purgatory import Purgatory
+from ottla.metadata.image import MetadataImage
+from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
+
+METADATA = 3
+FIND_COORDINATOR = 10
+DESCRIBE_CONFIGS = 32
+INCREMENTAL_ALTER_CONFIGS = 44
+DESCRIBE_CLUSTER = 60
+LIST_CONFIG_RESOURCES = 74
+DESCRIBE_TOPIC_PARTITIONS = 75
+
+CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
+    METADATA,
+    FIND_COORDINATOR,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_CLUSTER,
+    LIST_CONFIG_RESOURCES,
+    DESCRIBE_TOPIC_PARTITIONS,
+}
+"""What `register_cluster_apis` serves."""
+
+
+def register_early_apis(
+    dispatcher: Dispatcher,
+    *,
+    config: BrokerConfig,
+    cluster_id: str,
+    metadata: MetadataCache,
+    describe_node: DescribeNodeApi,
+    coming: Iterable[int],
+) -> None:
+    """Serve ApiVersions and DescribeNode.
+
+    `coming` names the APIs that will be registered later: ApiVersions lists them from the start,
+    since a client keeps the first answer of a connection.
+    """
+    dispatcher.coming = frozenset(coming)
+    versions = ApiVersionsApi(
+        metadata=metadata,
+        served=lambda: dispatcher.api_keys | dispatcher.coming,
+        cluster_id=cluster_id,
+        node_id=config.node_id,
+    )
+    dispatcher.register(API_VERSIONS, versions.handle)
+    dispatcher.on_unsupported_api_versions = versions.handle_unsupported
+    dispatcher.register(DESCRIBE_NODE, describe_node.handle)
+
+
+def register_cluster_apis(
+    dispatcher: Dispatcher,
+    *,
+    config: BrokerConfig,
+    cluster_id: str,
+    metadata: MetadataCache,
+    purgatory: Purgatory,
+    controller: ControllerDoor,
+    followed: Callable[[], MetadataImage],
+    now_ms: Callable[[], int],
+) -> None:
+    """Serve everything that is answered from the image or by the controller.
+
+    `followed` returns the image that this broker's group coordinator has followed.
+    """
+    admin = AdminApi(
+        config=config,
+        controller=controller,
+        metadata=metadata,
+        purgatory=purgatory,
+        now_ms=now_ms,
+    )
+    for api_key in FORWARDED_API_KEYS:
+        dispatcher.register(api_key, admin.handle, large_handler=admin.handle_large)
+    loggers = LogLevels()
+    alter = AlterLoggersApi(config.node_id, loggers, admin.handle, admin.handle_large)
+    dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)
+    auto_create = AutoCreate(
+        controller,
+        timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
+        on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
+        internal={OFFSETS_TOPIC: offsets_topic(config.groups)},
+    )
+    topics = MetadataApi(
+        config=config,
+        cluster_id=cluster_id,
+        metadata=metadata,
+        purgatory=purgatory,
+        auto_create=auto_create,
+    )
+    dispatcher.register(METADATA, topics.handle)
+    coordinators = FindCoordinatorApi(
+        config=config,
+        followed=followed,
+        purgatory=purgatory,
+        auto_create=auto_create,
+        is_opening=lambda topic: metadata.is_opening(topic),
+    )
+    dispatcher.register(FIND_COORDINATOR, coordinators.handle)
+    configs = ConfigsApi(config=config, metadata=metadata, loggers=loggers)
+    dispatcher.register(DESCRIBE_CONFIGS, configs.handle)
+    resources = ListConfigResourcesApi(config=config, metadata=metadata)
+    dispatcher.register(LIST_CONFIG_RESOURCES, resources.handle)
+    cluster = DescribeClusterApi(config=config, cluster_id=cluster_id, metadata=metadata)
+    dispatcher.register(DESCRIBE_CLUSTER, cluster.handle)
+    pages = DescribeTopicPartitionsApi(config=config, metadata=metadata)
+    dispatcher.register(DESCRIBE_TOPIC_PARTITIONS, pages.handle)

@@ -1,0 +1,118 @@
+"""The cluster as one client may see it: live brokers, where it reaches them, whom it may ask.
+
+Pure; shared by Metadata, DescribeCluster and DescribeTopicPartitions.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.broker.network.dispatch import Peer
+from ottla.metadata.image import BrokerRegistration, MetadataImage, PartitionState
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.limits import TOPIC_NAME_LENGTH_MAX
+from ottla.model.settings.broker import BrokerConfig
+
+LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+OPERATIONS_NOT_ASKED = -(1 << 31)
+
+TOPIC_OPERATIONS = 0b1101_1111_1000
+"""Read, write, create, delete, alter, describe, describe configs, alter configs: one bit each, by
+Kafka's number of the operation.  Without an authorizer everybody may do all there is."""
+
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+"""Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
+
+
+class BrokerAddress(NamedTuple):
+    """One broker, where this client reaches it."""
+
+    node_id: NodeId
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+def is_legal_topic_name(name: str) -> bool:
+    """Say whether a topic may be called so."""
+    return (
+        name not in (".", "..")
+        and len(name) <= TOPIC_NAME_LENGTH_MAX
+        and LEGAL_TOPIC_NAME.fullmatch(name) is not None
+    )
+
+
+class ClusterView:
+    """One image through one listener's eyes."""
+
+    def __init__(self, image: MetadataImage, config: BrokerConfig, peer: Peer) -> None:
+        self.image = image
+        self._config = config
+        self._peer = peer
+        # Asked again for each of thousands of partitions.
+        self._leaders: dict[NodeId, tuple[ErrorCode, NodeId]] = {}
+        self._are_live: dict[NodeId, bool] = {}
+        self._is_address_known = any(
+            endpoint.name == peer.listener_name and endpoint.host
+            for endpoint in (*config.advertised_listeners, *config.listeners)
+        )
+
+    def brokers(self, *, with_fenced: bool = False) -> Iterator[BrokerAddress]:
+        """Yield the brokers that can be reached by this listener, in order of their ids."""
+        for broker in self.image.brokers.values():
+            address = self._address(broker)
+            if address is not None and (with_fenced or not broker.is_fenced):
+                yield address
+
+    @property
+    def controller_id(self) -> NodeId:
+        """The broker to send admin requests to: any does, as each of them forwards; so this one.
+
+        None while this one is not live: then the first that is.
+        """
+        local_id = self._config.node_id
+        live = [broker.node_id for broker in self.brokers()]
+        return local_id if local_id in live else next(iter(live), NO_NODE)
+
+    def leader_of(self, partition: PartitionState) -> tuple[ErrorCode, NodeId]:
+        """Return the leader, or why there is none to be named."""
+        found = self._leaders.get(partition.leader)
+        if found is None:
+            found = self._leaders[partition.leader] = self._leader(partition.leader)
+        return found
+
+    def _leader(self, node_id: NodeId) -> tuple[ErrorCode, NodeId]:
+        broker = self.image.brokers.get(node_id)
+        if broker is None:
+            return ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE
+        if broker.endpoint(self._peer.listener_name) is None:
+            return ErrorCode.LISTENER_NOT_FOUND, NO_NODE
+        return ErrorCode.NONE, node_id
+
+    def offline_replicas(self, partition: PartitionState) -> list[int]:
+        """Return the replicas that serve nobody now."""
+        return [replica for replica in partition.replicas if not self._is_live(replica)]
+
+    def _is_live(self, node_id: NodeId) -> bool:
+        is_live = self._are_live.get(node_id)
+        if is_live is None:
+            broker = self.image.brokers.get(node_id)
+            is_live = self._are_live[node_id] = (
+                broker is not None
+                and not broker.is_fenced
+                and broker.endpoint(self._peer.listener_name) is not None
+            )
+        return is_live
+
+    def _address(self, broker: BrokerRegistration) -> BrokerAddress | None:
+        endpoint = broker.endpoint(self._peer.listener_name)
+        if endpoint is None:
+            return None
+        host, port = endpoint.host or self._peer.local_host, endpoint.port
+        if broker.id == self._config.node_id and not self._is_address_known:
+            # It listens on every interface: the address the client came in by works for it.
+            host, port = self._peer.local_host, self._peer.local_port
+        return BrokerAddress(broker.id, host, port, broker.rack, broker.is_fenced)

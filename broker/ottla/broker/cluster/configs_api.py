@@ -1,0 +1,348 @@
+"""DescribeConfigs: every setting of a resource, with where its value comes from.
+
+Pure.  Resources are topics, this broker, its loggers, groups, and subscriptions to client metrics.
+Precedence is Kafka's: topic override, dynamic setting of this broker, dynamic cluster-wide
+setting, the broker's file, default.  Synonyms list all of these that are set, strongest first.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.broker.cluster.cluster_view import is_legal_topic_name
+from ottla.broker.cluster.log_levels import LogLevels
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import Pace, Steps, begun, keep_each
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import parse_node_id
+from ottla.model.limits import MIB
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
+from ottla.model.settings.declare import Definition, Kind
+from ottla.model.settings.dynamic import ResourceType, broker_definitions
+from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
+from ottla.model.settings.topic import LONGER_UNITS, TOPIC_DEFINITIONS
+from ottla.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from ottla.wire.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+CLUSTER_DEFAULT = ""
+"""The name of the broker resource that holds for every broker."""
+
+
+class Source(IntEnum):
+    """Where a value comes from, as DescribeConfigs numbers it."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Given(NamedTuple):
+    """One place that sets a value: under which key, to what, and how strong it is."""
+
+    key: str
+    text: str | None
+    source: Source
+
+
+ANSWER_BYTES_MAX = 32 * MIB
+"""What the texts of one answer may come to; the resources after that are refused.  It is some
+hundred thousand settings: a client that describes more topics sends several requests."""
+
+RESOURCE_COST = 30
+"""What a resource costs a step: a topic has about so many settings."""
+
+SETTING_BYTES = 64
+"""What a setting takes besides its texts."""
+
+TOO_MANY = RefusedError(
+    ErrorCode.INVALID_REQUEST, "The answer would be too large; ask for fewer resources at once"
+)
+
+
+class ConfigsApi:
+    """Serves DescribeConfigs 1-4."""
+
+    def __init__(
+        self, *, config: BrokerConfig, metadata: MetadataCache, loggers: LogLevels
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._loggers = loggers
+        self._broker_definitions = broker_definitions()
+
+    def handle(self, context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
+        """Answer for each resource by itself, once however often it is named."""
+        return begun(self._answer(request))
+
+    def _answer(self, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+        pace = Pace()
+        results: list[DescribeConfigsResult] = []
+        left_bytes = ANSWER_BYTES_MAX
+        for resource in (yield from _asked_once(request.resources, pace)):
+            if left_bytes <= 0:
+                results.append(_refused(resource, TOO_MANY))
+            else:
+                result = self._result(resource, request)
+                results.append(result)
+                left_bytes -= sum(map(_size_of, result.configs))
+            if pace.is_due(RESOURCE_COST):
+                yield
+        return DescribeConfigsResponse(results=results)
+
+    def _result(
+        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            configs = self._configs(resource)
+        except RefusedError as refusal:
+            return _refused(resource, refusal)
+        asked = None
+        if resource.configuration_keys:
+            asked = frozenset(resource.configuration_keys)
+        for found in configs:
+            # Kafka takes an empty list of keys for all of them, as it does null.
+            if asked and found.name not in asked:
+                continue
+            if not request.include_synonyms:
+                found.synonyms = []
+            if not request.include_documentation:
+                found.documentation = None
+            result.configs.append(found)
+        return result
+
+    def _configs(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+        image = self._metadata.image
+        kind, name = resource.resource_type, resource.resource_name
+        match kind:
+            case ResourceType.TOPIC:
+                return self._topic_configs(image, name)
+            case ResourceType.BROKER:
+                return self._broker_configs(image, name)
+            case ResourceType.BROKER_LOGGER:
+                return self._logger_configs(name)
+            case ResourceType.CLIENT_METRICS:
+                return _subscription_configs(image, name)
+            case ResourceType.GROUP:
+                return self._group_configs(image, name)
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
+        )
+
+    def _topic_configs(
+        self, image: MetadataImage, name: str
+    ) -> list[DescribeConfigsResourceResult]:
+        if not is_legal_topic_name(name):
+            raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if image.topic(name) is None:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        overrides = image.config(ResourceType.TOPIC, name)
+        return [
+            self._layered_config(image, definition, overrides, Source.DYNAMIC_TOPIC)
+            for definition in TOPIC_DEFINITIONS.values()
+        ]
+
+    def _layered_config(
+        self,
+        image: MetadataImage,
+        definition: Definition,
+        overrides: Mapping[str, str],
+        own: Source,
+    ) -> DescribeConfigsResourceResult:
+        """Describe a setting whose default is a setting of the brokers."""
+        given: list[Given] = []
+        if definition.key in overrides:
+            given.append(Given(definition.key, overrides[definition.key], own))
+        for source in (
+            Source.DYNAMIC_BROKER,
+            Source.DYNAMIC_DEFAULT_BROKER,
+            Source.STATIC_BROKER,
+        ):
+            texts = self._texts(image, source)
+            given += [
+                Given(key, texts[key], source) for key in definition.broker_keys if key in texts
+            ]
+        default_key = definition.broker_keys[0] if definition.broker_keys else definition.key
+        given.append(Given(default_key, definition.default, Source.DEFAULT))
+        result = _result_of(definition, given, is_read_only=False)
+        strongest = given[0]
+        if strongest.key in LONGER_UNITS and strongest.text is not None:
+            # The broker was told in hours or minutes, the topic speaks of milliseconds.
+            value = int(strongest.text)
+            result.value = str(value if value < 0 else value * LONGER_UNITS[strongest.key])
+        return result
+
+    def _broker_configs(
+        self, image: MetadataImage, name: str
+    ) -> list[DescribeConfigsResourceResult]:
+        if name == CLUSTER_DEFAULT:
+            texts = self._texts(image, Source.DYNAMIC_DEFAULT_BROKER)
+            return [
+                _result_of(
+                    self._broker_definitions[key],
+                    [Given(key, text, Source.DYNAMIC_DEFAULT_BROKER)],
+                    is_read_only=False,
+                )
+                for key, text in texts.items()
+                if key in self._broker_definitions
+            ]
+        self._check_broker(name, expected=f"{self._config.node_id} or empty string,")
+        return [
+            self._broker_config(image, definition)
+            for definition in self._broker_definitions.values()
+        ]
+
+    def _check_broker(self, name: str, *, expected: str) -> None:
+        node_id = parse_node_id(name)
+        if node_id is None:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+            )
+        if node_id != self._config.node_id:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {expected} but received {name}",
+            )
+
+    def _logger_configs(self, name: str) -> list[DescribeConfigsResourceResult]:
+        if not name:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        self._check_broker(name, expected=str(self._config.node_id))
+        return [
+            DescribeConfigsResourceResult(
+                name=logger, value=level, config_source=Source.BROKER_LOGGER
+            )
+            for logger, level in self._loggers.levels().items()
+        ]
+
+    def _group_configs(
+        self, image: MetadataImage, name: str
+    ) -> list[DescribeConfigsResourceResult]:
+        if not name:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        overrides = image.config(ResourceType.GROUP, name)
+        return [
+            self._layered_config(image, definition, overrides, Source.GROUP)
+            for definition in GROUP_DEFINITIONS.values()
+        ]
+
+    def _broker_config(
+        self, image: MetadataImage, definition: Definition
+    ) -> DescribeConfigsResourceResult:
+        given = [
+            Given(definition.key, texts[definition.key], source)
+            for source in (
+                Source.DYNAMIC_BROKER,
+                Source.DYNAMIC_DEFAULT_BROKER,
+                Source.STATIC_BROKER,
+            )
+            if definition.key in (texts := self._texts(image, source))
+        ]
+        given.append(Given(definition.key, definition.default, Source.DEFAULT))
+        return _result_of(definition, given, is_read_only=not definition.is_dynamic)
+
+    def _texts(self, image: MetadataImage, source: Source) -> Mapping[str, str]:
+        """Return what one place sets, by broker key."""
+        match source:
+            case Source.DYNAMIC_BROKER:
+                return image.config(ResourceType.BROKER, str(self._config.node_id))
+            case Source.DYNAMIC_DEFAULT_BROKER:
+                return image.config(ResourceType.BROKER, CLUSTER_DEFAULT)
+        return self._config.texts
+
+
+def _asked_once(
+    resources: Iterable[DescribeConfigsResource], pace: Pace
+) -> Steps[list[DescribeConfigsResource]]:
+    """Return each resource once, with the keys of all that name it; none mean all of them."""
+    asked: dict[tuple[int, str], DescribeConfigsResource] = {}
+    keys: dict[tuple[int, str], dict[str, None] | None] = {}
+    for resource in resources:
+        at = resource.resource_type, resource.resource_name
+        wanted = resource.configuration_keys
+        if at not in asked:
+            asked[at] = resource
+            keys[at] = {} if wanted else None
+        known = keys[at]
+        if known is None or not wanted:
+            keys[at] = None
+            if pace.is_due():
+                yield
+        else:
+            yield from keep_each(known, wanted, pace)
+    for at, resource in asked.items():
+        known = keys[at]
+        resource.configuration_keys = None if known is None else list(known)
+    return list(asked.values())
+
+
+def _refused(resource: DescribeConfigsResource, refusal: RefusedError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=refusal.code,
+        error_message=refusal.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _size_of(found: DescribeConfigsResourceResult) -> int:
+    """Return about what a setting takes in the answer."""
+    texts = (found.name, found.value, found.documentation)
+    size = SETTING_BYTES + sum(len(text) for text in texts if text is not None)
+    return size * (1 + len(found.synonyms))
+
+
+def _result_of(
+    definition: Definition, given: list[Given], *, is_read_only: bool
+) -> DescribeConfigsResourceResult:
+    """Describe one setting, whose strongest value stands first in `given`."""
+    is_sensitive = definition.kind is Kind.PASSWORD
+    strongest = given[0]
+    return DescribeConfigsResourceResult(
+        name=definition.key,
+        value=None if is_sensitive else strongest.text,
+        read_only=is_read_only,
+        config_source=strongest.source,
+        is_sensitive=is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=key, value=None if is_sensitive else text, source=source)
+            for key, text, source in given
+        ],
+        config_type=definition.kind,
+        documentation=definition.documentation,
+    )
+
+
+def _subscription_configs(image: MetadataImage, name: str) -> list[DescribeConfigsResourceResult]:
+    if not name:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+        )
+    texts = image.config(ResourceType.CLIENT_METRICS, name)
+    found = []
+    for key, definition in CLIENT_METRICS_DEFINITIONS.items():
+        given = [Given(key, definition.default, Source.DEFAULT)]
+        if key in texts:
+            given.insert(0, Given(key, texts[key], Source.CLIENT_METRICS))
+        found.append(_result_of(definition, given, is_read_only=False))
+    return found

@@ -1,0 +1,68 @@
+"""DescribeCluster: the brokers, for admin clients (KIP-700, KIP-919, KIP-1073).  Pure."""
+
+from ottla.broker.cluster.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, ClusterView
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.network.dispatch import RequestContext
+from ottla.model.errors import ErrorCode
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
+from ottla.wire.messages.describe_cluster_response import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+
+BROKERS = 1
+CONTROLLERS = 2
+FENCED_FROM = 2
+
+
+class DescribeClusterApi:
+    """Serves DescribeCluster 0-2."""
+
+    def __init__(self, *, config: BrokerConfig, cluster_id: str, metadata: MetadataCache) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._metadata = metadata
+
+    def handle(
+        self, context: RequestContext, request: DescribeClusterRequest
+    ) -> DescribeClusterResponse:
+        """Answer with the live brokers, and the fenced ones where those are asked for."""
+        if request.endpoint_type != BROKERS:
+            return _wrong_endpoint(request.endpoint_type)
+        view = ClusterView(self._metadata.image, self._config, context.peer)
+        return DescribeClusterResponse(
+            cluster_id=self._cluster_id,
+            controller_id=view.controller_id,
+            brokers=[
+                DescribeClusterBroker(
+                    broker_id=broker.node_id,
+                    host=broker.host,
+                    port=broker.port,
+                    rack=broker.rack,
+                    is_fenced=broker.is_fenced and context.api_version >= FENCED_FROM,
+                )
+                for broker in view.brokers(with_fenced=request.include_fenced_brokers)
+            ],
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS
+                if request.include_cluster_authorized_operations
+                else OPERATIONS_NOT_ASKED
+            ),
+        )
+
+
+def _wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:
+    """Refuse what a broker's listener cannot describe."""
+    if endpoint_type == CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, but we wanted an "
+            "endpoint of type CONTROLLER",
+            endpoint_type=BROKERS,
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        error_message=f"Unsupported endpoint type {endpoint_type}",
+        endpoint_type=BROKERS,
+    )

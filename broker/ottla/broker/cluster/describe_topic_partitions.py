@@ -1,0 +1,130 @@
+"""DescribeTopicPartitions: topics in pages, with eligible leader replicas (KIP-966).  Pure."""
+
+from collections.abc import Iterable
+
+from ottla.broker.cluster.cluster_view import (
+    TOPIC_OPERATIONS,
+    ClusterView,
+    is_legal_topic_name,
+)
+from ottla.broker.cluster.metadata_cache import MetadataCache
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.metadata.image import PartitionState, Topic
+from ottla.model.errors import ErrorCode
+from ottla.model.internal_topics import INTERNAL_TOPICS
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from ottla.wire.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+PARTITIONS_PER_ANSWER_MAX = 2_000
+"""Kafka's `max.request.partition.size.limit`: bounds one answer, whatever the client asks."""
+
+
+class DescribeTopicPartitionsApi:
+    """Serves DescribeTopicPartitions 0."""
+
+    def __init__(self, *, config: BrokerConfig, metadata: MetadataCache) -> None:
+        self._config = config
+        self._metadata = metadata
+
+    def handle(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> HandlerResult:
+        """Answer with topics in order of their names, from the cursor on, up to the limit."""
+        return begun(self._answer(context, request))
+
+    def _answer(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> Steps[DescribeTopicPartitionsResponse]:
+        pace = Pace()
+        view = ClusterView(self._metadata.image, self._config, context.peer)
+        are_named = bool(request.topics)
+        names = {topic.name for topic in request.topics} if are_named else view.image.topic_ids
+        cursor = request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            return _refused(names)
+        first_name = "" if cursor is None else cursor.topic_name
+        left = max(1, min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
+        response = DescribeTopicPartitionsResponse()
+        for name in sorted(name for name in names if name >= first_name):
+            if pace.is_due():
+                yield
+            topic = view.image.topic(name)
+            if topic is None:
+                response.topics.append(_unknown(name))
+                continue
+            first = cursor.partition_index if cursor is not None and name == first_name else 0
+            if not left:
+                response.next_cursor = Cursor(topic_name=name, partition_index=first)
+                break
+            described, next_index = yield from _described(view, topic, max(first, 0), left, pace)
+            left -= len(described.partitions)
+            response.topics.append(described)
+            if next_index is not None:
+                response.next_cursor = Cursor(topic_name=name, partition_index=next_index)
+                break
+        return response
+
+
+def _refused(names: Iterable[str]) -> DescribeTopicPartitionsResponse:
+    """Refuse a cursor that points nowhere; the answer has room for it with each topic only."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.INVALID_REQUEST)
+            for name in sorted(names)
+        ]
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_legal_topic_name(name)
+        else ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def _described(
+    view: ClusterView, topic: Topic, first: int, limit: int, pace: Pace
+) -> Steps[tuple[DescribeTopicPartitionsResponseTopic, int | None]]:
+    """Describe up to `limit` partitions from `first` on; return also where to go on."""
+    end = min(first + limit, len(topic.partitions))
+    partitions = []
+    for index in range(first, end):
+        partitions.append(_partition(view, index, topic.partitions[index]))
+        if pace.is_due():
+            yield
+    described = DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+    return described, end if end < len(topic.partitions) else None
+
+
+def _partition(
+    view: ClusterView, index: int, state: PartitionState
+) -> DescribeTopicPartitionsResponsePartition:
+    code, leader_id = view.leader_of(state)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
+        offline_replicas=view.offline_replicas(state),
+    )

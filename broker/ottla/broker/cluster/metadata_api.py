@@ -1,0 +1,217 @@
+"""Metadata: which brokers live, which topics there are, who leads each partition.
+
+Pure.  Topics are asked for by name or by id; none means all.  A topic that is not there is made
+first, when both the broker and the client allow it, and the answer waits until it is.
+"""
+
+from typing import Any
+
+from ottla.broker.cluster.auto_create import AutoCreate
+from ottla.broker.cluster.cluster_view import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_ASKED,
+    TOPIC_OPERATIONS,
+    ClusterView,
+    is_legal_topic_name,
+)
+from ottla.broker.cluster.metadata_cache import MetadataCache, answer_when
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.steps import Answer, Pace, Steps, begun
+from ottla.metadata.image import PartitionState, Topic
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID
+from ottla.model.internal_topics import INTERNAL_TOPICS
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+TOPIC_IDS_FROM = 12
+"""Versions 10 and 11 have the field of a topic's id, but asking by it came later."""
+
+CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
+LISTENER_NOT_FOUND_FROM = 6
+
+CREATION_WAIT_MS_MAX = 5_000
+"""How long an answer waits for a topic it made to appear; then the client asks again."""
+
+
+class MetadataApi:
+    """Serves Metadata 0-13."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        cluster_id: str,
+        metadata: MetadataCache,
+        purgatory: Purgatory,
+        auto_create: AutoCreate,
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._metadata = metadata
+        self._purgatory = purgatory
+        self._auto_create = auto_create
+
+    def handle(self, context: RequestContext, request: MetadataRequest) -> HandlerResult:
+        """Answer now, or after the topics that are missing have been made."""
+        return begun(self._serve(context, request))
+
+    def _serve(self, context: RequestContext, request: MetadataRequest) -> Answer:
+        if request.topics is not None:
+            # As in Kafka, a topic named twice is answered once.
+            asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
+            request.topics = list(asked.values())
+        missing = yield from self._to_create(request)
+        if missing:
+            return self._create_and_answer(context, request, missing)
+        return (yield from self._answer(context, request))
+
+    def _to_create(self, request: MetadataRequest) -> Steps[list[str]]:
+        if not (self._config.auto_create_topics_enable and request.allow_auto_topic_creation):
+            return []
+        pace = Pace()
+        missing: list[str] = []
+        for topic in request.topics or ():
+            if (
+                topic.name
+                and topic.topic_id == ZERO_UUID
+                and topic.name not in self._metadata.image.topic_ids
+                and topic.name not in INTERNAL_TOPICS
+                and is_legal_topic_name(topic.name)
+            ):
+                missing.append(topic.name)
+            if pace.is_due():
+                yield
+        return missing
+
+    async def _create_and_answer(
+        self, context: RequestContext, request: MetadataRequest, missing: list[str]
+    ) -> None:
+        attempts = await self._auto_create.create(context, missing)
+
+        def is_settled(name: str) -> bool:
+            if name in self._metadata.image.topic_ids:
+                return not self._metadata.is_opening(name)
+            return any(name in attempt.refused for attempt in attempts)
+
+        answer_when(
+            self._purgatory,
+            context,
+            lambda: all(map(is_settled, missing)),
+            lambda: context.slot.complete_begun(begun(self._answer(context, request))),
+            deadline_ms=context.arrived_ms + CREATION_WAIT_MS_MAX,
+        )
+
+    def _answer(self, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
+        version = context.api_version
+        view = ClusterView(self._metadata.image, self._config, context.peer)
+        response = MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(
+                    node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+                )
+                for broker in view.brokers()
+            ],
+            cluster_id=self._cluster_id,
+            controller_id=view.controller_id,
+            topics=(yield from _topics(view, request, version)),
+        )
+        if request.include_topic_authorized_operations:
+            for topic in response.topics:
+                if topic.error_code == ErrorCode.NONE:
+                    topic.topic_authorized_operations = TOPIC_OPERATIONS
+        if version in CLUSTER_OPERATIONS_VERSIONS:
+            response.cluster_authorized_operations = (
+                CLUSTER_OPERATIONS
+                if request.include_cluster_authorized_operations
+                else OPERATIONS_NOT_ASKED
+            )
+        return response
+
+
+def _topics(
+    view: ClusterView, request: MetadataRequest, version: int
+) -> Steps[list[MetadataResponseTopic]]:
+    """Describe the topics asked for, all as they are in one image."""
+    pace = Pace()
+    topics: list[MetadataResponseTopic] = []
+    # Version 0 cannot say null: no topics at all mean every topic there.
+    if request.topics is None or (version == 0 and not request.topics):
+        for topic_id in view.image.topic_ids.values():
+            described = _described(view, view.image.topics[topic_id], version, pace)
+            topics.append((yield from described))
+        return topics
+    for asked in request.topics:
+        topics.append((yield from _found(view, asked, version, pace)))
+    return topics
+
+
+def _found(
+    view: ClusterView, asked: MetadataRequestTopic, version: int, pace: Pace
+) -> Steps[MetadataResponseTopic]:
+    """Describe one topic asked for, or say why not."""
+    if pace.is_due():
+        yield
+    name, topic_id = asked.name, asked.topic_id
+    if version < TOPIC_IDS_FROM and (name is None or topic_id != ZERO_UUID):
+        return _refused(ErrorCode.INVALID_REQUEST, name or "", topic_id)
+    if topic_id != ZERO_UUID:
+        topic = view.image.topics.get(topic_id)
+        if topic is None:
+            return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+        return (yield from _described(view, topic, version, pace))
+    if name is None or not is_legal_topic_name(name):
+        return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name, topic_id)
+    topic = view.image.topic(name)
+    if topic is None:
+        return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, topic_id)
+    return (yield from _described(view, topic, version, pace))
+
+
+def _refused(code: ErrorCode, name: str | None, topic_id: Any) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+    )
+
+
+def _described(
+    view: ClusterView, topic: Topic, version: int, pace: Pace
+) -> Steps[MetadataResponseTopic]:
+    partitions: list[MetadataResponsePartition] = []
+    for index, state in topic.partitions.items():
+        partitions.append(_partition(view, index, state, version))
+        if pace.is_due():
+            yield
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+    )
+
+
+def _partition(
+    view: ClusterView, index: int, state: PartitionState, version: int
+) -> MetadataResponsePartition:
+    code, leader_id = view.leader_of(state)
+    if code is ErrorCode.LISTENER_NOT_FOUND and version < LISTENER_NOT_FOUND_FROM:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        offline_replicas=view.offline_replicas(state),
+    )

@@ -1,0 +1,108 @@
+"""Who may send Ottla's own requests (api keys from 20000).  Pure.
+
+Clients are not authenticated yet, so the connection is all there is to go by.  Requests that only
+read are open to every client.  Those that change state follow `ottla.admin.requests`: from this
+machine alone (`loopback`), from `any` client, or from `none`.
+"""
+
+from collections.abc import Callable, Coroutine
+from ipaddress import IPv6Address, ip_address
+from typing import Any, TypeVar
+
+from ottla.broker.network.dispatch import Peer, RequestContext
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.apis import (
+    DESCRIBE_CLIENT_INSTANCES,
+    DESCRIBE_NODE,
+    DRAIN_BROKER,
+    TAIL_CLIENT_METRICS,
+)
+from ottla.wire.codec_types import Message
+
+READING_KEYS = frozenset({DESCRIBE_NODE, DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS})
+"""Own requests that change nothing."""
+
+CHANGING_KEYS = frozenset({DRAIN_BROKER})
+"""Own requests that change state: each is registered by way of `OwnRequests.guarded`."""
+
+ANY, LOOPBACK = "any", "loopback"
+
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
+
+
+class OwnRequests:
+    """The rule of one broker."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def guarded(
+        self,
+        handler: Callable[[RequestContext, Q], Coroutine[Any, Any, R]],
+        refused: Callable[[RefusedError], R],
+    ) -> Callable[[RequestContext, Q], Coroutine[Any, Any, R]]:
+        """Return the handler behind the rule; `refused` makes the answer to who may not."""
+
+        async def handle(context: RequestContext, request: Q) -> R:
+            try:
+                self.check(context.peer)
+            except RefusedError as refusal:
+                return refused(refusal)
+            return await handler(context, request)
+
+        return handle
+
+    def check(self, peer: Peer) -> None:
+        """Refuse a client that may not change state.  Raises CLUSTER_AUTHORIZATION_FAILED."""
+        allowed = self._config.admin_requests
+        if allowed == ANY or (allowed == LOOPBACK and is_this_machine(peer)):
+            return
+        remedy = (
+            "ask from the broker's own machine, or set ottla.admin.requests=any in its file"
+            if allowed == LOOPBACK
+            else "set ottla.admin.requests=loopback or any in its file"
+        )
+        raise RefusedError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"broker {self._config.node_id} does not take requests that change its state from "
+            f"{peer.peer_host} (ottla.admin.requests={allowed}); {remedy}",
+        )
+
+    def warning(self) -> str | None:
+        """Return what an operator is told at start; None where only this machine can connect."""
+        if all(is_loopback(endpoint.host) for endpoint in self._config.listeners):
+            return None
+        allowed = self._config.admin_requests
+        changing = {
+            ANY: "every client may also send those that change state",
+            LOOPBACK: "those that change state are taken from this machine alone",
+        }.get(allowed, "those that change state are taken from nobody")
+        return (
+            "clients are neither authenticated nor authorised yet: every client may send Kafka's "
+            "requests and those of Ottla's own that read; "
+            f"{changing} (ottla.admin.requests={allowed})"
+        )
+
+
+def is_this_machine(peer: Peer) -> bool:
+    """Say whether a client connected from the machine that the broker runs on.
+
+    That is by a loopback address, or from the very address that it connected to.
+    """
+    return is_loopback(peer.peer_host) or (
+        bool(peer.peer_host) and peer.peer_host == peer.local_host
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a host is a loopback address, as IPv4, IPv6 or mapped IPv4, or `localhost`."""
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -1,0 +1,19 @@
+"""Requests on the partitions of this broker.
+
+data_apis.py               registers the handlers of clients: start here
+produce.py                 Produce
+fetch.py                   Fetch
+fetch_read.py              one partition of a fetch
+fetch_session.py           fetch sessions (KIP-227)
+list_offsets.py            ListOffsets
+leader_epochs.py           OffsetForLeaderEpoch
+delete_records.py          DeleteRecords
+producer_ids.py            InitProducerId
+transactions.py            the refusal of transactions
+leader_hints.py            the current leader, in the answer to a request sent elsewhere (KIP-951)
+
+replica_apis.py            registers the three handlers below
+alter_replica_log_dirs.py  AlterReplicaLogDirs
+describe_log_dirs.py       DescribeLogDirs
+describe_producers.py      DescribeProducers
+"""

@@ -1,0 +1,90 @@
+"""AlterReplicaLogDirs: which directory of this broker's a replica shall lie in (KIP-113).
+
+Pure.  Replicas do not move between directories yet: where one is already, it is told to be; to
+another directory it is refused (UNSUPPORTED_VERSION).  All else is answered as Kafka does.
+"""
+
+from collections import defaultdict
+
+from ottla.broker.logs.describe_log_dirs import D, Logs
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from ottla.wire.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+FUTURE_NAME_OVERHEAD = len(".") + 32 + len("-future")
+FILE_NAME_LENGTH_MAX = 255
+"""A log on its way to another directory has a longer name there; a file system bounds it."""
+
+
+class AlterReplicaLogDirsApi:
+    """Serves AlterReplicaLogDirs 1-2."""
+
+    def __init__(self, *, table: PartitionTable, logs: Logs[D]) -> None:
+        self._table = table
+        self._logs = logs
+
+    def handle(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
+        """Answer for each partition by itself; of one named twice the last directory counts."""
+        return begun(self._answer(request))
+
+    def _answer(self, request: AlterReplicaLogDirsRequest) -> Steps[AlterReplicaLogDirsResponse]:
+        pace = Pace()
+        wanted: dict[TopicPartition, str] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                for index in topic.partitions:
+                    wanted[TopicPartition(topic.name, index)] = directory.path
+                    if pace.is_due():
+                        yield
+        # Looked up for each partition that is named.
+        held = {
+            directory.path: (directory, {at for at, _log in self._logs.in_directory(directory)})
+            for directory in self._logs.directories
+        }
+        topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+        for partition, path in wanted.items():
+            topics[partition.topic].append(
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=partition.partition,
+                    error_code=self._code(partition, held.get(path)),
+                )
+            )
+            if pace.is_due():
+                yield
+        return AlterReplicaLogDirsResponse(
+            results=[
+                AlterReplicaLogDirTopicResult(topic_name=name, partitions=results)
+                for name, results in topics.items()
+            ]
+        )
+
+    def _code(self, at: TopicPartition, held: tuple[D, set[TopicPartition]] | None) -> ErrorCode:
+        if len(str(at)) + FUTURE_NAME_OVERHEAD > FILE_NAME_LENGTH_MAX:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if held is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        directory, partitions = held
+        if not directory.is_live:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._table.by_name.get(at.topic, {}).get(at.partition)
+        if partition is None:
+            topic = self._table.image.topic(at.topic)
+            is_known = topic is not None and at.partition in topic.partitions
+            # Kafka's word for "not here", kept for clients that know no other.
+            return (
+                ErrorCode.REPLICA_NOT_AVAILABLE
+                if is_known
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        log = partition.log
+        if log is None or log.failure is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE if at in partitions else ErrorCode.UNSUPPORTED_VERSION

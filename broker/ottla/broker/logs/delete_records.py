@@ -1,0 +1,197 @@
+"""DeleteRecords: raises the start of a log; whole segments below it go by and by (KIP-107).
+
+Pure but for the log it awaits.  The answer means "deleted everywhere": it waits in the purgatory
+until every living replica has raised its start too, which followers say with their fetches.  A
+replica whose broker is fenced or leaving is not waited for; it follows when it is back.
+"""
+
+from typing import Any, NamedTuple
+
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.purgatory import Purgatory, WaitingEntry
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import Answer, Pace, begun
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Offset
+from ottla.wire.messages.delete_records_request import DeleteRecordsRequest
+from ottla.wire.messages.delete_records_response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK = -1
+"""Asked for as an offset: delete all that is committed."""
+
+NO_LOW_WATERMARK = -1
+
+
+class WaitingPartition:
+    """A partition whose records are deleted here and not yet known to be everywhere."""
+
+    __slots__ = ("before", "partition", "result")
+
+    def __init__(
+        self, partition: Partition, before: Offset, result: DeleteRecordsPartitionResult
+    ) -> None:
+        self.partition = partition
+        self.before = before
+        self.result = result
+
+    def is_settled(self) -> bool:
+        """Say whether its outcome is known; the result then carries it."""
+        if not self.partition.is_leader:
+            _refuse(self.result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return True
+        self.result.low_watermark = self.partition.low_watermark
+        return self.result.low_watermark >= self.before
+
+
+class WaitingDeletion(WaitingEntry):
+    """A request whose records are deleted here and not yet everywhere."""
+
+    __slots__ = ("_open", "_response", "_slot")
+
+    def __init__(
+        self,
+        slot: ResponseSlot,
+        response: DeleteRecordsResponse,
+        open_partitions: list[WaitingPartition],
+    ) -> None:
+        super().__init__()
+        self._slot = slot
+        self._response = response
+        self._open = open_partitions
+
+    def try_complete(self) -> bool:
+        """Answer once every partition's outcome is known."""
+        self._open = [waiting for waiting in self._open if not waiting.is_settled()]
+        if self._open:
+            return False
+        self._slot.complete(self._response)
+        return True
+
+    def on_expire(self) -> None:
+        """Answer REQUEST_TIMED_OUT for what is still open."""
+        for waiting in self._open:
+            if not waiting.is_settled():
+                _refuse(waiting.result, ErrorCode.REQUEST_TIMED_OUT)
+        self._slot.complete(self._response)
+
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection."""
+        self._slot.fail(fault)
+
+
+DELETIONS_PER_STEP = 50
+"""Partitions of which is deleted before others have their turn."""
+
+
+class Deletion(NamedTuple):
+    """One partition of which records are to be deleted, and its place in the answer."""
+
+    topic: str
+    offset: Offset
+    result: DeleteRecordsPartitionResult
+
+
+class DeleteRecordsApi:
+    """Serves DeleteRecords 0-2."""
+
+    def __init__(self, *, table: PartitionTable, purgatory: Purgatory) -> None:
+        self._table = table
+        self._purgatory = purgatory
+
+    def handle(self, context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
+        """Delete partition by partition; answer when all replicas have, or the time is up.
+
+        As in Kafka, of a partition that is named twice the last offset counts.
+        """
+        return begun(self._serve(context, request))
+
+    def _serve(self, context: RequestContext, request: DeleteRecordsRequest) -> Answer:
+        pace = Pace()
+        response = DeleteRecordsResponse()
+        asked: dict[str, dict[int, Offset]] = {}
+        for topic in request.topics:
+            offsets = asked.setdefault(topic.name, {})
+            for one in topic.partitions:
+                offsets[one.partition_index] = Offset(one.offset)
+                if pace.is_due():
+                    yield
+        left: list[Deletion] = []
+        for name, offsets in asked.items():
+            results = []
+            for index, offset in offsets.items():
+                result = DeleteRecordsPartitionResult(
+                    partition_index=index, low_watermark=NO_LOW_WATERMARK
+                )
+                results.append(result)
+                left.append(Deletion(name, offset, result))
+                if pace.is_due():
+                    yield
+            response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
+        deleted: list[WaitingPartition] = []
+        return self._delete_some(context, request, response, left, deleted)
+
+    async def _delete_some(
+        self,
+        context: RequestContext,
+        request: DeleteRecordsRequest,
+        response: DeleteRecordsResponse,
+        left: list[Deletion],
+        deleted: list[WaitingPartition],
+    ) -> Any:
+        """Delete of some partitions; with more left, return what goes on after others' turns."""
+        for one in left[:DELETIONS_PER_STEP]:
+            try:
+                partition = self._table.find(one.topic, one.result.partition_index)
+                before = await self._delete(partition, one.offset)
+            except RefusedError as error:
+                _refuse(one.result, error.code)
+            else:
+                deleted.append(WaitingPartition(partition, before, one.result))
+        rest = left[DELETIONS_PER_STEP:]
+        if rest:
+            return self._later(context, request, response, rest, deleted)
+        slot = context.slot
+        entry = WaitingDeletion(slot, response, deleted)
+        if not entry.try_complete() and not slot.is_abandoned:
+            self._purgatory.watch(
+                {waiting.partition.high_watermark_key for waiting in deleted},
+                entry,
+                context.arrived_ms + max(0, request.timeout_ms),
+            )
+            slot.on_abandoned = lambda: self._purgatory.cancel(entry)
+        return None
+
+    def _later(self, *state: Any) -> Answer:
+        yield
+        return self._delete_some(*state)
+
+    async def _delete(self, partition: Partition, asked: Offset) -> Offset:
+        """Delete on this replica; return the offset below which nothing is left."""
+        if partition.is_internal:
+            raise RefusedError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Cannot delete records of internal topic {partition.topic}",
+            )
+        log = partition.leader_log()
+        if "delete" not in partition.config.cleanup_policy:
+            raise RefusedError(
+                ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete"
+            )
+        before = log.high_watermark if asked == HIGH_WATERMARK else asked
+        if not 0 <= before <= log.high_watermark:
+            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        await log.delete_records_before(before)
+        # A follower whose fetch waits is told of the new start by its answer.
+        self._purgatory.wake(partition.end_offset_key)
+        return before
+
+
+def _refuse(result: DeleteRecordsPartitionResult, code: ErrorCode) -> None:
+    result.error_code = code
+    result.low_watermark = NO_LOW_WATERMARK

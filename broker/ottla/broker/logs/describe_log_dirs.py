@@ -1,0 +1,138 @@
+"""DescribeLogDirs: where replicas lie, how large they are, and what room is left (KIP-827).
+
+Pure but for the disks it asks.  A directory that is offline is told with KAFKA_STORAGE_ERROR and
+nothing else, as Kafka does; nobody moves replicas between directories yet, so there are no future
+ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import Answer, Pace, Steps, begun
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.storage.disk_seam import Space
+from ottla.storage.log import Log
+from ottla.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from ottla.wire.messages.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+NO_LAG = -1
+"""Said of a log that is no replica of ours as far as the metadata goes."""
+
+
+class Directory(Protocol):
+    """What it needs of a log directory."""
+
+    path: str
+
+    @property
+    def is_live(self) -> bool:
+        """Say whether the directory serves."""
+        ...
+
+    async def space(self) -> Space:
+        """Return the room on the directory's volume."""
+        ...
+
+
+D = TypeVar("D", bound=Directory)
+
+
+class Logs(Protocol[D]):
+    """What it needs of the log manager."""
+
+    @property
+    def directories(self) -> Sequence[D]:
+        """Return every directory of log.dirs."""
+        ...
+
+    def in_directory(self, directory: D) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every partition that serves from one directory, with its log."""
+        ...
+
+
+class DescribeLogDirsApi(Generic[D]):
+    """Serves DescribeLogDirs 1-5."""
+
+    def __init__(self, *, table: PartitionTable, logs: Logs[D]) -> None:
+        self._table = table
+        self._logs = logs
+
+    def handle(self, context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
+        """Answer for every directory of log.dirs; null as topics means all of them."""
+        return begun(self._serve(request))
+
+    def _serve(self, request: DescribeLogDirsRequest) -> Answer:
+        if request.topics is None:
+            return self._measure(None)
+        pace = Pace()
+        asked = set()
+        for topic in request.topics:
+            for index in topic.partitions:
+                asked.add(TopicPartition(topic.topic, index))
+                if pace.is_due():
+                    yield
+        return self._measure(asked)
+
+    async def _measure(self, asked: set[TopicPartition] | None) -> Any:
+        """Ask for the room in each directory that serves; return the steps of the answer."""
+        spaces: list[tuple[D, Space | None]] = []
+        for directory in self._logs.directories:
+            space = None
+            if directory.is_live:
+                with suppress(OSError):
+                    space = await directory.space()
+            spaces.append((directory, space))
+        return begun(self._answer(spaces, asked))
+
+    def _answer(
+        self, spaces: list[tuple[D, Space | None]], asked: set[TopicPartition] | None
+    ) -> Steps[DescribeLogDirsResponse]:
+        pace = Pace()
+        response = DescribeLogDirsResponse()
+        for directory, space in spaces:
+            if space is None:
+                response.results.append(
+                    DescribeLogDirsResult(
+                        log_dir=directory.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+                    )
+                )
+                continue
+            topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+            for partition, log in list(self._logs.in_directory(directory)):
+                if asked is None or partition in asked:
+                    topics[partition.topic].append(self._partition(partition, log))
+                    if pace.is_due():
+                        yield
+            response.results.append(
+                DescribeLogDirsResult(
+                    log_dir=directory.path,
+                    topics=[
+                        DescribeLogDirsTopic(
+                            name=name, partitions=sorted(found, key=lambda one: one.partition_index)
+                        )
+                        for name, found in sorted(topics.items())
+                    ],
+                    total_bytes=space.total_bytes,
+                    usable_bytes=space.usable_bytes,
+                )
+            )
+        return response
+
+    def _partition(self, partition: TopicPartition, log: Log) -> DescribeLogDirsPartition:
+        indexed = self._table.by_name.get(partition.topic, {})
+        is_ours = partition.partition in indexed
+        return DescribeLogDirsPartition(
+            partition_index=partition.partition,
+            partition_size=log.size_bytes,
+            offset_lag=max(0, log.high_watermark - log.end_offset) if is_ours else NO_LAG,
+        )

@@ -1,0 +1,76 @@
+"""DescribeProducers: who writes to a partition with sequences or transactions (KIP-664).
+
+Pure.  Any replica answers, not only the leader: an operator compares what they remember.
+"""
+
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.storage.producer_state import Producer
+from ottla.wire.batch import NO_SEQUENCE
+from ottla.wire.messages.describe_producers_request import DescribeProducersRequest
+from ottla.wire.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+class DescribeProducersApi:
+    """Serves DescribeProducers 0."""
+
+    def __init__(self, *, table: PartitionTable) -> None:
+        self._table = table
+
+    def handle(self, context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
+        """Answer partition by partition, once however often each is named."""
+        return begun(self._answer(request))
+
+    def _answer(self, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
+        pace = Pace()
+        asked: dict[str, dict[int, None]] = {}
+        for topic in request.topics:
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        response = DescribeProducersResponse()
+        for name, indexes in asked.items():
+            partitions = []
+            for index in indexes:
+                partitions.append(self._partition(name, index))
+                if pace.is_due(1 + len(partitions[-1].active_producers)):
+                    yield
+            response.topics.append(TopicResponse(name=name, partitions=partitions))
+        return response
+
+    def _partition(self, topic: str, index: int) -> PartitionResponse:
+        result = PartitionResponse(partition_index=index)
+        try:
+            partition = self._table.find(topic, index)
+            if partition.storage_failure is not None:
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, partition.storage_failure)
+            log = partition.log
+            if log is None:
+                raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if log.failure is not None:
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, log.failure)
+        except RefusedError as refusal:
+            result.error_code = refusal.code
+            result.error_message = refusal.message
+            return result
+        result.active_producers = [
+            _described(producer_id, producer)
+            for producer_id, producer in sorted(log.active_producers.items())
+        ]
+        return result
+
+
+def _described(producer_id: int, producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE,
+        last_timestamp=producer.last_timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.txn_first_offset,
+    )

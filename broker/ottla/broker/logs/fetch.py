@@ -1,0 +1,591 @@
+"""Fetch: reads many partitions at once, or waits until there is enough to read.
+
+Pure; nothing awaits.  An answer holds slices of files, which the connection sends with sendfile.
+A fetch with too few bytes waits in the purgatory under its partitions and is woken by the append
+or the high watermark itself, never by polling.  A follower's fetch also says where its own log
+ends, which is what moves the high watermark and wakes produces and consumers.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ottla.broker.logs.fetch_read import (
+    FetchLimits,
+    find_partition,
+    leaves_something,
+    note_follower,
+    read_partition,
+    refused,
+)
+from ottla.broker.logs.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    FetchSessionCache,
+    FetchTarget,
+    SessionKey,
+    asked_partitions,
+    targets_of,
+)
+from ottla.broker.logs.leader_hints import HINTED, endpoints_of
+from ottla.broker.network.dispatch import RequestContext
+from ottla.broker.network.purgatory import Purgatory, WaitingEntry
+from ottla.broker.network.request_times import RequestTimes
+from ottla.broker.network.steps import STEP_COST, Answer, Pace, Steps
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import (
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+PATIENT = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+"""Refusals that do not end the wait for the other partitions: a client with one deleted topic
+would else poll without pause."""
+
+
+PARTITIONS_READ_AGAIN = 32
+"""A fetch without a session that waits for more partitions looks only at the one that wakes it, and
+answers in steps.  Higher lets one append hold the loop for longer where many such fetches wait."""
+
+NO_KEYS: dict[object, FetchTarget] = {}
+
+
+class Reading:
+    """What one pass over a fetch's partitions found, in their order."""
+
+    __slots__ = ("byte_count", "is_urgent", "readable_count", "results")
+
+    def __init__(self) -> None:
+        self.results: list[tuple[FetchTarget, PartitionData]] = []
+        self.byte_count = 0
+        self.is_urgent = False
+        """Whether a partition has something the asker must hear now (an error, a divergence)."""
+        self.readable_count = 0
+
+
+class WaitingFetch(WaitingEntry):
+    """One fetch: it reads, judges whether that is enough, and answers once."""
+
+    __slots__ = (
+        "_api",
+        "_by_key",
+        "_byte_count",
+        "_context",
+        "_limits",
+        "_opens_session",
+        "_session",
+        "_session_epoch",
+        "_sizes",
+        "_targets",
+    )
+
+    _by_key: dict[object, FetchTarget]
+    _byte_count: int
+    _sizes: dict[FetchTarget, int]
+    # Set when the fetch is parked: most never are.
+
+    def __init__(
+        self,
+        api: "FetchApi",
+        context: RequestContext,
+        limits: FetchLimits,
+        targets: dict[SessionKey, FetchTarget],
+        session: FetchSession | None,
+        *,
+        opens_session: bool,
+    ) -> None:
+        super().__init__()
+        self._api = api
+        self._context = context
+        self._limits = limits
+        self._targets = targets
+        self._session = session
+        self._session_epoch = 0 if session is None else session.epoch
+        self._opens_session = opens_session
+
+    @property
+    def session(self) -> FetchSession | None:
+        """The session that the request continues."""
+        return self._session
+
+    def is_enough(self, reading: Reading) -> bool:
+        """Say whether the answer should leave now."""
+        return (
+            reading.byte_count >= self._limits.bytes_min
+            or reading.is_urgent
+            or (reading.readable_count == 0 and len(reading.results) == len(self._targets))
+        )
+
+    def try_complete(self) -> bool:
+        """Answer if there is enough by now."""
+        if self._by_key:
+            return self._try_complete_large()
+        reading = self.read()
+        if not self.is_enough(reading):
+            return False
+        self._context.slot.complete(self.answer(reading))
+        return True
+
+    def on_expire(self) -> None:
+        """Answer with what there is."""
+        if self._by_key:
+            self._context.slot.complete_by(self.answered_in_steps())
+        else:
+            self._context.slot.complete(self.answer(self.read()))
+
+    def _try_complete_large(self) -> bool:
+        """Look at the woken partition alone; with enough, answer in steps.
+
+        Many such fetches may wait for one partition: an append must not read all of all of them.
+        """
+        target = self._by_key.get(self.woken_by)
+        if target is None:
+            return False
+        reading = Reading()
+        self._read(reading, (target,))
+        self._byte_count += reading.byte_count - self._sizes.get(target, 0)
+        self._sizes[target] = reading.byte_count
+        if not reading.is_urgent and self._byte_count < self._limits.bytes_min:
+            return False
+        self._context.slot.complete_by(self.answered_in_steps())
+        return True
+
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection."""
+        self._context.slot.fail(fault)
+
+    def keys(self) -> list[object]:
+        """Return what to watch: a session, which hears of its partitions' events; else those.
+
+        A follower waits for the log's end, a consumer for the commit.
+        """
+        if self._session is not None:
+            return [self._session]
+        keys: list[object] = []
+        for target in self._targets.values():
+            partition = target.partition
+            if partition is not None:
+                keys.append(partition.high_watermark_key)
+                if self._limits.is_from_follower:
+                    keys.append(partition.end_offset_key)
+        return keys
+
+    def note_parked(self, reading: Reading) -> None:
+        """Remember what the fetch found before it waits, if it has very many partitions."""
+        self._by_key = NO_KEYS
+        if self._session is None and len(self._targets) > PARTITIONS_READ_AGAIN:
+            self._by_key = {}
+            for target in self._targets.values():
+                if target.partition is not None:
+                    self._by_key[target.partition.high_watermark_key] = target
+                    if self._limits.is_from_follower:
+                        self._by_key[target.partition.end_offset_key] = target
+            self._byte_count = reading.byte_count
+            self._sizes = {
+                target: len(data.records) for target, data in reading.results if data.records
+            }
+
+    def read(self) -> Reading:
+        """Read every partition that may have news, within the limits.
+
+        Nothing is remembered but what a follower says of its log, and that once: when a parked
+        fetch is read again the follower may long have said more.
+        """
+        reading = Reading()
+        self._read(reading, self._due())
+        return reading
+
+    def _due(self) -> Iterable[FetchTarget]:
+        return self._targets.values() if self._session is None else self._session.to_look_at()
+
+    def read_in_steps(self) -> Steps[Reading]:
+        """Do as `read`, some partitions in a step."""
+        reading = Reading()
+        due = list(self._due())
+        for at in range(0, len(due), STEP_COST):
+            self._read(reading, due[at : at + STEP_COST])
+            yield
+        return reading
+
+    def _read(self, reading: Reading, due: Iterable[FetchTarget]) -> None:
+        limits = self._limits
+        api = self._api
+        left = limits.bytes_max - reading.byte_count
+        is_first = not reading.byte_count
+        moved: list[Partition] = []
+        for target in due:
+            is_asked, target.is_asked = target.is_asked, False
+            try:
+                partition = target.partition
+                if partition is None or partition.is_removed:
+                    partition = api.resolve(target, limits)
+                data = read_partition(
+                    partition,
+                    target,
+                    limits,
+                    bytes_max=max(0, min(target.partition_bytes_max, left)),
+                    is_first=is_first,
+                )
+                reading.readable_count += 1
+                if data.diverging_epoch.epoch >= 0:
+                    reading.is_urgent = True
+                elif limits.is_from_follower:
+                    is_new = is_asked or self._is_taken_back(partition, target)
+                    if is_new and self._note_follower(partition, target):
+                        moved.append(partition)
+                        data.high_watermark = partition.high_watermark
+                    reading.is_urgent |= (
+                        target.replica_high_watermark < data.high_watermark
+                        or 0 <= target.told_log_start_offset < data.log_start_offset
+                    )
+            except RefusedError as error:
+                data = refused(target, error.code)
+                reading.is_urgent |= error.code not in PATIENT
+            except CorruptDataError as error:
+                assert partition is not None
+                partition.damage = str(error)
+                data = refused(target, ErrorCode.CORRUPT_MESSAGE)
+                reading.is_urgent = True
+            size = len(data.records) if data.records is not None else 0
+            if size:
+                is_first = False
+                left -= size
+                reading.byte_count += size
+            reading.results.append((target, data))
+        if moved:
+            api.wake_committed(moved)
+
+    def _note_follower(self, partition: Partition, target: FetchTarget) -> bool:
+        """Take in where a follower's log begins and ends; say whether somebody waits for that.
+
+        A request that comes late may take back what a newer one said: the follower's session, which
+        looks at what has news only, must then say it again, also where nothing is ever appended.
+        """
+        limits = self._limits
+        replica = NodeId(limits.replica_id)
+        known = partition.followers.get(replica)
+        is_set_back = known is not None and target.fetch_offset < known.end_offset
+        has_moved = note_follower(partition, target, limits, self._context.arrived_ms)
+        if partition.may_join(replica):
+            self._api.on_isr_due(partition)
+        return has_moved or is_set_back
+
+    def _is_taken_back(self, partition: Partition, target: FetchTarget) -> bool:
+        """Say whether less is known of the follower than this fetch, which waits, said of it."""
+        known = partition.followers.get(NodeId(self._limits.replica_id))
+        return known is not None and known.end_offset < target.fetch_offset
+
+    def answer(self, reading: Reading) -> FetchResponse:
+        """Make the response, and the session remember what it tells."""
+        results = reading.results
+        session = self._session
+        session_id = NO_SESSION
+        if session is not None:
+            if session.epoch != self._session_epoch:
+                # Another request of the session overtook this one while it waited.
+                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            session_id = session.session_id
+            self._settle(session, results)
+            results = [result for result in results if result[0].has_news(result[1])]
+        elif self._opens_session:
+            session_id = self._open_session(results)
+        return self._api.response_of(self._context, self._limits, results, session_id)
+
+    def _open_session(self, results: list[tuple[FetchTarget, PartitionData]]) -> int:
+        for target, data in results:
+            target.has_news(data)
+        session = self._api.open_session(self._targets, self._limits, self._context.arrived_ms)
+        if session is None:
+            return NO_SESSION
+        self._settle(session, results)
+        return session.session_id
+
+    def answered_in_steps(self, reading: Reading | None = None) -> Steps[FetchResponse]:
+        """Read, unless that was done, and make the response, some partitions in a step."""
+        if reading is None:
+            reading = yield from self.read_in_steps()
+        session = self._session
+        session_id = NO_SESSION
+        if self._opens_session:
+            session_id = self._open_session(reading.results)
+            yield
+        elif session is not None:
+            session_id = session.session_id
+        response = FetchResponse()
+        for at in range(0, len(reading.results), STEP_COST):
+            if session is not None and session.epoch != self._session_epoch:
+                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            results = reading.results[at : at + STEP_COST]
+            if session is not None:
+                self._settle(session, results)
+                results = [result for result in results if result[0].has_news(result[1])]
+            piece = self._api.response_of(self._context, self._limits, results, session_id)
+            _put_behind(response, piece)
+            yield
+        response.session_id = session_id
+        return response
+
+    def _settle(
+        self, session: FetchSession, results: list[tuple[FetchTarget, PartitionData]]
+    ) -> None:
+        for target, data in results:
+            session.settle(
+                target,
+                had_records=bool(data.records),
+                has_more=leaves_something(target, data, self._limits),
+                has_failed=data.error_code != 0,
+            )
+
+
+class FetchApi:
+    """Serves Fetch 4-18."""
+
+    def __init__(
+        self,
+        *,
+        table: PartitionTable,
+        purgatory: Purgatory,
+        sessions: FetchSessionCache,
+        fetch_bytes_max: int,
+        on_isr_due: Callable[[Partition], None],
+        times: RequestTimes | None = None,
+    ) -> None:
+        """`on_isr_due` is told of each partition that a replica out of sync has fetched."""
+        self.table = table
+        self.on_isr_due = on_isr_due
+        self._purgatory = purgatory
+        self._sessions = sessions
+        self._times = times
+        self._fetch_bytes_max = fetch_bytes_max
+        sessions.let_go = self._let_go
+
+    def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
+        """Read; answer when that is enough or the client does not wait, else wait."""
+        limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
+        if limits.is_from_follower:
+            if self._times is not None:
+                context.slot.times = self._times.of_followers(context.header.api_version)
+            if not self.is_registered(limits):
+                return self._refuse_stranger(context, request, limits)
+        try:
+            fetch = self._begin(context, request, limits)
+        except RefusedError as error:
+            return FetchResponse(error_code=error.code)
+        reading = fetch.read()
+        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+            return fetch.answer(reading)
+        self._park(context, request, fetch, reading)
+        return None
+
+    def _park(
+        self, context: RequestContext, request: FetchRequest, fetch: WaitingFetch, reading: Reading
+    ) -> None:
+        fetch.note_parked(reading)
+        self._purgatory.watch(fetch.keys(), fetch, context.arrived_ms + request.max_wait_ms)
+        context.slot.on_abandoned = lambda: self._purgatory.cancel(fetch)
+
+    def handle_large(self, context: RequestContext, request: FetchRequest) -> Answer:
+        """Serve a request that names very many partitions, in steps."""
+        limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
+        if limits.is_from_follower and not self.is_registered(limits):
+            stranger = WaitingFetch(self, context, limits, {}, None, opens_session=False)
+            targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
+            reading = Reading()
+            for target in targets.values():
+                data = refused(target, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                reading.results.append((target, data))
+            return (yield from stranger.answered_in_steps(reading))
+        try:
+            fetch = yield from self._begin_large(context, request, limits)
+        except RefusedError as error:
+            return FetchResponse(error_code=error.code)
+        reading = yield from fetch.read_in_steps()
+        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+            return (yield from fetch.answered_in_steps(reading))
+        self._park(context, request, fetch, reading)
+        return None
+
+    def _begin_large(
+        self, context: RequestContext, request: FetchRequest, limits: FetchLimits
+    ) -> Steps[WaitingFetch]:
+        """Do as `_begin`, with the partitions that are named taken in some in a step."""
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            asked, request.topics = request.topics, []
+            self._sessions.check_room(request, asked)
+            fetch = self._begin(context, request, limits)
+            session = fetch.session
+            if session is None:
+                raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            pace = Pace()
+            request.topics = asked
+            for named in asked_partitions(request, limits.uses_topic_ids):
+                session.ask(*named)
+                if pace.is_due():
+                    yield
+            self._sessions.touch(session, context.arrived_ms)
+            return fetch
+        if request.session_id != NO_SESSION:
+            self._sessions.close(request.session_id)
+        targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
+        opens_session = request.session_epoch == INITIAL_EPOCH
+        return WaitingFetch(self, context, limits, targets, None, opens_session=opens_session)
+
+    def is_registered(self, limits: FetchLimits) -> bool:
+        """Return whether a broker of that id and epoch is in the metadata image (KIP-903).
+
+        Only such a follower is believed: an earlier life may have lost what it had, and an epoch
+        above the registered one is a forgery, or a new life that the image is about to bring.
+        """
+        broker = self.table.image.brokers.get(NodeId(limits.replica_id))
+        return broker is not None and broker.epoch == limits.replica_epoch
+
+    def _refuse_stranger(
+        self, context: RequestContext, request: FetchRequest, limits: FetchLimits
+    ) -> FetchResponse:
+        """Refuse each partition that the request names; no session is looked at or changed."""
+        targets = targets_of(request, limits.uses_topic_ids)
+        results = [
+            (target, refused(target, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            for target in targets.values()
+        ]
+        return self.response_of(context, limits, results, NO_SESSION)
+
+    def _begin(
+        self, context: RequestContext, request: FetchRequest, limits: FetchLimits
+    ) -> WaitingFetch:
+        epoch = request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            # A full request ends the session it names.
+            if request.session_id != NO_SESSION:
+                self._sessions.close(request.session_id)
+            targets = targets_of(request, limits.uses_topic_ids)
+            opens_session = epoch == INITIAL_EPOCH and len(targets) > 0
+            return WaitingFetch(self, context, limits, targets, None, opens_session=opens_session)
+        session = self._sessions.continue_session(
+            request, replica_id=limits.replica_id, uses_topic_ids=limits.uses_topic_ids
+        )
+        if not session.targets:
+            self._sessions.close(session.session_id)
+            return WaitingFetch(self, context, limits, {}, None, opens_session=False)
+        self._sessions.touch(session, context.arrived_ms)
+        return WaitingFetch(self, context, limits, session.targets, session, opens_session=False)
+
+    def open_session(
+        self, targets: dict[SessionKey, FetchTarget], limits: FetchLimits, now_ms: int
+    ) -> FetchSession | None:
+        """Open a session over what a full request asked; None when no slot is free."""
+        session = self._sessions.open(
+            targets,
+            replica_id=limits.replica_id,
+            uses_topic_ids=limits.uses_topic_ids,
+            now_ms=now_ms,
+        )
+        if session is not None:
+            session.on_due = partial(self._purgatory.wake, session)
+            for target in targets.values():
+                self._listen(target)
+        return session
+
+    def resolve(self, target: FetchTarget, limits: FetchLimits) -> Partition:
+        """Find a target's partition, and hear of its events; refuse when it is not here."""
+        self._let_go(target)
+        target.partition = None
+        target.partition = partition = find_partition(self.table, target, limits)
+        self._listen(target)
+        return partition
+
+    def _listen(self, target: FetchTarget) -> None:
+        partition, session = target.partition, target.session
+        if partition is not None and session is not None:
+            self._purgatory.listen(partition.high_watermark_key, target)
+            if session.is_privileged:
+                self._purgatory.listen(partition.end_offset_key, target)
+
+    def _let_go(self, target: FetchTarget) -> None:
+        partition = target.partition
+        if partition is not None:
+            self._purgatory.unlisten(partition.high_watermark_key, target)
+            self._purgatory.unlisten(partition.end_offset_key, target)
+
+    def wake_committed(self, partitions: list[Partition]) -> None:
+        """Wake who waits for the commit that a follower's fetch has just made."""
+        for partition in partitions:
+            self._purgatory.wake(partition.high_watermark_key)
+
+    def response_of(
+        self,
+        context: RequestContext,
+        limits: FetchLimits,
+        results: list[tuple[FetchTarget, PartitionData]],
+        session_id: int,
+    ) -> FetchResponse:
+        """Group the partitions by topic, and say who leads those that we do not."""
+        topics: dict[object, FetchableTopicResponse] = {}
+        leaders: set[int] = set()
+        for target, data in results:
+            if target.partition is not None:
+                target.partition.traffic.note_fetched(
+                    0 if data.records is None else len(data.records),
+                    is_from_follower=limits.is_from_follower,
+                    is_refused=data.error_code != 0,
+                )
+            if data.error_code and self._times is not None:
+                self._times.note_refusal(FetchRequest.API_KEY, data.error_code)
+            if data.error_code and limits.wants_hints and data.error_code in HINTED:
+                leader_id, leader_epoch = self.table.current_leader(
+                    target.topic, target.topic_id, target.index
+                )
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader_id, leader_epoch=leader_epoch
+                )
+                leaders.add(leader_id)
+            name = target.key[0]
+            topic = topics.get(name)
+            if topic is None:
+                topics[name] = FetchableTopicResponse(
+                    topic=target.topic, topic_id=target.topic_id, partitions=[data]
+                )
+            else:
+                topic.partitions.append(data)
+        response = FetchResponse(session_id=session_id, responses=list(topics.values()))
+        if leaders:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+                for node_id, host, port, rack in endpoints_of(
+                    self.table.image, leaders, context.peer.listener_name
+                )
+            ]
+        return response
+
+
+def _targets_in_steps(
+    request: FetchRequest, uses_topic_ids: bool
+) -> Steps[dict[SessionKey, FetchTarget]]:
+    pace = Pace()
+    targets: dict[SessionKey, FetchTarget] = {}
+    for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids):
+        targets[key] = FetchTarget(topic, topic_id, asked, key)
+        if pace.is_due():
+            yield
+    return targets
+
+
+def _put_behind(response: FetchResponse, piece: FetchResponse) -> None:
+    """Add a piece to a response; a topic that goes on is one in the answer."""
+    topics = piece.responses
+    if response.responses and topics:
+        last, first = response.responses[-1], topics[0]
+        if (last.topic, last.topic_id) == (first.topic, first.topic_id):
+            last.partitions += first.partitions
+            topics = topics[1:]
+    response.responses += topics
+    known = {node.node_id for node in response.node_endpoints}
+    response.node_endpoints += [node for node in piece.node_endpoints if node.node_id not in known]

@@ -1,0 +1,195 @@
+"""Reads one partition for a fetch: how far the asker may see, and the slice of the log it gets.
+
+Pure; no record byte is touched.  A follower sees the whole log, a consumer what is committed, a
+READ_COMMITTED consumer what lies below the last stable offset (row ST25).  A client that names the
+epoch it fetched last is told where its log parts from ours (KIP-595's divergence) instead of being
+given records that do not follow on its own.
+"""
+
+from struct import Struct
+
+from ottla.broker.logs.fetch_session import FetchTarget
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset
+from ottla.storage.log import Log
+from ottla.storage.slice import FileSlice
+from ottla.wire.batch import LENGTH_END
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    LeaderIdAndEpoch,
+    PartitionData,
+    SnapshotId,
+)
+
+REPLICA_STATE_FROM = 15
+TOPIC_IDS_FROM = 13
+HINTS_FROM = 16
+READ_COMMITTED = 1
+
+NO_DIVERGENCE = EpochEndOffset()
+NO_LEADER_HINT = LeaderIdAndEpoch()
+NO_SNAPSHOT = SnapshotId()
+NO_RECORDS = b""
+
+_LENGTH_AT = 8
+_length = Struct(">i").unpack
+
+
+class FetchLimits:
+    """What one request asks for, as far as it holds for all its partitions."""
+
+    __slots__ = (
+        "bytes_max",
+        "bytes_min",
+        "is_from_follower",
+        "is_read_committed",
+        "replica_epoch",
+        "replica_id",
+        "uses_topic_ids",
+        "wants_hints",
+    )
+
+    def __init__(self, request: FetchRequest, version: int, fetch_bytes_max: int) -> None:
+        if version >= REPLICA_STATE_FROM:
+            self.replica_id = request.replica_state.replica_id
+            self.replica_epoch = request.replica_state.replica_epoch
+        else:
+            self.replica_id = request.replica_id
+            self.replica_epoch = -1
+        self.is_from_follower = self.replica_id >= 0
+        self.bytes_max = min(request.max_bytes, fetch_bytes_max)
+        self.bytes_min = min(request.min_bytes, fetch_bytes_max)
+        self.is_read_committed = request.isolation_level == READ_COMMITTED
+        self.uses_topic_ids = version >= TOPIC_IDS_FROM
+        self.wants_hints = version >= HINTS_FROM
+
+
+def find_partition(table: PartitionTable, target: FetchTarget, limits: FetchLimits) -> Partition:
+    """Return the target's partition; refuse when it is not here."""
+    if limits.uses_topic_ids:
+        return table.find_by_id(target.topic_id, target.index)
+    return table.find(target.topic, target.index)
+
+
+def read_partition(
+    partition: Partition,
+    target: FetchTarget,
+    limits: FetchLimits,
+    *,
+    bytes_max: int,
+    is_first: bool,
+) -> PartitionData:
+    """Return what the asker gets of one partition; refuse with Kafka's code.
+
+    `is_first` says that no partition of the answer has records yet: then the first batch is given
+    whole, however large, so that a client always gets on.
+    """
+    log = partition.leader_log(target.current_leader_epoch)
+    offset = Offset(target.fetch_offset)
+    if target.last_fetched_epoch != NO_EPOCH:
+        diverging = _divergence(log, offset, Epoch(target.last_fetched_epoch))
+        if diverging is not None:
+            return _data(target, log, NO_RECORDS, diverging)
+    if limits.is_from_follower:
+        bound = log.end_offset
+    elif limits.is_read_committed:
+        bound = log.last_stable_offset
+    else:
+        bound = log.high_watermark
+    if offset >= bound or offset < log.log_start_offset:
+        if not log.log_start_offset <= offset <= log.end_offset:
+            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
+    records = log.read(offset, bytes_max=bytes_max, end_offset=bound, at_least_one=is_first).slice
+    if records is None or (not is_first and _is_first_batch_cut(log, records)):
+        return _data(target, log, NO_RECORDS, NO_DIVERGENCE)
+    data = _data(target, log, records, NO_DIVERGENCE)
+    if limits.is_read_committed:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+            for producer_id, first_offset in log.aborted_transactions(offset, bound)
+        ]
+    return data
+
+
+def note_follower(
+    partition: Partition, target: FetchTarget, limits: FetchLimits, now_ms: int
+) -> bool:
+    """Take in where a follower's log ends; return whether the high watermark moved."""
+    return partition.on_follower_fetch(
+        NodeId(limits.replica_id),
+        end_offset=Offset(target.fetch_offset),
+        log_start_offset=Offset(target.log_start_offset),
+        broker_epoch=limits.replica_epoch,
+        now_ms=now_ms,
+    )
+
+
+def leaves_something(target: FetchTarget, data: PartitionData, limits: FetchLimits) -> bool:
+    """Say whether there is more to tell of a partition than this answer does."""
+    if data.error_code or data.diverging_epoch.epoch >= 0:
+        return True
+    if limits.is_from_follower:
+        partition = target.partition
+        assert partition is not None
+        log = partition.log  # none where another read of the same fetch met a failed disk
+        return log is None or target.fetch_offset < log.end_offset
+    bound = data.last_stable_offset if limits.is_read_committed else data.high_watermark
+    return target.fetch_offset < bound
+
+
+def refused(target: FetchTarget, code: ErrorCode) -> PartitionData:
+    """Return the answer for a partition that cannot be read."""
+    return PartitionData(
+        partition_index=target.index,
+        error_code=code,
+        high_watermark=-1,
+        diverging_epoch=NO_DIVERGENCE,
+        current_leader=NO_LEADER_HINT,
+        snapshot_id=NO_SNAPSHOT,
+        aborted_transactions=None,
+        records=NO_RECORDS,
+    )
+
+
+def _data(
+    target: FetchTarget, log: Log, records: FileSlice | bytes, diverging: EpochEndOffset
+) -> PartitionData:
+    return PartitionData(
+        partition_index=target.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=diverging,
+        current_leader=NO_LEADER_HINT,
+        snapshot_id=NO_SNAPSHOT,
+        aborted_transactions=None,
+        records=records,
+    )
+
+
+def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None:
+    """Return where the asker's log parts from ours, None where it follows on."""
+    if epoch == log.last_epoch and offset <= log.end_offset:
+        return None
+    ours = log.end_offset_for_epoch(epoch)
+    if ours.epoch == NO_EPOCH:
+        raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if ours.epoch < epoch or ours.offset < offset:
+        return EpochEndOffset(epoch=ours.epoch, end_offset=ours.offset)
+    return None
+
+
+def _is_first_batch_cut(log: Log, records: FileSlice) -> bool:
+    """Say whether not even one whole batch fits: a client could do nothing with it."""
+    if len(records) < LENGTH_END:
+        return True
+    try:
+        (batch_length,) = _length(records.file.pread(records.position + _LENGTH_AT, 4))
+    except OSError as error:
+        log.refuse_slice(error)
+    return bool(LENGTH_END + batch_length > len(records))

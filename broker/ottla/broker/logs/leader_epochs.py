@@ -1,0 +1,56 @@
+"""OffsetForLeaderEpoch: where an epoch ended, so that others find where their logs part from ours.
+
+Pure (KIP-101, KIP-320).
+"""
+
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import RefusedError
+from ottla.model.ids import Epoch
+from ottla.wire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest
+from ottla.wire.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+
+class LeaderEpochsApi:
+    """Serves OffsetForLeaderEpoch 2-4."""
+
+    def __init__(self, *, table: PartitionTable) -> None:
+        self._table = table
+
+    def handle(
+        self, context: RequestContext, request: OffsetForLeaderEpochRequest
+    ) -> HandlerResult:
+        """Answer (-1, -1) for an epoch of which nothing is known."""
+        return begun(self._answer(request))
+
+    def _answer(self, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:
+        pace = Pace()
+        response = OffsetForLeaderEpochResponse()
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                answer = EpochEndOffset(partition=asked.partition)
+                answers.append(answer)
+                if pace.is_due():
+                    yield
+                try:
+                    partition = self._table.find(topic.topic, asked.partition)
+                    log = partition.leader_log(asked.current_leader_epoch)
+                except RefusedError as error:
+                    answer.error_code = error.code
+                    continue
+                if asked.leader_epoch == partition.leader_epoch:
+                    # The epoch under way has no end yet but the log's.
+                    answer.leader_epoch, answer.end_offset = asked.leader_epoch, log.end_offset
+                    continue
+                found = log.end_offset_for_epoch(Epoch(asked.leader_epoch))
+                answer.leader_epoch, answer.end_offset = found.epoch, found.offset
+            response.topics.append(
+                OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers)
+            )
+        return response

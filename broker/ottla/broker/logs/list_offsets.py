@@ -1,0 +1,197 @@
+"""ListOffsets: the ends of a partition, or the first record at or after a time (row ST28).
+
+Pure.  The ends answer at once; a look-up by time may read cold index and log bytes and is awaited.
+"""
+
+from collections import Counter
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from ottla.broker.network.dispatch import HandlerResult, RequestContext
+from ottla.broker.network.steps import Answer, Pace, begun
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_EPOCH, Offset
+from ottla.storage.log import Log
+from ottla.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from ottla.wire.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+VERSION_OF = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The first version in which a client may ask for it."""
+
+OFFSET_NOT_AVAILABLE_FROM = 5
+LEADER_EPOCHS_FROM = 4
+READ_COMMITTED = 1
+CONSUMER = -1
+NO_TIMESTAMP = -1
+
+
+LOOK_UPS_PER_STEP = 50
+"""Look-ups by time before others have their turn; one may read an index, or some of a log."""
+
+
+class LookUp(NamedTuple):
+    """One partition that is asked for, and its place in the answer."""
+
+    topic: str
+    asked: ListOffsetsPartition
+    answer: ListOffsetsPartitionResponse
+
+
+class ListOffsetsApi:
+    """Serves ListOffsets 1-11."""
+
+    def __init__(self, *, table: PartitionTable) -> None:
+        self._table = table
+
+    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
+        """Answer now when only ends are asked for, else when the look-ups by time are done."""
+        return begun(self._answer(context, request))
+
+    def _answer(self, context: RequestContext, request: ListOffsetsRequest) -> Answer:
+        named = Counter(
+            (topic.name, asked.partition_index)
+            for topic in request.topics
+            for asked in topic.partitions
+        )
+        pace = Pace()
+        response = ListOffsetsResponse()
+        by_time: list[LookUp] = []
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+                answers.append(answer)
+                is_named_twice = named[topic.name, asked.partition_index] > 1
+                look_up = LookUp(topic.name, asked, answer)
+                if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+                    if not is_named_twice:
+                        by_time.append(look_up)
+                elif not is_named_twice:
+                    # Without a look-up by time the coroutine awaits nothing.
+                    with suppress(StopIteration):
+                        self._look_up(context, request, look_up).send(None)
+                        raise AssertionError("the ends of a log are known without waiting")
+                if is_named_twice:
+                    answer.error_code = ErrorCode.INVALID_REQUEST
+                if pace.is_due():
+                    yield
+            response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        return self._by_time(context, request, response, by_time) if by_time else response
+
+    async def _by_time(
+        self,
+        context: RequestContext,
+        request: ListOffsetsRequest,
+        response: ListOffsetsResponse,
+        left: list[LookUp],
+    ) -> Any:
+        """Do some look-ups by time; with more to do, return what goes on after others' turns."""
+        for look_up in left[:LOOK_UPS_PER_STEP]:
+            await self._look_up(context, request, look_up)
+        rest = left[LOOK_UPS_PER_STEP:]
+        return self._later(context, request, response, rest) if rest else response
+
+    def _later(
+        self,
+        context: RequestContext,
+        request: ListOffsetsRequest,
+        response: ListOffsetsResponse,
+        left: list[LookUp],
+    ) -> Answer:
+        yield
+        return self._by_time(context, request, response, left)
+
+    async def _look_up(
+        self, context: RequestContext, request: ListOffsetsRequest, look_up: LookUp
+    ) -> None:
+        version = context.header.api_version
+        asked, answer = look_up.asked, look_up.answer
+        try:
+            partition = self._table.find(look_up.topic, asked.partition_index)
+            await _look_up(version, request, asked, partition, answer)
+            if version < LEADER_EPOCHS_FROM:
+                answer.leader_epoch = NO_EPOCH
+        except RefusedError as error:
+            answer.error_code = error.code
+
+
+async def _look_up(
+    version: int,
+    request: ListOffsetsRequest,
+    asked: ListOffsetsPartition,
+    partition: Partition,
+    answer: ListOffsetsPartitionResponse,
+) -> None:
+    log = partition.leader_log(asked.current_leader_epoch)
+    timestamp = asked.timestamp
+    if timestamp < EARLIEST_PENDING_UPLOAD or version < VERSION_OF.get(timestamp, 0):
+        raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
+    bound = _bound(log, request)
+    match timestamp:
+        case -1:
+            _check_available(version, request, partition, bound)
+            answer.offset = bound
+            answer.leader_epoch = _epoch_of_end(log, partition, bound)
+        case -2 | -4:
+            answer.offset = log.log_start_offset
+            answer.leader_epoch = log.epoch_of(log.log_start_offset)
+        case -5 | -6:
+            # Nothing is tiered: Kafka too answers "none" then.
+            answer.offset = -1
+        case _:
+            if timestamp == MAX_TIMESTAMP:
+                found = await log.max_timestamp_offset(bound)
+            else:
+                found = await log.offset_for_timestamp(timestamp, bound)
+            if partition.log is not log or not partition.is_leader:
+                raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if found is None:
+                # Where a new leader has not committed its start yet, "none" could be untrue.
+                _check_available(version, request, partition, bound)
+                return
+            answer.offset = found.offset
+            answer.timestamp = found.timestamp_ms
+            answer.leader_epoch = found.leader_epoch
+
+
+def _bound(log: Log, request: ListOffsetsRequest) -> Offset:
+    if request.replica_id != CONSUMER:
+        return log.end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return log.last_stable_offset
+    return log.high_watermark
+
+
+def _check_available(
+    version: int, request: ListOffsetsRequest, partition: Partition, bound: Offset
+) -> None:
+    """Refuse while the high watermark may lie below what an earlier leader showed (KIP-207)."""
+    if request.replica_id == CONSUMER and bound < partition.leader_epoch_start_offset:
+        if version >= OFFSET_NOT_AVAILABLE_FROM:
+            raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def _epoch_of_end(log: Log, partition: Partition, bound: Offset) -> int:
+    if bound == log.end_offset:
+        return partition.leader_epoch
+    epoch = log.epoch_of(bound)
+    return partition.leader_epoch if epoch == NO_EPOCH else epoch

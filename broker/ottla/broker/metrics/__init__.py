@@ -1,0 +1,15 @@
+"""What the broker reports of itself, and what its clients report of themselves (KIP-714).
+
+The broker
+broker_metrics.py          all series of /metrics, put together: start here
+partition_metrics.py       series of its partitions
+own_telemetry_driver.py    sends them to their destinations
+
+Its clients
+telemetry_driver.py        the parts of client telemetry, and the destinations of pushes
+telemetry_apis.py          GetTelemetrySubscriptions, PushTelemetry
+telemetry_admin.py         DescribeClientInstances and TailClientMetrics, our own
+telemetry_tail.py          latest pushes, for an operator who watches them
+telemetry_metrics.py       series of /metrics about telemetry
+telemetry_topic_driver.py  one destination: the topic __client_metrics
+"""

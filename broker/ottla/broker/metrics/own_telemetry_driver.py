@@ -1,0 +1,116 @@
+"""What a broker tells of itself, and to whom: Prometheus that asks, collectors that are sent it.
+
+Traces are sent to collectors alone, and only where `telemetry.traces.sample.ratio` asks for some.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import trio
+
+from ottla.broker.metrics.broker_metrics import BrokerParts, broker_registry
+from ottla.broker.metrics.telemetry_driver import ClientTelemetry
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.request_traces import RequestTraces
+from ottla.model.background_driver import keep_running
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.node.process_metrics_driver import process_families
+from ottla.telemetry.exporter import Exporter
+from ottla.telemetry.loop_pause_driver import LoopPauseMeter
+from ottla.telemetry.metrics_http_driver import serve_metrics
+from ottla.telemetry.own_metrics_driver import (
+    node_attributes,
+    open_trace_exporters,
+    send_own_metrics,
+    send_traces,
+)
+from ottla.telemetry.prometheus_text import render_all
+
+
+class OwnTelemetry:
+    """Numbers and traces of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        parts: BrokerParts,
+        *,
+        cluster_id: str,
+        clients: ClientTelemetry,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        """`clients` is what clients push: shown beside, and sent by the same ways out."""
+        self.pauses = LoopPauseMeter()
+        self.registry = broker_registry(parts)
+        self.pauses.register(self.registry)
+        self.registry.register(clients.families)
+        self.registry.register(process_families)
+        self.metrics_port: int | None = None
+        """Where /metrics is served, if it is."""
+        self._config = config
+        self._clients = clients
+        self._dispatcher = dispatcher
+        self._errors = dispatcher.errors
+        self._clock = clock
+        self._rng = rng
+        self._attributes = node_attributes(
+            config.node_id, role="broker", cluster_id=cluster_id, rack=config.rack
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Measure, answer and send until cancelled; ConfigError when the port cannot be opened."""
+        settings = self._config.metrics
+        trio.lowlevel.add_instrument(self.pauses)
+        try:
+            async with trio.open_nursery() as nursery:
+                if settings.is_prometheus_served:
+                    self.metrics_port = await nursery.start(self._serve)
+                exporters = self._clients.exporters
+                if exporters and settings.otlp_interval_ms:
+                    send = partial(self._send_metrics, exporters)
+                    nursery.start_soon(keep_running, "own metrics", send, self._errors)
+                if settings.traces_sample_ratio and self._config.exporters.otlp_endpoints:
+                    self._begin_traces(nursery)
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            trio.lowlevel.remove_instrument(self.pauses)
+
+    async def _serve(self, task_status: trio.TaskStatus[int]) -> None:
+        settings = self._config.metrics
+        await serve_metrics(
+            lambda: render_all(self.registry.collect(), self._clients.series.rows()),
+            host=settings.prometheus_host,
+            port=settings.prometheus_port,
+            errors=self._errors,
+            task_status=task_status,
+        )
+
+    async def _send_metrics(self, exporters: Sequence[Exporter]) -> None:
+        await send_own_metrics(
+            self.registry,
+            exporters,
+            attributes=self._attributes,
+            interval_ms=self._config.metrics.otlp_interval_ms,
+            clock=self._clock,
+        )
+
+    def _begin_traces(self, nursery: trio.Nursery) -> None:
+        now_ns: Callable[[], int] = self._dispatcher.times.now_ns
+        traces = RequestTraces(self._config.metrics.traces_sample_ratio, self._rng, now_ns=now_ns)
+        exporters = open_trace_exporters(self._config.exporters, self._rng)
+        for exporter in exporters:
+            nursery.start_soon(keep_running, exporter.name, exporter.run, self._errors)
+        self._dispatcher.traces = traces
+        send = partial(self._send_traces, traces, exporters, now_ns)
+        nursery.start_soon(keep_running, "own traces", send, self._errors)
+
+    async def _send_traces(
+        self, traces: RequestTraces, exporters: Sequence[Exporter], now_ns: Callable[[], int]
+    ) -> None:
+        await send_traces(
+            traces, exporters, attributes=self._attributes, clock=self._clock, now_ns=now_ns
+        )

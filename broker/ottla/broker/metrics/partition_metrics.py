@@ -1,0 +1,139 @@
+"""What the partitions of this broker look like, read where it is when somebody asks.  Pure.
+
+Two kinds of families.  Sizes and offsets have a row for every partition.  What should not be (below
+min.insync.replicas, under-replicated, …) has rows only where it is, all 1, and always one row of 0
+without labels: so a sum finds a number where all is well, and ten thousand good partitions take no
+room.  Names are Kafka's: `kafka.log:type=Log`, `kafka.cluster:type=Partition` and
+`kafka.server:type=ReplicaManager`.
+"""
+
+from collections.abc import Callable, Iterator
+
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.storage.log import Log
+from ottla.telemetry.instruments import Family, Kind, Sample
+from ottla.telemetry.kafka_names import prometheus_name
+
+LABELS = ("topic", "partition")
+
+PARTITIONS_PER_SLICE = 256
+"""Looked through before a pause is offered; some hundred microseconds."""
+
+OF_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
+    ("Size", "Bytes of a log's segments, without indexes.", lambda log: log.size_bytes),
+    ("LogStartOffset", "The first offset of a log.", lambda log: log.log_start_offset),
+    ("LogEndOffset", "One past the last offset of a log.", lambda log: log.end_offset),
+    ("NumLogSegments", "Segments of a log.", lambda log: log.segment_count),
+)
+
+OF_LEADERS: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
+    ("ReplicasCount", "Replicas of a led partition.", lambda partition: len(partition.replicas)),
+    ("InSyncReplicasCount", "Replicas of it in sync.", lambda partition: len(partition.isr)),
+)
+
+
+def is_under_replicated(partition: Partition) -> bool:
+    """Say whether a replica is not in sync."""
+    return len(partition.isr) < len(partition.replicas)
+
+
+def is_under_min_isr(partition: Partition) -> bool:
+    """Say whether acks=all is refused."""
+    return len(partition.isr) < partition.min_isr_count
+
+
+def is_at_min_isr(partition: Partition) -> bool:
+    """Say whether acks=all would be refused with one replica fewer in sync."""
+    return len(partition.isr) == partition.min_isr_count
+
+
+TROUBLES: tuple[tuple[str, str, str, Callable[[Partition], bool]], ...] = (
+    (
+        "UnderReplicated",
+        "UnderReplicatedPartitions",
+        "with a replica that is not in sync",
+        is_under_replicated,
+    ),
+    (
+        "UnderMinIsr",
+        "UnderMinIsrPartitionCount",
+        "with fewer replicas in sync than min.insync.replicas",
+        is_under_min_isr,
+    ),
+    (
+        "AtMinIsr",
+        "AtMinIsrPartitionCount",
+        "with as many replicas in sync as min.insync.replicas",
+        is_at_min_isr,
+    ),
+)
+"""Of one partition, of this broker, in words, and how it is told."""
+
+
+def partition_families(table: PartitionTable) -> Iterator[Family | None]:
+    """Yield what is said of each partition, and how many there are of each kind."""
+    partitions = list(table)
+    for name, text, of_log in OF_LOGS:
+        yield _gauge(f"kafka.log:type=Log,name={name}", text, _of_logs(partitions, of_log))
+    for name, text, of_leader in OF_LEADERS:
+        mbean = f"kafka.cluster:type=Partition,name={name}"
+        yield _gauge(mbean, text, _of_leaders(partitions, of_leader))
+    yield from _troubles(partitions)
+
+
+def _of_logs(partitions: list[Partition], read: Callable[[Log], int]) -> Iterator[Sample]:
+    for partition in partitions:
+        log = partition.log
+        if log is not None:
+            yield (partition.topic, str(partition.index)), read(log)
+
+
+def _of_leaders(
+    partitions: list[Partition], read: Callable[[Partition], int]
+) -> Iterator[Sample | None]:
+    for at, partition in enumerate(partitions):
+        if partition.is_leader:
+            yield (partition.topic, str(partition.index)), read(partition)
+        elif not at % PARTITIONS_PER_SLICE:
+            yield None
+
+
+def _troubles(partitions: list[Partition]) -> Iterator[Family | None]:
+    """Look through all partitions once, then yield what was found."""
+    led_count = reassigning_count = 0
+    found: list[list[Partition]] = [[] for _ in TROUBLES]
+    for at, partition in enumerate(partitions):
+        if not at % PARTITIONS_PER_SLICE:
+            yield None
+        if partition.is_leader:
+            led_count += 1
+            reassigning_count += partition.is_reassigning
+            for kind, those in zip(TROUBLES, found, strict=True):
+                if kind[3](partition):
+                    those.append(partition)
+    for (of_one, of_broker, text, _), those in zip(TROUBLES, found, strict=True):
+        yield _gauge(
+            f"kafka.cluster:type=Partition,name={of_one}",
+            f"1 for each led partition {text}; 0 without labels, always.",
+            _ones(those),
+        )
+        yield _count(of_broker, f"Led partitions {text}.", len(those))
+    yield _count("ReassigningPartitions", "Led partitions whose replicas move.", reassigning_count)
+    yield _count("LeaderCount", "Partitions led by this broker.", led_count)
+    yield _count("PartitionCount", "Replicas on this broker.", len(partitions))
+
+
+def _ones(partitions: list[Partition]) -> Iterator[Sample]:
+    yield (), 0
+    for partition in partitions:
+        yield (partition.topic, str(partition.index)), 1
+
+
+def _gauge(mbean: str, text: str, samples: Iterator[Sample | None]) -> Family:
+    return Family(prometheus_name(mbean), Kind.GAUGE, text, LABELS, samples)
+
+
+def _count(name: str, text: str, value: int) -> Family:
+    mbean = f"kafka.server:type=ReplicaManager,name={name}"
+    return Family(prometheus_name(mbean), Kind.GAUGE, text, (), (((), value),))

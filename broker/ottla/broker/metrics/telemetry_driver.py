@@ -1,0 +1,200 @@
+"""What a broker does with what clients report: it judges, takes in, keeps for a while, sends on.
+
+The core that judges is `ottla.telemetry.instances`; the requests come by `telemetry_apis`.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+
+import trio
+
+from ottla.broker.cluster.forwarding import ANONYMOUS
+from ottla.broker.metrics.telemetry_admin import TelemetryAdminApi
+from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
+from ottla.broker.metrics.telemetry_metrics import telemetry_families
+from ottla.broker.metrics.telemetry_tail import TelemetryTail
+from ottla.broker.metrics.telemetry_topic_driver import TelemetryTopic
+from ottla.broker.network.alarm_driver import Alarm
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.records import CLIENT_METRICS_RESOURCE
+from ottla.model.background_driver import keep_running
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.telemetry.client_labels import ClientLabels
+from ottla.telemetry.client_series import ClientSeries
+from ottla.telemetry.exporters_driver import open_exporters
+from ottla.telemetry.ingest_driver import Ingest
+from ottla.telemetry.instances import INSTANCES_MAX, ClientInstance, ClientInstances
+from ottla.telemetry.instruments import Family
+from ottla.wire.apis import DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS
+
+FLUSH_MS_MAX = 3_000
+"""How long a stop waits for ways out that take what waits for them.  Lower loses what a collector
+far away would have taken, higher makes a stop wait for one that hangs."""
+
+logger = logging.getLogger("ottla.broker.telemetry")
+
+
+class ClientTelemetry:
+    """Client telemetry of one broker; also the publisher that brings its subscriptions."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        rng: Rng,
+        errors: UnexpectedErrors | None = None,
+    ) -> None:
+        settings = config.telemetry
+        self.is_enabled = settings.enable
+        self._config = config
+        self._errors = errors or UnexpectedErrors()
+        self._clock = clock
+        self._image = EMPTY
+        self._topic = TelemetryTopic(self._own_address)
+        self.exporters = open_exporters(
+            config.exporters, rng=rng, texts=config.texts, send=self._topic.send
+        )
+        """Every way out that the settings name."""
+        self.series = ClientSeries()
+        """What clients pushed, for Prometheus; empty where it may not ask."""
+        self.tail = TelemetryTail()
+        self.ingest = Ingest(
+            sinks=[self.tail, *self.exporters],
+            series=self.series if config.metrics.is_prometheus_served else None,
+            errors=self._errors,
+        )
+        self.instances = ClientInstances(
+            fresh_id=rng.uuid,
+            payload_bytes_max=settings.payload_bytes_max,
+            unsubscribed_interval_ms=settings.unsubscribed_interval_ms,
+            on_stale=self.ingest.forget,
+            on_crowded=_complain_of_crowd,
+        )
+        self._apis = TelemetryApis(
+            self.instances, payload_bytes_max=settings.payload_bytes_max, take=self._take
+        )
+        self._alarm = Alarm(clock, lambda: self.instances.next_deadline_ms, self.instances.expire)
+        self.instances.on_earlier_deadline = self._alarm.rearm
+        self._texts: dict[str, Mapping[str, str]] = {}
+
+    def open_doors(self, dispatcher: Dispatcher) -> None:
+        """Serve clients from now on, if they are told that they may report; operators always."""
+        if self.is_enabled:
+            self._apis.register(dispatcher)
+        admin = TelemetryAdminApi(
+            node_id=self._config.node_id, instances=self.instances, tail=self.tail
+        )
+        dispatcher.register(DESCRIBE_CLIENT_INSTANCES, admin.describe_instances)
+        dispatcher.register(TAIL_CLIENT_METRICS, admin.tail)
+
+    async def run(self) -> None:
+        """Do what must be done in time until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for name, work in (
+                ("alarm of client telemetry", self._alarm.run),
+                ("pushes of clients", self.ingest.run),
+                ("topic of client metrics", self._topic.run),
+                *((exporter.name, exporter.run) for exporter in self.exporters),
+            ):
+                nursery.start_soon(keep_running, name, work, self._errors)
+
+    async def flush(self) -> None:
+        """Let what was pushed leave by every way out, for as long as that is worth a stop's time.
+
+        Nobody waits for a way out that fails already; what is lost is told.
+        """
+        with trio.move_on_after(FLUSH_MS_MAX / 1_000):
+            await self.ingest.flush()
+            async with trio.open_nursery() as nursery:
+                for exporter in self.exporters:
+                    nursery.start_soon(exporter.flush)
+        for exporter in self.exporters:
+            counts = exporter.counts()
+            if left := counts["queued"] + counts["sending"]:
+                logger.warning("%s did not take %d pushes before the stop", exporter.name, left)
+
+    @property
+    def name(self) -> str:
+        """How faults call this publisher."""
+        return "telemetry subscriptions"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take the subscriptions that changed."""
+        self._image = image
+        changed = [name for kind, name in delta.changed_configs if kind == CLIENT_METRICS_RESOURCE]
+        if not changed:
+            return
+        for name in changed:
+            texts = dict(image.config(CLIENT_METRICS_RESOURCE, name).items())
+            if texts:
+                self._texts[name] = texts
+            else:
+                self._texts.pop(name, None)
+        for name in self.instances.on_subscriptions(self._texts):
+            logger.warning("the subscription %s to client metrics cannot be read: unused", name)
+
+    def metrics(self) -> dict[str, float]:
+        """Return plain numbers, for DescribeNode."""
+        counts = self.instances.counts
+        return {
+            "telemetry.instances": len(self.instances),
+            "telemetry.instances.evicted": counts.evicted,
+            "telemetry.pushes": counts.accepted,
+            "telemetry.pushes.exported": counts.exported,
+            "telemetry.pushes.failed": counts.failed,
+            "telemetry.requests.throttled": counts.throttled,
+            "telemetry.requests.unknown.subscription": counts.unknown_subscriptions,
+            **_named("telemetry.ingest", self.ingest.counts()),
+            **_named("telemetry.series", self.series.counts()),
+            **{
+                name: count
+                for exporter in self.exporters
+                for name, count in _named(
+                    f"telemetry.exporter.{exporter.name}", exporter.counts()
+                ).items()
+            },
+        }
+
+    def families(self) -> Iterator[Family]:
+        """Yield the same and more, for /metrics."""
+        return telemetry_families(
+            self.instances, self.ingest.counts(), self.series.counts(), self.exporters
+        )
+
+    def _own_address(self) -> tuple[str, int] | None:
+        """Return where other brokers reach this one."""
+        registration = self._image.brokers.get(self._config.node_id)
+        if registration is None:
+            return None
+        endpoint = registration.endpoint(self._config.inter_broker_listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _take(self, instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:
+        traits = instance.traits
+        labels = ClientLabels(
+            client_instance_id=instance.id,
+            client_id=traits.client_id or "",
+            principal=ANONYMOUS,
+            software_name=traits.software_name,
+            software_version=traits.software_version,
+            source_address=traits.source_address,
+            broker_id=self._config.node_id,
+        )
+        self.ingest.submit(labels, codec, payload, self._clock.wall_ms(), done)
+
+
+def _named(prefix: str, counts: Mapping[str, int]) -> dict[str, float]:
+    return {f"{prefix}.{name.replace('_', '.')}": count for name, count in counts.items()}
+
+
+def _complain_of_crowd() -> None:
+    logger.warning(
+        "more than %d clients report their metrics to this broker: those silent longest are "
+        "forgotten to make room",
+        INSTANCES_MAX,
+    )

@@ -1,0 +1,30 @@
+"""The network of a broker: bytes in, requests dispatched, answers out, all of it bounded.
+
+Sockets
+server_seam.py          what accepts clients: the epoll, or the simulated world
+server_driver.py        one private epoll for every client socket: start here
+channel_driver.py       one socket and its connection
+listener.py             an address to listen on, and how its bytes are wrapped
+descriptors_driver.py   number of connections that leave enough descriptors for the logs
+log_limiter.py          keeps strangers from filling the log
+
+Requests
+connection.py           frames in, requests started in order, chunks out; no I/O
+held_bytes.py           bytes that arrived and belong to no request yet
+dispatch.py             (api key, version) → body → handler; the contract of a handler
+steps.py                costly answers, cut into steps between which others have their turn
+paced_driver.py         runs these steps: one in an event-loop iteration, decoding in a thread
+purgatory.py            requests that wait, by key and deadline
+alarm_driver.py         sleeps until the next deadline
+
+Answers
+response_queue.py       answers in request order
+output.py               bytes and file slices that are still to be sent
+
+Bounds and times
+request_memory.py       the pool that bounds request bytes over all connections
+response_memory.py      the pool that bounds unread answers
+memory_sweep_driver.py  frees request memory that a connection holds too long
+request_times.py        where the time of requests goes
+request_traces.py       the phases of sampled requests, one by one
+"""

@@ -1,0 +1,247 @@
+"""Finds the handler of a request: (api key, version) → decoded body → handler → answer.
+
+Pure.  A handler is called inline and returns one of three things:
+
+* a response message: the answer leaves now;
+* None: the handler has completed `context.slot`, or keeps it and completes it later (purgatory);
+* a coroutine, or steps (see `steps.py`): it runs in the server's nursery and ends with either of
+  the above; nothing more of the connection is taken up until the request is answered.
+
+A request with many elements is decoded apart from the loop first (`Apart`), and served by the
+API's handler in steps where it has one.
+
+Take-up goes on past an unanswered request only when it is a Produce whose handler (or whose
+coroutine) has returned None: its append is done, only the wait for the high watermark is open; or
+a PushTelemetry, whose content is taken in elsewhere while the client's real work goes on.
+The records of a request are views into the connection's buffer: they are valid until the handler
+returns, and for a coroutine until it ends.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.broker.network.request_times import RequestTimes
+from ottla.broker.network.request_traces import RequestTraces
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import Answer, Apart
+from ottla.model.errors import ProtocolError
+from ottla.model.limits import KIB, MIB
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.wire.apis import API, API_VERSIONS, request_class
+from ottla.wire.codec import decode_prefix
+from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import RequestHeader
+
+INLINE_ELEMENTS_BYTES_MAX = 128 * KIB
+"""What the elements of a request's arrays may take for it to be decoded on the loop: some hundred
+partitions.  Higher holds the loop for longer, lower sends honest requests to a thread."""
+
+APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64
+"""Size of a frame whose elements may take more than that: their memory is at most some fifty times
+their bytes.  A smaller one that cannot be decoded is malformed."""
+
+ELEMENTS_BYTES_MAX = 64 * MIB
+"""What they may take at all.  No honest request comes near; a frame of 100 MiB could take a GiB."""
+
+HandlerResult: TypeAlias = (
+    "Message | Coroutine[Any, Any, Message | None] | Answer | Apart[Any] | None"
+)
+"""What the handler has for its caller: see the top of the file."""
+
+Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
+"""Serves one API: `handler(context, request) -> response | None | coroutine`."""
+
+
+class MalformedRequestError(ProtocolError):
+    """A request that was decoded apart is none; its connection is closed."""
+
+
+def decoded_apart(
+    context: "RequestContext", frame: memoryview, kind: type[Message], handler: Handler
+) -> Apart[Message]:
+    """Return a request that is too large to be decoded on the loop, and what serves it then.
+
+    The work raises MalformedRequestError, also where the elements are too many.
+    """
+    header = context.header
+
+    def decode() -> Message:
+        bound = min(COST_FREE_BYTES + len(frame) * COST_PER_BYTE, ELEMENTS_BYTES_MAX)
+        try:
+            return decode_prefix(kind, header.api_version, frame, header.body_at, bound)[0]
+        except ProtocolError as error:
+            raise MalformedRequestError(error.where) from error
+
+    return Apart(decode, lambda request: handler(context, request))
+
+
+UNKNOWN_SOFTWARE = "unknown"
+"""What a client is called that has not said what it is, as Kafka calls it."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Peer:
+    """Who is at the other end of a connection, and by which of our doors it came in."""
+
+    connection_id: int
+    listener_name: str
+    peer_host: str
+    peer_port: int
+    local_host: str
+    local_port: int
+    software_name: str = UNKNOWN_SOFTWARE
+    """What the client is and of which version, as it said in ApiVersions."""
+    software_version: str = UNKNOWN_SOFTWARE
+
+    @property
+    def label(self) -> str:
+        """How the log calls the connection."""
+        return f"{self.connection_id} of {self.peer_host}:{self.peer_port}"
+
+
+class RequestContext:
+    """What a handler knows of a request besides its body.
+
+    `arrived_ms` is on the monotonic clock.  `slot` takes the answer when the handler does not
+    return it.
+    """
+
+    __slots__ = ("arrived_ms", "header", "peer", "slot")
+
+    def __init__(
+        self, header: RequestHeader, peer: Peer, slot: ResponseSlot, arrived_ms: int
+    ) -> None:
+        self.header = header
+        self.peer = peer
+        self.slot = slot
+        self.arrived_ms = arrived_ms
+
+    @property
+    def api_version(self) -> int:
+        """The version of the request, in which the answer is encoded too."""
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str | None:
+        """The client's name for itself."""
+        return self.header.client_id
+
+    def close_connection(self) -> None:
+        """Close once the answers before this one have left: how acks=0 is told of an error."""
+        self.slot.complete_and_close()
+
+
+class Route(NamedTuple):
+    """One API this broker serves: the versions it reads, and who answers."""
+
+    handler: Handler
+    lowest: int
+    highest: int
+    large_handler: Handler
+    """Serves requests with many elements, in steps."""
+
+
+class NotServedYetError(ProtocolError):
+    """A client came before this broker was ready; its connection is closed and it comes again."""
+
+
+class Dispatcher:
+    """The table of handlers.
+
+    Handlers may be registered late (the listener opens before recovery): an API without one is
+    unknown, or still `coming`, and its connection is closed.  `on_unsupported_api_versions` takes
+    an ApiVersions request of a version we do not know: the one request that may be of such.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler] | None = None,
+        *,
+        errors: UnexpectedErrors | None = None,
+    ) -> None:
+        self.errors = errors or UnexpectedErrors()
+        """What nobody foresaw, of the whole process."""
+        self.on_file_error: Callable[[str, OSError], None] = lambda path, error: None
+        """Told of each file that could not be read for an answer."""
+        self._routes: dict[int, Route] = {}
+        self._request_types: dict[int, type[Message]] = {}
+        self.on_unsupported_api_versions: Handler | None = None
+        self.coming: frozenset[int] = frozenset()
+        """The APIs that will be registered when this broker is ready."""
+        self.on_closed: list[Callable[[Peer], None]] = []
+        """Who hears of each connection that has closed."""
+        self.times = RequestTimes()
+        """How long requests take."""
+        self.traces: RequestTraces | None = None
+        """Which of them are traced, if any."""
+        for api_key, handler in (handlers or {}).items():
+            self.register(api_key, handler)
+
+    def register(
+        self, api_key: int, handler: Handler, *, large_handler: Handler | None = None
+    ) -> None:
+        """Serve an API, in every version of its table row, with `handler`.
+
+        `large_handler` serves requests with many elements where `handler` does not do so in steps.
+        """
+        api = API[api_key]
+        self._routes[api_key] = Route(
+            handler, api.lowest, api.latest_stable, large_handler or handler
+        )
+
+    @property
+    def api_keys(self) -> frozenset[int]:
+        """The APIs served now."""
+        return frozenset(self._routes)
+
+    def closed(self, peer: Peer) -> None:
+        """Tell who wants to hear of it that a connection has closed, once."""
+        for tell in self.on_closed:
+            try:
+                tell(peer)
+            except Exception as fault:
+                self.errors.note("connection", peer.label, fault)
+
+    def dispatch(self, context: RequestContext, frame: memoryview) -> HandlerResult:
+        """Decode the request of `frame` and call its handler.
+
+        Raises ProtocolError for an unknown API, a version out of range, or a malformed body.
+        """
+        header = context.header
+        api_key = header.api_key
+        route = self._routes.get(api_key)
+        if route is None:
+            if api_key in self.coming:
+                raise NotServedYetError(f"{API[api_key].name} is not served yet")
+            raise ProtocolError(f"{API[api_key].name} is not served")
+        version = header.api_version
+        if not route.lowest <= version <= route.highest:
+            if api_key == API_VERSIONS and self.on_unsupported_api_versions is not None:
+                return self.on_unsupported_api_versions(context, None)
+            raise ProtocolError(f"version {version} of api key {api_key}")
+        slot = context.slot
+        slot.times = times = self.times.of(api_key, version)
+        times.queued.observe(slot.started_ns - self.times.turn_ns)
+        if self.traces is not None:
+            slot.trace = self.traces.begin(
+                header, context.peer, received_ns=self.times.turn_ns, taken_ns=slot.started_ns
+            )
+        request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
+        # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata
+        # of all topics has three of them.
+        try:
+            request, _ = decode_prefix(
+                request_type, version, frame, header.body_at, INLINE_ELEMENTS_BYTES_MAX
+            )
+        except ProtocolError:
+            if len(frame) < APART_FROM_BYTES:
+                raise
+            return decoded_apart(context, frame, request_type, route.large_handler)
+        return route.handler(context, request)
+
+    def _import_request_type(self, api_key: int) -> type[Message]:
+        """Import a request's class when the first one comes: start-up stays light."""
+        found = self._request_types[api_key] = request_class(api_key)
+        return found

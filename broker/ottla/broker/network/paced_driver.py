@@ -1,0 +1,84 @@
+"""Finishes costly requests: one step of one of them in a turn of the loop, what can be apart is.
+
+A handler's steps are done in turn with those of all others, first come first served.  A large
+request is decoded, and an answer that took several steps is encoded, in a worker thread: neither
+holds anything that the loop changes.
+"""
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import Apart
+from ottla.wire.codec import encode_chunks
+from ottla.wire.codec_types import Message
+
+T = TypeVar("T")
+
+
+class RunApart(Protocol):
+    """Does work elsewhere than on the loop."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """Return what the work comes to."""
+        ...
+
+
+class PacedWork:
+    """Runs what handlers left unfinished, for all connections of a server."""
+
+    def __init__(self, run_apart: RunApart | None = None) -> None:
+        """`run_apart` does work in a thread by default; the simulated world has none."""
+        self._run_apart = run_apart or _run_in_thread
+        self._turn = trio.Lock()
+        self._apart = trio.Lock()
+
+    async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
+        """Return what a handler's coroutine or steps come to, once they are done.
+
+        A costly answer is encoded apart and completes the slot here: then that is None.
+        """
+        is_costly = False
+        while pending is not None and not isinstance(pending, Message):
+            if isinstance(pending, Apart):
+                is_costly = True
+                # One at a time: what they come to takes memory.
+                async with self._apart:
+                    result = await self._run_apart(pending.work)
+                pending = pending.then(result)
+            elif isinstance(pending, Generator):
+                is_costly = True
+                pending = await self._stepped(slot, pending)
+            else:
+                pending = await pending
+        if pending is None or not is_costly:
+            return pending
+        await self._complete(slot, pending)
+        return None
+
+    async def _stepped(self, slot: ResponseSlot, steps: Generator[None, None, Any]) -> Any:
+        try:
+            while not slot.is_abandoned:
+                # The lock goes to whoever waits for the longest; it is held for a whole turn.
+                async with self._turn:
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        return end.value
+                    await trio.lowlevel.checkpoint()
+        finally:
+            steps.close()
+        return None
+
+    async def _complete(self, slot: ResponseSlot, response: Message) -> None:
+        version = slot.header.api_version
+        if slot.is_abandoned:
+            return
+        chunks = await self._run_apart(lambda: encode_chunks(response, version))
+        slot.complete_encoded(response, chunks)
+
+
+async def _run_in_thread(work: Callable[[], T]) -> T:
+    return await trio.to_thread.run_sync(work)

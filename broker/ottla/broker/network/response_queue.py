@@ -1,0 +1,234 @@
+"""The answers of one connection, sent in the order of its requests.
+
+Pure.  Every request taken up gets a `ResponseSlot` at the tail; it may be completed at any time
+and by anyone who holds it; its bytes move to the output when every slot before it is done.
+Invariant AnswersKeepRequestOrder.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.broker.network.request_times import Times
+from ottla.broker.network.request_traces import RequestTrace
+from ottla.broker.network.steps import Answer
+from ottla.wire.codec import encode_chunks
+from ottla.wire.codec_types import Chunk, Message
+from ottla.wire.frames import frame
+from ottla.wire.headers import RequestHeader, encode_response_header
+
+
+class SlotOwner(Protocol):
+    """Whoever must hear that a slot was completed: the connection."""
+
+    def on_slot_completed(self, slot: "ResponseSlot") -> None:
+        """Move on: answers may leave and take-up may resume."""
+        ...
+
+    def on_answer_failed(self, fault: Exception) -> None:
+        """End the connection: one of its answers cannot be written."""
+        ...
+
+    def mute_until(self, deadline_ms: int) -> None:
+        """Read no further until then."""
+        ...
+
+    def on_steps(self, slot: "ResponseSlot", steps: Answer) -> None:
+        """Have the steps done, one in a turn of the loop, and the slot completed."""
+        ...
+
+
+class ResponseSlot:
+    """The place of one answer in its connection's order.
+
+    Completed exactly once, by one of the `complete…` methods; completing a slot whose connection
+    has closed does nothing.  `on_abandoned` is called once if the connection closes first: whoever
+    waits on behalf of this slot drops its entry there.
+    """
+
+    __slots__ = (
+        "_owner",
+        "answered_ns",
+        "chunks",
+        "closes_connection",
+        "error_code",
+        "handled_ns",
+        "header",
+        "is_done",
+        "on_abandoned",
+        "started_ns",
+        "times",
+        "trace",
+    )
+
+    def __init__(
+        self,
+        owner: SlotOwner,
+        header: RequestHeader,
+        started_ns: int = 0,
+    ) -> None:
+        self._owner: SlotOwner | None = owner
+        self.header = header
+        self.chunks: list[Chunk] = []
+        self.is_done = False
+        self.closes_connection = False
+        self.on_abandoned: Callable[[], None] | None = None
+        self.times: Times | None = None
+        """Where its time is counted; None for what nobody serves."""
+        self.trace: RequestTrace | None = None
+        """Its trace, if it has one."""
+        self.error_code = 0
+        """Why the answer is a refusal as a whole, if it is one."""
+        self.started_ns = started_ns
+        self.handled_ns = 0
+        """When its handler left it waiting; 0 until then."""
+        self.answered_ns = 0
+        """When it was answered, if answers before it were not there yet."""
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Say whether the connection closed before the answer: nobody waits for it."""
+        return self._owner is None
+
+    def complete(self, response: Message) -> None:
+        """Answer with a message of the request's API, encoded now in the request's version."""
+        self.complete_as(response, self.header.api_version)
+
+    def complete_as(self, response: Message, version: int) -> None:
+        """Answer in another version than asked: only ApiVersions does, when it knows no such.
+
+        What cannot be encoded ends this connection, never whoever completed the slot.
+        """
+        owner = self._owner
+        if owner is None:
+            return
+        header = self.header
+        self.error_code = getattr(response, "error_code", 0)
+        try:
+            body = encode_chunks(response, version)
+            head = encode_response_header(header.api_key, version, header.correlation_id)
+            chunks = frame([head, *body])
+        except Exception as fault:
+            owner.on_answer_failed(fault)
+            return
+        # Without records an answer is one piece: most are, and are sent as they are.
+        self._finish(chunks if len(body) > 1 else [b"".join(chunks)])  # type: ignore[arg-type]
+
+    def complete_by(self, steps: Answer) -> None:
+        """Answer with what the steps come to, which are done in turn with all others."""
+        if self._owner is not None:
+            self._owner.on_steps(self, steps)
+
+    def complete_begun(self, result: Message | Answer) -> None:
+        """Answer with what `begun` returned: a message, or the steps that are left."""
+        if isinstance(result, Message):
+            self.complete(result)
+        else:
+            self.complete_by(result)
+
+    def complete_encoded(self, response: Message, body: list[Chunk]) -> None:
+        """Answer with a message that was encoded in the request's version."""
+        header = self.header
+        self.error_code = getattr(response, "error_code", 0)
+        head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+        self._finish(frame([head, *body]))
+
+    def complete_silently(self) -> None:
+        """Finish without an answer: a Produce of acks=0 that went well."""
+        self._finish([])
+
+    def complete_and_close(self) -> None:
+        """Close the connection once the answers before this one have left.
+
+        The only way to tell an acks=0 producer of an error.
+        """
+        self.closes_connection = True
+        self._finish([])
+
+    def fail(self, fault: Exception) -> None:
+        """Close the connection: whoever was to answer met a bug of ours."""
+        if self._owner is not None:
+            self._owner.on_answer_failed(fault)
+
+    def mute_until(self, deadline_ms: int) -> None:
+        """Keep the connection from being read until then (monotonic): its client is throttled."""
+        if self._owner is not None:
+            self._owner.mute_until(deadline_ms)
+
+    def abandon(self) -> None:
+        """Part from the connection, which has closed."""
+        self._owner = None
+        if self.on_abandoned is not None and not self.is_done:
+            on_abandoned, self.on_abandoned = self.on_abandoned, None
+            on_abandoned()
+
+    def _finish(self, chunks: list[Chunk]) -> None:
+        owner = self._owner
+        if owner is None:
+            return
+        assert not self.is_done, f"answered twice: {self.header}"
+        self.chunks = chunks
+        self.is_done = True
+        self.on_abandoned = None
+        owner.on_slot_completed(self)
+
+
+class ResponseQueue:
+    """Slots in request order, and the chunks that may leave already."""
+
+    __slots__ = ("_slots", "is_closing", "last_times", "late", "one_piece_bytes")
+
+    def __init__(self) -> None:
+        self._slots: deque[ResponseSlot] = deque()
+        self.is_closing = False
+        self.one_piece_bytes = 0
+        """Of the answers that moved to the output, those without records: whoever sees the output
+        empty sets it back."""
+        self.last_times: Times | None = None
+        """Where the time of the answer that left last is counted."""
+        self.late: list[ResponseSlot] = []
+        """Those that left after they had waited for others; whoever counts them clears it."""
+
+    def __len__(self) -> int:
+        """Return how many requests still wait for their answer's turn."""
+        return len(self._slots)
+
+    def __contains__(self, slot: ResponseSlot) -> bool:
+        """Say whether a request still waits for its answer's turn."""
+        return slot in self._slots
+
+    def is_next(self, slot: ResponseSlot) -> bool:
+        """Say whether no answer before this one is missing."""
+        return self._slots[0] is slot
+
+    def append(self, slot: ResponseSlot) -> None:
+        """Give a new request its place."""
+        self._slots.append(slot)
+
+    def take_ready(self, output: "deque[Chunk]") -> int:
+        """Move the bytes of every answer whose turn has come to `output`; return their sum.
+
+        Stops for good behind an answer that closes the connection.
+        """
+        slots = self._slots
+        byte_count = 0
+        while slots and slots[0].is_done and not self.is_closing:
+            slot = slots.popleft()
+            self.last_times = slot.times
+            if slot.answered_ns:
+                self.late.append(slot)
+            chunks = slot.chunks
+            output.extend(chunks)
+            if len(chunks) == 1:
+                size = len(chunks[0])
+                self.one_piece_bytes += size
+                byte_count += size
+            else:
+                byte_count += sum(map(len, chunks))
+            self.is_closing = slot.closes_connection
+        return byte_count
+
+    def take_open(self) -> "deque[ResponseSlot]":
+        """Return every slot and forget it: the connection has closed."""
+        slots, self._slots = self._slots, deque()
+        return slots

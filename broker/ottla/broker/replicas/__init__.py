@@ -1,0 +1,20 @@
+"""The replicas of this broker: leading, following, and keeping the in-sync set.
+
+partition.py               leader, in-sync replicas and high watermark of one partition: start here
+partition_table.py         the partitions on this broker
+replica_manager.py         follows the metadata: becomes leader, becomes follower, deletes
+log_work_driver.py         opens and deletes logs, so that no publisher waits for a disk
+
+In-sync replicas
+isr_changes.py             changes that a leader requests, and the controller's answers
+isr_driver.py              sends them, and retries until the result is known
+
+Following
+follower_fetch.py          requests of a follower, and what follows from the leader's answers
+replica_fetcher_driver.py  one task and one connection for each leader followed
+follower_duties_driver.py  flushes and truncations that a leader's answer asks for
+
+Around them
+flush_driver.py            flushes what is acknowledged only when durable
+topic_traffic.py           bytes and records in and out, by topic
+"""

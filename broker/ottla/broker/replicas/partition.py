@@ -1,0 +1,565 @@
+"""One partition as this broker sees it: who leads it, who is in sync, and what is committed.
+
+Pure: no clock, no await; the log below it appends synchronously.  The metadata image decides who
+leads (`apply`); the followers' fetches decide what is committed (`on_follower_fetch`).  While a
+change of the in-sync set is under way, the *maximal* set (the old and the new members) holds the
+high watermark back, so whichever way the controller decides, nothing committed is lost.  Whoever
+left by the controller's answer counts until metadata says so too: it may be an eligible leader
+under a min.insync.replicas that we have not heard of yet.
+
+Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
+(with fewer in sync than `min.insync.replicas` the high watermark stands still, KIP-966),
+MaximalIsrCoversController (whoever the controller may elect in this epoch is waited for).
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from uuid import UUID
+
+from ottla.broker.replicas.isr_changes import UNKNOWN_BROKER_EPOCH, IsrChange
+from ottla.broker.replicas.topic_traffic import TopicTraffic
+from ottla.metadata.image import PartitionState, RecoveryState
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
+from ottla.model.internal_topics import INTERNAL_TOPICS
+from ottla.model.settings.topic import TopicConfig
+from ottla.storage.append_info import AppendInfo, AppendOrigin
+from ottla.storage.log import Log
+from ottla.storage.validate import Accepted
+from ottla.wire.codec_types import Records
+
+ACKS_ALL = -1
+
+
+class WakeKey:
+    """What waiting requests watch: cheap to hash, one of each kind a partition."""
+
+    __slots__ = ()
+
+
+class Follower:
+    """What the leader knows of one other replica, from its fetches."""
+
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "end_offset",
+        "last_fetch_end_offset",
+        "last_fetch_ms",
+        "log_start_offset",
+    )
+
+    def __init__(self, now_ms: int) -> None:
+        self.end_offset = Offset(-1)
+        self.log_start_offset = Offset(-1)
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.caught_up_ms = now_ms
+        """The last instant at which it is known to have had all that the leader had."""
+        self.last_fetch_ms = 0
+        self.last_fetch_end_offset = Offset(-1)
+        """The leader's end when it fetched last: reaching it now, it had caught up then."""
+
+    def on_fetch(
+        self, *, end_offset: Offset, log_start_offset: Offset, leader_end: Offset, now_ms: int
+    ) -> None:
+        """Take in where its log ends, as its fetch says."""
+        if end_offset >= leader_end:
+            self.caught_up_ms = now_ms
+        elif end_offset >= self.last_fetch_end_offset >= 0:
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
+        self.end_offset = end_offset
+        self.log_start_offset = log_start_offset
+        self.last_fetch_end_offset = leader_end
+        self.last_fetch_ms = now_ms
+
+
+class Partition:
+    """The leader's or follower's view of one replica on this broker.
+
+    A partition whose log is still being opened or has been removed leads nothing.  Whoever calls a
+    method that returns "the high watermark moved" wakes `high_watermark_key`; an append wakes
+    `end_offset_key`.
+    """
+
+    __slots__ = (
+        "_leaving",
+        "_other_maximal_isr",
+        "config",
+        "damage",
+        "end_offset_key",
+        "followers",
+        "high_watermark_key",
+        "index",
+        "inspects_records",
+        "is_eligible",
+        "is_flush_awaited",
+        "is_internal",
+        "is_leader",
+        "is_reassigning",
+        "is_recovering",
+        "is_removed",
+        "isr",
+        "key",
+        "lag_ms_max",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "leader_id",
+        "local_id",
+        "log",
+        "min_isr_count",
+        "partition_epoch",
+        "pending_change",
+        "replicas",
+        "storage_failure",
+        "topic",
+        "topic_id",
+        "traffic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: UUID,
+        index: int,
+        *,
+        local_id: NodeId,
+        is_eligible: Callable[[NodeId, int], bool],
+        lag_ms_max: int = 30_000,
+        traffic: TopicTraffic | None = None,
+    ) -> None:
+        """`is_eligible(replica, broker_epoch)`: may it be in sync, neither fenced nor leaving.
+
+        `lag_ms_max` (`replica.lag.time.max.ms`): how long a follower may lag and stay in sync.
+        `traffic` is where the topic's bytes are counted.
+        """
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.is_internal = topic in INTERNAL_TOPICS
+        """Whether brokers keep their own state in it: clients write no records there."""
+        self.key = TopicIdPartition(topic_id, index)
+        self.local_id = local_id
+        self.is_eligible = is_eligible
+        self.lag_ms_max = lag_ms_max
+        self.traffic = TopicTraffic() if traffic is None else traffic
+        self.log: Log | None = None
+        self.storage_failure: str | None = None
+        """Why there is no log and will be none: its bytes lie, or its disk failed."""
+        self.damage: str | None = None
+        """What a fetch found wrong with the stored records last; they cannot be served."""
+        self.config = TopicConfig()
+        self.inspects_records = False
+        """Whether a produced batch's records are looked at, or packed by another codec."""
+        self.is_leader = False
+        self.is_removed = False
+        self.leader_id = NO_NODE
+        self.leader_epoch = NO_EPOCH
+        self.leader_epoch_start_offset = Offset(0)
+        self.partition_epoch = -1
+        self.replicas: tuple[NodeId, ...] = ()
+        self.is_reassigning = False
+        """Whether its replicas move to other brokers."""
+        self.isr: frozenset[NodeId] = frozenset()
+        self.pending_change: IsrChange | None = None
+        """What the controller has been asked for, until it is known what became of it."""
+        self.is_recovering = False
+        """Elected without all that was committed, and the controller not told yet to go on."""
+        self.min_isr_count = 1
+        self.is_flush_awaited = False
+        self.followers: dict[NodeId, Follower] = {}
+        self._leaving: frozenset[NodeId] = frozenset()
+        """Who is out of sync by the controller's answers alone, which run ahead of metadata."""
+        self._other_maximal_isr: tuple[Follower, ...] = ()
+        self.high_watermark_key = WakeKey()
+        self.end_offset_key = WakeKey()
+
+    def __repr__(self) -> str:
+        role = "leader" if self.is_leader else "follower"
+        return f"Partition({self.topic}-{self.index}, {role} in epoch {self.leader_epoch})"
+
+    # ---- what produce, fetch and look-ups ask ----
+
+    def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
+        """Return the log if this broker leads in that epoch; else refuse with Kafka's code.
+
+        `current_leader_epoch` is what the asker believes, -1 when it does not say (KIP-320).
+        """
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise RefusedError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        log = self.log
+        if not self.is_leader or log is None:
+            if self.storage_failure is not None and self.leader_id == self.local_id:
+                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.storage_failure)
+            raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def append(
+        self,
+        records: Records,
+        *,
+        acks: int,
+        now_ms: int,
+        mono_ms: int,
+        accepted: Accepted | None = None,
+    ) -> AppendInfo:
+        """Append a client's batch as the leader; the high watermark follows if it can at once.
+
+        `now_ms` is wall time, for the records; `mono_ms` monotonic, for the followers' lag;
+        `accepted` is the batch where it was checked before.
+        """
+        if self.is_internal:
+            raise RefusedError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {self.topic}"
+            )
+        log = self.leader_log()
+        if acks == ACKS_ALL and len(self.isr) < self.min_isr_count:
+            raise RefusedError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} in sync, min.insync.replicas is {self.min_isr_count}",
+            )
+        assert isinstance(records, memoryview | bytes | bytearray)
+        for follower in self.followers.values():
+            # A fetch says nothing of partitions without news: until now it has had everything.
+            if follower.end_offset >= log.end_offset:
+                follower.caught_up_ms = mono_ms
+        info = log.append_as_leader(
+            memoryview(records), leader_epoch=self.leader_epoch, now_ms=now_ms, first=accepted
+        )
+        self.advance_high_watermark(mono_ms)
+        return info
+
+    def append_of_coordinator(self, batches: bytes, *, now_ms: int, mono_ms: int) -> Offset:
+        """Append batches of a coordinator on this broker, as one write; return their end.
+
+        With too few replicas in sync they are written all the same, and committed when more are.
+        """
+        info = self.leader_log().append_as_leader(
+            memoryview(batches),
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=AppendOrigin.COORDINATOR,
+        )
+        self.advance_high_watermark(mono_ms)
+        return Offset(info.last_offset + 1)
+
+    def acknowledgement(self, end_offset: Offset, acks: int) -> ErrorCode | None:
+        """Say how a produce that ended at `end_offset` is answered; None while it must wait."""
+        log = self.log
+        if log is None or not self.is_leader:
+            if self.storage_failure is not None:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if acks == ACKS_ALL:
+            if log.high_watermark < end_offset:
+                return None if log.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
+            if len(self.maximal_isr) < self.min_isr_count:
+                return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            return ErrorCode.NONE
+        if self.is_flush_awaited and log.recovery_point < end_offset:
+            return None if log.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The end of what is committed; 0 while there is no log."""
+        return Offset(0) if self.log is None else self.log.high_watermark
+
+    @property
+    def durable_end(self) -> Offset:
+        """The end of what counts as written: the flushed end where a flush is demanded."""
+        assert self.log is not None
+        return self.log.recovery_point if self.is_flush_awaited else self.log.end_offset
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The lowest log start among the living replicas: what DeleteRecords deleted everywhere."""
+        assert self.log is not None
+        starts = [
+            follower.log_start_offset
+            for replica, follower in self.followers.items()
+            if self.is_eligible(replica, UNKNOWN_BROKER_EPOCH)
+        ]
+        return min([self.log.log_start_offset, *starts])
+
+    # ---- what the metadata image says ----
+
+    def attach(self, log: Log, now_ms: int) -> None:
+        """Take the opened log; a leader in waiting leads from now."""
+        assert self.log is None
+        assert not self.is_removed
+        self.log = log
+        if self.leader_id == self.local_id:
+            self._begin_leading(now_ms)
+
+    def fail(self, reason: str) -> None:
+        """Lead and follow nothing until the next start: the disk of the log failed."""
+        self.log = None
+        self.storage_failure = reason
+        self.is_leader = False
+        self.pending_change = None
+        self.followers.clear()
+
+    def set_log_aside(self) -> Log:
+        """Lead nothing until the log is attached again; return it: another task changes it yet."""
+        log, self.log = self.log, None
+        assert log is not None
+        self.is_leader = False
+        self.followers.clear()
+        return log
+
+    def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+        """Follow what the controller decided; return whether the high watermark moved.
+
+        The answer to our own change may have told us of this state, or of a later one, already.
+        """
+        if state.partition_epoch < self.partition_epoch:
+            return False
+        if state.partition_epoch > self.partition_epoch:
+            # A change asked for from an older state is in this one, or will never be made.
+            self.pending_change = None
+        self._leaving = frozenset()
+        is_new_epoch = state.leader_epoch > self.leader_epoch
+        assert state.leader_epoch >= self.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.leader_epoch = Epoch(state.leader_epoch)
+        self.leader_id = NodeId(state.leader)
+        self.replicas = tuple(state.replicas)
+        self.isr = frozenset(state.isr)
+        self.is_reassigning = bool(state.adding or state.removing)
+        self.is_recovering = state.recovery_state is RecoveryState.RECOVERING
+        self._apply_config(config)
+        if self.leader_id != self.local_id or self.log is None:
+            self.is_leader = False
+            self.followers.clear()
+            return False
+        if is_new_epoch or not self.is_leader:
+            return self._begin_leading(now_ms)
+        self._note_replicas(now_ms)
+        return self.advance_high_watermark(now_ms)
+
+    def apply_config(self, config: TopicConfig, now_ms: int) -> bool:
+        """Take changed topic settings; return whether the high watermark moved."""
+        self._apply_config(config)
+        return self.is_leader and self.advance_high_watermark(now_ms)
+
+    def remove(self) -> Log | None:
+        """Lead and follow no more: the topic is deleted or the replica moved; return the log."""
+        log, self.log = self.log, None
+        self.is_leader = False
+        self.is_removed = True
+        self.pending_change = None
+        return log
+
+    def _apply_config(self, config: TopicConfig) -> None:
+        self.config = config
+        # Never more than there are replicas: such a topic could not be written at all (KIP-966).
+        self.min_isr_count = min(config.min_insync_replicas, max(1, len(self.replicas)))
+        self.is_flush_awaited = config.flush_messages == 1
+        self.inspects_records = (
+            config.is_compacted
+            or config.record_validation == "full"
+            or config.compression_type != "producer"
+        )
+
+    def _begin_leading(self, now_ms: int) -> bool:
+        assert self.log is not None
+        self.is_leader = True
+        self.leader_epoch_start_offset = self.log.end_offset
+        self.log.assign_epoch(self.leader_epoch, self.leader_epoch_start_offset)
+        # What a follower of an earlier epoch reported may have been truncated since.
+        self.followers.clear()
+        self._note_replicas(now_ms)
+        return self.advance_high_watermark(now_ms)
+
+    def _note_replicas(self, now_ms: int) -> None:
+        others = [replica for replica in self.replicas if replica != self.local_id]
+        self.followers = {
+            replica: self.followers.get(replica) or Follower(now_ms) for replica in others
+        }
+        self._note_maximal_isr()
+
+    # ---- what is committed, and who is in sync ----
+
+    @property
+    def maximal_isr(self) -> Collection[NodeId]:
+        """Every replica that the controller may take for one that has all that is committed."""
+        change, isr = self.pending_change, self.isr
+        if change is None and not self._leaving:
+            return isr
+        return isr.union(self._leaving, () if change is None else change.isr)
+
+    def _note_maximal_isr(self) -> None:
+        members = self.maximal_isr
+        self._other_maximal_isr = tuple(
+            follower for replica, follower in self.followers.items() if replica in members
+        )
+
+    def on_follower_fetch(
+        self,
+        replica: NodeId,
+        *,
+        end_offset: Offset,
+        log_start_offset: Offset,
+        broker_epoch: int,
+        now_ms: int,
+    ) -> bool:
+        """Take in a follower's fetch; return whether the high or the low watermark may have moved.
+
+        `broker_epoch` is one that the metadata has registered.  A fetch that an earlier life of the
+        follower sent is refused: it may have lost since what it had then (KIP-903).
+        """
+        log = self.leader_log()
+        follower = self.followers.get(replica)
+        if follower is None or broker_epoch < follower.broker_epoch:
+            raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if log_start_offset > end_offset:
+            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        follower.broker_epoch = broker_epoch
+        has_deleted = log_start_offset > follower.log_start_offset
+        follower.on_fetch(
+            end_offset=end_offset,
+            log_start_offset=log_start_offset,
+            leader_end=log.end_offset,
+            now_ms=now_ms,
+        )
+        return self.advance_high_watermark(now_ms) or has_deleted
+
+    def advance_high_watermark(self, now_ms: int) -> bool:
+        """Commit what every replica of the maximal ISR has; return whether that moved it.
+
+        A caught-up replica that is about to join the ISR is waited for too: else the high
+        watermark could run ahead of it for ever (KIP-966's strict rule needs it to join).
+        """
+        log = self.log
+        if log is None or len(self.isr) < self.min_isr_count:
+            return False
+        committed = self.durable_end
+        for follower in self._other_maximal_isr:
+            committed = min(committed, follower.end_offset)
+        if len(self._other_maximal_isr) < len(self.followers):
+            for replica, follower in self.followers.items():
+                if (
+                    now_ms - follower.caught_up_ms <= self.lag_ms_max
+                    and follower.end_offset >= log.high_watermark
+                    and self.is_eligible(replica, follower.broker_epoch)
+                ):
+                    committed = min(committed, follower.end_offset)
+        if committed <= log.high_watermark:
+            return False
+        log.update_high_watermark(committed)
+        return True
+
+    def may_join(self, replica: NodeId) -> bool:
+        """Say whether a replica that is not in sync should be now.
+
+        It must have all that is committed, and this epoch's start: what an earlier leader
+        committed lies below that, also where our own high watermark does not say so yet.  Whoever
+        has just left holds that back until metadata says so: it would be back at once.  And who
+        ends where our log begins must have heard that: what it holds below may be another log's.
+        """
+        if replica in self.isr or replica in self._leaving or self.pending_change is not None:
+            return False
+        log = self.log
+        follower = self.followers.get(replica)
+        return (
+            self.is_leader
+            and log is not None
+            and follower is not None
+            and follower.end_offset >= max(log.high_watermark, self.leader_epoch_start_offset)
+            and max(follower.end_offset - 1, follower.log_start_offset) >= log.log_start_offset
+            and self.is_eligible(replica, follower.broker_epoch)
+        )
+
+    def _is_lagging(self, replica: NodeId, now_ms: int) -> bool:
+        log = self.log
+        follower = self.followers.get(replica)
+        return (
+            log is not None
+            and follower is not None
+            and follower.end_offset < log.end_offset
+            and now_ms - follower.caught_up_ms > self.lag_ms_max
+        )
+
+    def wanted_isr(self, now_ms: int, *, may_shrink: bool) -> frozenset[NodeId] | None:
+        """Return the in-sync set the controller should be asked for, None when it stands.
+
+        One change at a time.  Lag is looked for only where `may_shrink`: whoever asks has made
+        sure that the clock did not run while this process stood still.
+        """
+        if not self.is_leader or self.pending_change is not None:
+            return None
+        wanted = self.isr.union(replica for replica in self.followers if self.may_join(replica))
+        if may_shrink:
+            wanted -= {replica for replica in self.isr if self._is_lagging(replica, now_ms)}
+        return None if wanted == self.isr and not self.is_recovering else wanted
+
+    def begin_isr_change(self, isr: frozenset[NodeId], broker_epoch: int) -> IsrChange:
+        """Note that the controller is asked for `isr`; return the change to send.
+
+        `broker_epoch` is this broker's own.  Until its outcome is known, both sets count.
+        """
+        assert self.is_leader
+        assert self.pending_change is None
+        assert self.local_id in isr
+        members = [
+            (replica, self.followers[replica].broker_epoch)
+            for replica in sorted(isr)
+            if replica != self.local_id
+        ]
+        change = IsrChange(
+            topic_id=self.topic_id,
+            index=self.index,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            members=((self.local_id, broker_epoch), *members),
+        )
+        self.pending_change = change
+        self._note_maximal_isr()
+        return change
+
+    def complete_isr_change(
+        self,
+        change: IsrChange,
+        isr: Iterable[int],
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        now_ms: int,
+    ) -> bool:
+        """Take in the state in which the controller left us; return whether that commits more.
+
+        It is in force at once, before the metadata brings it (KIP-497), but for whoever left: the
+        controller counts in-sync replicas by the min.insync.replicas of now, and keeps those that
+        leave eligible below it, while ours may be an older, lower one.  An answer that metadata has
+        overtaken, or that speaks of another leader's epoch, changes nothing.
+        """
+        if self.pending_change is not change or leader_epoch != self.leader_epoch:
+            return False
+        if partition_epoch < self.partition_epoch:
+            return False
+        self.pending_change = None
+        members = frozenset(NodeId(member) for member in isr)
+        self._leaving = (self._leaving | self.isr) - members
+        self.isr = members
+        self.partition_epoch = partition_epoch
+        self.is_recovering = False
+        self._note_maximal_isr()
+        return self.advance_high_watermark(now_ms)
+
+    def abandon_isr_change(self, change: IsrChange, now_ms: int) -> bool:
+        """The controller has not made the change and never will; return whether that commits more.
+
+        Only for an answer that is certain of it: else the controller's ISR could be larger than
+        the one that holds our high watermark back.
+        """
+        if self.pending_change is not change:
+            return False
+        self.pending_change = None
+        self._note_maximal_isr()
+        return self.advance_high_watermark(now_ms)
+
+    def forgive_lag(self, elapsed_ms: int, now_ms: int) -> None:
+        """Let time in which this process stood still count against no follower."""
+        for follower in self.followers.values():
+            follower.caught_up_ms = min(now_ms, follower.caught_up_ms + elapsed_ms)

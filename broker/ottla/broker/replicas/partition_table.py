@@ -1,0 +1,81 @@
+"""The replicas on this broker, found in two dictionary look-ups, and what to say of the others.
+
+Pure.  Requests name topics by name (old versions) or by id; both lead to `dict[index, Partition]`.
+What is not here is looked up in the metadata image, only to choose the right refusal: a topic that
+nobody knows, or a partition that another broker leads.
+"""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from ottla.broker.replicas.partition import Partition
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NO_EPOCH, NO_NODE, ZERO_UUID
+
+
+class PartitionTable:
+    """Local partitions by (name, index) and (id, index), under the image published last."""
+
+    __slots__ = ("by_id", "by_name", "image")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[UUID, dict[int, Partition]] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self.by_id.values():
+            yield from partitions.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_id.values()))
+
+    def add(self, partition: Partition) -> None:
+        """Take a new local replica in; a topic made anew takes the name over from the old one."""
+        indexed = self.by_id.setdefault(partition.topic_id, {})
+        assert partition.index not in indexed
+        indexed[partition.index] = partition
+        self.by_name[partition.topic] = indexed
+
+    def remove(self, partition: Partition) -> None:
+        """Forget a local replica."""
+        indexed = self.by_id[partition.topic_id]
+        del indexed[partition.index]
+        if not indexed:
+            del self.by_id[partition.topic_id]
+            if self.by_name.get(partition.topic) is indexed:
+                del self.by_name[partition.topic]
+
+    def find(self, topic: str, index: int) -> Partition:
+        """Return the local partition; else refuse as fits what the image knows of it."""
+        indexed = self.by_name.get(topic)
+        partition = None if indexed is None else indexed.get(index)
+        if partition is None:
+            known = self.image.topic(topic)
+            if known is not None and index in known.partitions:
+                raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def find_by_id(self, topic_id: UUID, index: int) -> Partition:
+        """Return the local partition; else refuse as fits what the image knows of it."""
+        indexed = self.by_id.get(topic_id)
+        partition = None if indexed is None else indexed.get(index)
+        if partition is None:
+            known = self.image.topics.get(topic_id)
+            if known is None:
+                raise RefusedError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if index in known.partitions:
+                raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def current_leader(self, topic: str, topic_id: UUID, index: int) -> tuple[int, int]:
+        """Return (leader, leader epoch) as the image has it, (-1, -1) when it knows neither."""
+        image = self.image
+        known = image.topic(topic) if topic_id == ZERO_UUID else image.topics.get(topic_id)
+        state = None if known is None else known.partitions.get(index)
+        if state is None:
+            return NO_NODE, NO_EPOCH
+        return state.leader, state.leader_epoch

@@ -1,0 +1,403 @@
+"""Followers at work: one task and one connection for each leader that this broker follows.
+
+Each task asks, takes the answer in partition by partition, has the duties that come of it performed
+(`follower_duties_driver`) and asks again.  A partition that is left is left at once: whoever leaves
+it waits for a duty under way on its log, never for the network.  A new partition does not wait
+behind a long poll for others.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+
+import trio
+
+from ottla.broker.logs.list_offsets import EARLIEST, LATEST
+from ottla.broker.replicas.follower_duties_driver import FollowerDuties
+from ottla.broker.replicas.follower_fetch import (
+    BeginAnew,
+    FindPlace,
+    Flush,
+    Followed,
+    FollowerFetch,
+    RaiseStart,
+    Truncate,
+    place_of,
+)
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.client.connection import Connection, ConnectionLostError, open_connection
+from ottla.model.errors import (
+    ErrorCode,
+    OttlaError,
+    ProtocolError,
+    RefusedError,
+    only_error,
+    row_of,
+)
+from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition
+from ottla.model.seams import Clock
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import FetchResponse
+from ottla.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
+
+logger = logging.getLogger("ottla.broker.replicas")
+
+CONNECT_TIMEOUT_S = 5.0
+RECONNECT_MS_FIRST = 20
+RECONNECT_MS_MAX = 1_000
+"""Lower finds a restarted leader sooner; higher spares a machine that is down."""
+
+FAILURES_TOLERATED = 6
+"""Failures in a row after which it is logged that a leader cannot be followed, once: some 2 s."""
+
+Left = Callable[[], Awaitable[None]]
+"""Waits until nothing touches the log of a partition that was left."""
+
+LONG_POLL_MS = 20
+"""A request that is out for so long waits for records, so it may be given up for a new one that
+names more partitions.  Lower gives up answers that are on their way; higher delays failovers."""
+
+TURN_BYTES = 1 << 20
+"""Records appended before other tasks get a turn."""
+
+
+class ReplicaFetchers:
+    """All that this broker follows, by leader."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        table: PartitionTable,
+        clock: Clock,
+        broker_epoch: Callable[[], int],
+        errors: UnexpectedErrors | None = None,
+    ) -> None:
+        self._config = config
+        self._table = table
+        self._clock = clock
+        self._broker_epoch = broker_epoch
+        self._errors = errors or UnexpectedErrors()
+        self._fetchers: dict[NodeId, LeaderFetcher] = {}
+        self._of: dict[TopicIdPartition, LeaderFetcher] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            for fetcher in self._fetchers.values():
+                self._nursery.start_soon(fetcher.run)
+            await trio.sleep_forever()
+
+    def follow(self, partition: Partition) -> None:
+        """Follow a partition's leader, unless that is done already; the log must be there."""
+        key = partition.key
+        leader_id = partition.leader_id
+        if key in self._of or leader_id in (NO_NODE, self._config.node_id):
+            return
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = LeaderFetcher(
+                FollowerFetch(leader_id, self._config),
+                self._config,
+                table=self._table,
+                clock=self._clock,
+                broker_epoch=self._broker_epoch,
+                errors=self._errors,
+            )
+            if self._nursery is not None:
+                self._nursery.start_soon(fetcher.run)
+        self._of[key] = fetcher
+        fetcher.follow(partition)
+
+    def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Left]:
+        """Follow these no more; return what to wait for where a duty still changes the log."""
+        busy: dict[TopicIdPartition, Left] = {}
+        for key in partitions:
+            fetcher = self._of.pop(key, None)
+            followed = None if fetcher is None else fetcher.core.leave(key)
+            if fetcher is None or followed is None:
+                continue
+            if fetcher.duties.is_changing(followed):
+                busy[key] = partial(fetcher.duties.wait_done_with, followed)
+            if not len(fetcher.core):
+                del self._fetchers[fetcher.core.leader_id]
+                fetcher.stop()
+        return busy
+
+    def followed(self) -> Iterator[Followed]:
+        """Yield every partition that is followed."""
+        for fetcher in list(self._fetchers.values()):
+            yield from list(fetcher.core.followed)
+
+    @property
+    def set_aside_count(self) -> int:
+        """How many of these are left alone for a while, having failed."""
+        return sum(fetcher.core.set_aside_count for fetcher in self._fetchers.values())
+
+    def problems(self) -> Iterator[str]:
+        """Yield a sentence for each leader or partition that cannot be followed."""
+        for fetcher in self._fetchers.values():
+            yield from fetcher.problems()
+
+
+class LeaderFetcher:
+    """Follows one leader; its task ends when there is nothing left to follow."""
+
+    def __init__(
+        self,
+        core: FollowerFetch,
+        config: BrokerConfig,
+        *,
+        table: PartitionTable,
+        clock: Clock,
+        broker_epoch: Callable[[], int],
+        errors: UnexpectedErrors,
+    ) -> None:
+        self.core = core
+        self._config = config
+        self._table = table
+        self._clock = clock
+        self._broker_epoch = broker_epoch
+        self._errors = errors
+        self._scope = trio.CancelScope()
+        self._asking: trio.CancelScope | None = None
+        self._asked_at = 0.0
+        self._is_new_wanted = False
+        self._has_more = trio.Event()
+        self.duties = FollowerDuties(core, clock, errors, on_late=self._ask_soon)
+        self._failure: str | None = None
+        self._failure_count = 0
+        """Since the leader answered last."""
+
+    # ---- what others ask of it
+
+    def follow(self, partition: Partition) -> None:
+        """Follow one more partition; a long poll under way is given up for it."""
+        self.core.follow(partition)
+        self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        """Give a long poll up that does not name all there is to ask for."""
+        self._has_more.set()
+        if self._asking is not None:
+            self._is_new_wanted = True
+            parked_at = self._asked_at + LONG_POLL_MS / 1000
+            self._asking.deadline = min(self._asking.deadline, parked_at)
+
+    def stop(self) -> None:
+        """End the task; a duty under way is done first."""
+        self._scope.cancel()
+
+    def problems(self) -> Iterator[str]:
+        """Yield why the leader, or some of its partitions, cannot be followed."""
+        if self._failure is not None:
+            yield f"broker {self.core.leader_id} cannot be followed: {self._failure}"
+        yield from self.core.problems()
+
+    # ---- its task
+
+    async def run(self) -> None:
+        """Ask and take in, over a new connection each time the last one was lost."""
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                self.duties.work_in(nursery)
+                await self._follow_on()
+
+    async def _follow_on(self) -> None:
+        while True:
+            try:
+                host, port = self._address()
+                async with open_connection(
+                    host, port, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
+                ) as connection:
+                    await self._fetch_over(connection)
+            # With a star: a bug may come together with a cancellation, which goes on.
+            except* Exception as group:
+                error = only_error(group)
+                if not isinstance(error, OttlaError):
+                    self._errors.note("follower", f"of broker {self.core.leader_id}", error)
+                self._note_failure(error)
+            if self._failure is not None:
+                backoff_ms = RECONNECT_MS_FIRST << min(self._failure_count - 1, 16)
+                await trio.sleep(min(backoff_ms, RECONNECT_MS_MAX) / 1000)
+            self.core.session.reset()
+
+    @property
+    def _client_id(self) -> str:
+        return f"broker-{self._config.node_id}-follower"
+
+    def _address(self) -> tuple[str, int]:
+        name = self._config.inter_broker_listener
+        broker = self._table.image.brokers.get(self.core.leader_id)
+        endpoint = None if broker is None else broker.endpoint(name)
+        if endpoint is None:
+            raise RefusedError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"it is not registered with a listener {name}"
+            )
+        return endpoint.host, endpoint.port
+
+    def _note_failure(self, error: BaseException) -> None:
+        self._failure = str(error) or repr(error)
+        self._failure_count += 1
+        if self._failure_count == FAILURES_TOLERATED:
+            # A leader that restarts is back sooner, or is a leader no more.
+            logger.warning("broker %s cannot be followed: %s", self.core.leader_id, error)
+
+    def _note_success(self) -> None:
+        if self._failure_count >= FAILURES_TOLERATED:
+            logger.warning("broker %s is followed again", self.core.leader_id)
+        self._failure, self._failure_count = None, 0
+
+    async def _fetch_over(self, connection: Connection) -> None:
+        """Fetch until the connection is lost, or is given up for one without a long poll on it."""
+        while True:
+            self._has_more = trio.Event()
+            await self._flush_all(self.core.take_unflushed())
+            request = self.core.request(self._clock.monotonic_ms(), self._broker_epoch())
+            if request is None:
+                # What was set aside and is due again may be unflushed: that is work.
+                if not self.core.has_unflushed:
+                    await self._wait_for_work()
+                continue
+            response = await self._answer(connection, request)
+            if response is None:
+                return
+            if self._failure is not None:
+                self._note_success()
+            try:
+                self.core.session.take(response)
+            except RefusedError as error:
+                logger.debug("fetch session with broker %s: %s", self.core.leader_id, error)
+                await trio.lowlevel.checkpoint()
+                continue
+            await self._take(connection, response)
+
+    async def _wait_for_work(self) -> None:
+        retry_ms = self.core.next_retry_ms
+        now_ms = self._clock.monotonic_ms()
+        seconds = float("inf") if retry_ms is None else max(0, retry_ms - now_ms) / 1000
+        with trio.move_on_after(seconds):
+            await self._has_more.wait()
+
+    async def _answer(self, connection: Connection, request: FetchRequest) -> FetchResponse | None:
+        """Return the leader's answer, None when the request is given up for a new one."""
+        patience_ms = self._config.replica_socket_timeout_ms + request.max_wait_ms
+        retry_ms = self.core.next_retry_ms
+        if retry_ms is not None:
+            # What is set aside must not wait behind a long poll for the others.
+            wait_ms = max(0, retry_ms - self._clock.monotonic_ms())
+            request.max_wait_ms = min(request.max_wait_ms, wait_ms)
+        self._is_new_wanted = False
+        self._asked_at = trio.current_time()
+        with trio.CancelScope(deadline=self._asked_at + patience_ms / 1000) as self._asking:
+            try:
+                return await connection.request(request, FetchResponse)
+            finally:
+                self._asking = None
+        if self._is_new_wanted:
+            return None
+        raise ConnectionLostError(f"{connection.address} did not answer in {patience_ms} ms")
+
+    async def _take(self, connection: Connection, response: FetchResponse) -> None:
+        lost: list[Followed] = []
+        turn_bytes = 0
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = self.core.find(TopicIdPartition(topic.topic_id, data.partition_index))
+                if followed is None:
+                    continue
+                try:
+                    duty = self.core.take(
+                        followed,
+                        data,
+                        now_ms=self._clock.monotonic_ms(),
+                        wall_ms=self._clock.wall_ms(),
+                    )
+                except Exception as error:
+                    self._set_aside(followed, error)
+                    continue
+                if isinstance(duty, FindPlace):
+                    lost.append(followed)
+                elif duty is not None:
+                    self.duties.begin(followed, duty)
+                turn_bytes += 0 if data.records is None else len(data.records)
+                if turn_bytes >= TURN_BYTES:
+                    turn_bytes = 0
+                    await trio.lowlevel.checkpoint()
+        await self._find_places(connection, lost)
+        await self.duties.wait()
+
+    async def _flush_all(self, unflushed: list[Followed]) -> None:
+        for followed in unflushed:
+            self.duties.begin(followed, Flush())
+        await self.duties.wait()
+
+    # ---- a place in the leader's log
+
+    async def _find_places(self, connection: Connection, lost: list[Followed]) -> None:
+        while lost:
+            followed = lost[-1]
+            try:
+                duty = await self._place_of(connection, followed)
+            except (ConnectionLostError, ProtocolError):
+                for unplaced in lost:
+                    self.core.done(unplaced)
+                raise
+            except OttlaError as error:
+                self.core.set_aside(followed, error, self._clock.monotonic_ms())
+            except Exception as error:
+                self._set_aside(followed, error)
+            else:
+                if duty is not None:
+                    self.duties.begin(followed, duty)
+            lost.pop()
+
+    def _set_aside(self, followed: Followed, error: Exception) -> None:
+        """Leave a partition alone for a while that met a bug of ours; the others go on."""
+        self._errors.note("partition", followed.name, error)
+        self.core.set_aside(followed, error, self._clock.monotonic_ms())
+
+    async def _place_of(
+        self, connection: Connection, followed: Followed
+    ) -> Truncate | BeginAnew | RaiseStart | None:
+        """Return how the log begins where the leader's does, or loses what that never had."""
+        end = await self._offset_of_leader(connection, followed, LATEST)
+        start = await self._offset_of_leader(connection, followed, EARLIEST)
+        if self.core.find(followed.key) is not followed:
+            return None
+        return place_of(followed, start, end)
+
+    async def _offset_of_leader(
+        self, connection: Connection, followed: Followed, timestamp: int
+    ) -> Offset:
+        asked = ListOffsetsPartition(
+            partition_index=followed.key.partition,
+            current_leader_epoch=followed.leader_epoch,
+            timestamp=timestamp,
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._config.node_id,
+            topics=[ListOffsetsTopic(name=followed.partition.topic, partitions=[asked])],
+        )
+        with trio.move_on_after(self._config.replica_socket_timeout_ms / 1000) as patience:
+            answer = await connection.request(request, ListOffsetsResponse)
+        if patience.cancelled_caught:
+            raise ConnectionLostError(f"{connection.address} did not answer")
+        if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
+            raise ProtocolError("ListOffsets answers something else than was asked")
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise RefusedError(ErrorCode(row_of(found.error_code).code))
+        return Offset(found.offset)

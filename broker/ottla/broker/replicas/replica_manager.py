@@ -1,0 +1,585 @@
+"""Makes this broker hold the replicas that the metadata says it holds, and lead those it leads.
+
+A publisher that waits for no disk: what changes in memory changes at once, and what a disk has to
+do (open, delete, finish a truncation under way) is asked of `LogWork`, whose steps look at the
+metadata of their own time.  Requests are answered from the partition table all the while, with
+NOT_LEADER_OR_FOLLOWER until a new log is there and as unknown once a topic is deleted.  Whoever
+waits on a partition is woken when it changes, so that nobody waits for a leader that is gone.
+
+Per partition: the log of a deleted topic is deleted before one of the same name is made.  A
+partition is followed no more before it leads, follows somebody else or goes: while a duty of its
+follower still changes the log, the log is set aside, and the partition leads and follows nothing.
+The first image is compared with all the logs that were recovered by an older one.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from ottla.broker.cluster.dynamic_settings import PRODUCER_ID_EXPIRATION_MS, setting_in_force
+from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED
+from ottla.broker.cluster.topic_settings import topic_config_of, topic_defaults_of_image
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.replicas.topic_traffic import BrokerTraffic
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.directories import MIGRATING, UNASSIGNED
+from ottla.metadata.image import FIRST_EPOCH, MetadataImage, PartitionState
+from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.model.errors import RefusedError
+from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
+from ottla.model.seams import Clock
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.topic import TopicConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
+
+logger = logging.getLogger("ottla.broker.replicas")
+
+
+OPEN_RETRY_MS = 5_000
+"""How often a log that could not be made is tried again; each try may cost a slow disk a write."""
+
+APPLIED_PER_TURN = 100
+"""Partitions brought up to an image before other tasks get their turn.  Each takes some 20 us: more
+holds the loop for longer, fewer only adds turns."""
+
+Left = Callable[[], Awaitable[None]]
+"""Waits until nothing touches the log of a partition that was left."""
+
+
+class Directory(Protocol):
+    """What it needs of a log directory."""
+
+    @property
+    def directory_id(self) -> UUID | None:
+        """Return the directory's id."""
+        ...
+
+
+class Logs(Protocol):
+    """What it needs of the log manager."""
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every partition that serves, with its log."""
+        ...
+
+    @property
+    def offline(self) -> Mapping[TopicPartition, str]:
+        """The partitions that do not serve, each with its reason."""
+        ...
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return a partition's log, None when there is none; RefusedError while it is offline."""
+        ...
+
+    async def create(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        directory_id: UUID | None = None,
+        holds_nothing: bool = True,
+    ) -> Log:
+        """Return the partition's log, made when it is not there and no other may be missing."""
+        ...
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Take a partition's log away."""
+        ...
+
+    def directory_of(self, partition: TopicPartition) -> Directory | None:
+        """Return the directory a log lies in."""
+        ...
+
+    def apply_retention_soon(self) -> None:
+        """Look for segments that are kept no longer."""
+        ...
+
+
+class Fetchers(Protocol):
+    """What it needs of the followers."""
+
+    def follow(self, partition: Partition) -> None:
+        """Follow a partition's leader, unless that is done already."""
+        ...
+
+    def leave(self, partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, Left]:
+        """Follow these no more; return what to wait for where a log is still being changed."""
+        ...
+
+
+class Work(Protocol):
+    """What it needs of whoever does the work of the disks."""
+
+    def add(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
+        """Have a step done after those that were asked for of the same partition."""
+        ...
+
+    def has_steps(self, partition: TopicPartition) -> bool:
+        """Say whether steps of a partition are not done yet."""
+        ...
+
+    async def breathe(self) -> None:
+        """Let other tasks have a turn."""
+        ...
+
+
+class TopicSettings(NamedTuple):
+    """One topic's settings as the broker and as its logs need them."""
+
+    topic: TopicConfig
+    log: LogConfig
+
+
+class ReplicaManager:
+    """The publisher of partitions; owns the partition table."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        table: PartitionTable,
+        logs: Logs,
+        purgatory: Purgatory,
+        clock: Clock,
+        fetchers: Fetchers,
+        work: Work,
+        on_flush_due: Callable[[Partition], None],
+        on_isr_due: Callable[[Partition], None],
+        on_placed: Callable[[TopicIdPartition, UUID], None],
+        on_led: Callable[[Partition], None] = lambda partition: None,
+        traffic: BrokerTraffic | None = None,
+        errors: UnexpectedErrors | None = None,
+    ) -> None:
+        """`on_placed` is told of each replica that lies elsewhere than the metadata says.
+
+        `on_isr_due` is told of each partition led here whose in-sync set may have to change;
+        `on_led` of each that leads since its log has come, perhaps long after the metadata.
+        """
+        self._config = config
+        self._local_id = config.node_id
+        self.table = table
+        self._logs = logs
+        self._purgatory = purgatory
+        self._clock = clock
+        self._fetchers = fetchers
+        self._work = work
+        self._on_led = on_led
+        self._on_flush_due = on_flush_due
+        self._on_isr_due = on_isr_due
+        self._on_placed = on_placed
+        self._traffic = BrokerTraffic() if traffic is None else traffic
+        self._errors = errors or UnexpectedErrors()
+        self._has_published = False
+        self._without_log: dict[TopicIdPartition, Partition] = {}
+        self._opening: dict[str, set[Partition]] = {}
+        """By topic, the partitions whose logs are being opened for the first time."""
+        self._set_aside: set[Partition] = set()
+        """Partitions whose logs a follower's duty still changes."""
+        self._retry_at_ms = 0
+        self._settings: dict[str, TopicSettings] = {}
+        self._topic_defaults: dict[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        """How faults call this publisher."""
+        return "replicas"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Lead, follow and forget what the delta says; have logs made and deleted."""
+        if not self._has_published:
+            self._begin(image)
+        changed = [
+            found for found in delta.changed_partitions if _holds(image, found, self._local_id)
+        ]
+        removed = self._removed(delta, image)
+        busy = self._fetchers.leave(
+            [partition.key for partition in removed]
+            + [found for found in changed if self._has_new_leader(image, found)]
+        )
+        self.table.image = image
+        reset = self._forget_settings(delta)
+        for partition in removed:
+            self._remove(partition)
+        for topic in delta.deleted_topics:
+            self._settings.pop(topic.name, None)
+        # Before others get a turn: who asks for a name's new log must find its old one to be gone.
+        for partition in removed:
+            self._delete_soon(partition, busy.get(partition.key))
+        for count, found in enumerate(changed, 1):
+            self._apply(image, found, busy.get(found))
+            if count % APPLIED_PER_TURN == 0:
+                await self._work.breathe()
+        # Only now: a lower min.insync.replicas must not let a deposed leader commit on its own.
+        self._apply_settings(reset, image)
+        if delta.changed_brokers:
+            self._note_brokers()
+        self.retry()
+
+    def _begin(self, image: MetadataImage) -> None:
+        """Bring what was recovered by an older image up to the first one that is published.
+
+        What had a replica here by that one and has none by this is deleted, as it would have been
+        by the change between the two.
+        """
+        self._has_published = True
+        self._settings.clear()
+        self._topic_defaults = None
+        gone = [at for at, log in self._logs if self.is_stray(image, at, log.topic_id)]
+        gone += [at for at in self._logs.offline if not self._is_placed_here(image, at)]
+        for at in gone:
+            logger.info("%s is deleted: it went while this broker started", at)
+            self._work.add(at, partial(self._delete_log, at, None))
+
+    def _has_new_leader(self, image: MetadataImage, found: TopicIdPartition) -> bool:
+        partition = self.table.by_id.get(found.topic_id, {}).get(found.partition)
+        state = image.partition(found)
+        return (
+            partition is not None
+            and state is not None
+            and (state.leader, state.leader_epoch) != (partition.leader_id, partition.leader_epoch)
+        )
+
+    def _note_brokers(self) -> None:
+        """A broker that came or went may join the replicas in sync, or hold them up no more."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in self.table:
+            if partition.is_leader and len(partition.isr) < len(partition.replicas):
+                if partition.advance_high_watermark(now_ms):
+                    self._purgatory.wake(partition.high_watermark_key)
+                self._on_isr_due(partition)
+
+    # ---- what changes at once
+
+    def _removed(self, delta: MetadataDelta, image: MetadataImage) -> list[Partition]:
+        by_id = self.table.by_id
+        gone = [
+            partition
+            for topic in delta.deleted_topics
+            for partition in by_id.get(topic.id, {}).values()
+        ]
+        for topic_id, index in delta.changed_partitions:
+            partition = by_id.get(topic_id, {}).get(index)
+            state = image.partition(TopicIdPartition(topic_id, index))
+            if partition is not None and (state is None or self._local_id not in state.replicas):
+                gone.append(partition)
+        return gone
+
+    def _remove(self, partition: Partition) -> None:
+        self.table.remove(partition)
+        if partition.topic not in self.table.by_name:
+            self._traffic.forget(partition.topic)
+        self._without_log.pop(partition.key, None)
+        partition.remove()
+        self._wake(partition)
+
+    def _apply(
+        self, image: MetadataImage, found: TopicIdPartition, until_left: Left | None
+    ) -> None:
+        """Bring a local partition up to the image; have its log opened where it has none."""
+        topic = image.topics[found.topic_id]
+        state = topic.partitions[found.partition]
+        partition = self.table.by_id.get(topic.id, {}).get(found.partition)
+        if partition is None:
+            partition = Partition(
+                topic.name,
+                topic.id,
+                found.partition,
+                local_id=self._local_id,
+                is_eligible=self._is_eligible,
+                lag_ms_max=self._config.replica_lag_time_ms_max,
+                traffic=self._traffic.of(topic.name),
+            )
+            self.table.add(partition)
+        if until_left is not None and partition.log is not None:
+            self._set_log_aside(partition, until_left)
+        partition.apply(
+            state, self._settings_of(image, topic.name).topic, self._clock.monotonic_ms()
+        )
+        self._wake(partition)
+        if partition.log is not None:
+            self._take_part(partition)
+        elif partition not in self._set_aside:
+            self._open_soon(partition, state)
+
+    def _set_log_aside(self, partition: Partition, until_left: Left) -> None:
+        """Lead and follow nothing until the follower's duty under way is done with the log."""
+        log = partition.set_log_aside()
+        self._set_aside.add(partition)
+
+        async def take_back() -> None:
+            await until_left()
+            self._set_aside.discard(partition)
+            if not partition.is_removed:
+                self._attach(partition, log)
+
+        self._work.add(_name_of(partition), take_back)
+
+    def _take_part(self, partition: Partition) -> None:
+        """Follow whoever leads, or see to the in-sync set; the log is there."""
+        self._flush_if_awaited(partition)
+        if partition.is_leader:
+            self._on_isr_due(partition)
+        else:
+            self._fetchers.follow(partition)
+
+    def _flush_if_awaited(self, partition: Partition) -> None:
+        """Have what counts only when flushed flushed, though nobody may append here any more."""
+        log = partition.log
+        if log is not None and partition.is_flush_awaited and log.recovery_point < log.end_offset:
+            self._on_flush_due(partition)
+
+    def _is_eligible(self, replica: NodeId, broker_epoch: int) -> bool:
+        broker = self.table.image.brokers.get(replica)
+        return broker is not None and broker.is_active and broker_epoch in (broker.epoch, -1)
+
+    def _forget_settings(self, delta: MetadataDelta) -> Iterable[str]:
+        """Forget the settings of topics that may have others now; return their names."""
+        changed = delta.changed_configs
+        defaults_changed = any(
+            kind == BROKER_RESOURCE and name in ("", str(self._local_id)) for kind, name in changed
+        )
+        if defaults_changed:
+            self._settings.clear()
+            self._topic_defaults = None
+        for kind, name in changed:
+            if kind == TOPIC_RESOURCE:
+                self._settings.pop(name, None)
+        if defaults_changed:
+            return sorted(self.table.by_name)
+        return [name for kind, name in changed if kind == TOPIC_RESOURCE]
+
+    def _apply_settings(self, names: Iterable[str], image: MetadataImage) -> None:
+        for name in names:
+            for local in list(self.table.by_name.get(name, {}).values()):
+                settings = self._settings_of(image, name)
+                if local.log is not None:
+                    if _keeps_otherwise(local.log.config, settings.log):
+                        self._logs.apply_retention_soon()
+                    local.log.config = settings.log
+                if local.apply_config(settings.topic, self._clock.monotonic_ms()):
+                    self._purgatory.wake(local.high_watermark_key)
+                self._flush_if_awaited(local)
+
+    def _settings_of(self, image: MetadataImage, topic: str) -> "TopicSettings":
+        """Return a topic's settings, the same objects for all its partitions."""
+        found = self._settings.get(topic)
+        if found is None:
+            if self._topic_defaults is None:
+                self._topic_defaults = topic_defaults_of_image(image, self._config)
+            config = topic_config_of(image, topic, self._topic_defaults)
+            found = self._settings[topic] = TopicSettings(
+                config,
+                LogConfig.of_topic(
+                    config,
+                    producer_id_expiration_ms=setting_in_force(
+                        image, self._config, PRODUCER_ID_EXPIRATION_MS
+                    ),
+                ),
+            )
+        return found
+
+    def _wake(self, partition: Partition) -> None:
+        self._purgatory.wake(partition.high_watermark_key)
+        self._purgatory.wake(partition.end_offset_key)
+
+    # ---- what the disk has to do
+
+    def is_opening(self, topic: str) -> bool:
+        """Say whether replicas of a topic are here whose logs are being opened the first time."""
+        return topic in self._opening
+
+    def retry(self) -> None:
+        """Try again, when it is time, what could not be made: a full disk may have room again."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._without_log or now_ms < self._retry_at_ms:
+            return
+        waiting, self._without_log = self._without_log, {}
+        for partition in waiting.values():
+            self._work.add(_name_of(partition), partial(self._open_log, partition))
+
+    def _delete_soon(self, partition: Partition, until_left: Left | None) -> None:
+        self._work.add(
+            _name_of(partition), partial(self._delete_log, _name_of(partition), until_left)
+        )
+
+    async def _delete_log(self, at: TopicPartition, until_left: Left | None) -> None:
+        if until_left is not None:
+            await until_left()
+        try:
+            await self._logs.delete(at)
+        except RefusedError as error:
+            logger.error("%s is not deleted: %s", at, error.message)
+
+    def _open_soon(self, partition: Partition, state: PartitionState) -> None:
+        """Take the log that is there, or have it made."""
+        if partition.storage_failure is not None:
+            return  # `retry` tries it again when it is time
+        at = _name_of(partition)
+        if not self._work.has_steps(at):  # one of them may be the log's deletion
+            with suppress(RefusedError):
+                log = self._logs.get(at)
+                if log is not None and log.topic_id == partition.topic_id:
+                    self._attach(partition, log)
+                    self._report_placement(partition, state)
+                    return
+        opening = self._opening.setdefault(partition.topic, set())
+        if partition not in opening:
+            opening.add(partition)
+            self._work.add(at, partial(self._open_first, partition))
+
+    async def _open_first(self, partition: Partition) -> None:
+        """Open a log for the first time, which requests about its topic may wait for."""
+        try:
+            await self._open_log(partition)
+        finally:
+            opening = self._opening[partition.topic]
+            opening.remove(partition)
+            if not opening:
+                del self._opening[partition.topic]
+                self._purgatory.wake(IMAGE_CHANGED)
+
+    async def _open_log(self, partition: Partition) -> None:
+        state = self.table.image.partition(partition.key)
+        if partition.is_removed or partition.log is not None or state is None:
+            return
+        at = _name_of(partition)
+        try:
+            log = self._logs.get(at)
+            if log is not None and log.topic_id != partition.topic_id:
+                await self._logs.delete(at)  # its topic is gone: this one has the name
+            log = await self._logs.create(
+                at,
+                partition.topic_id,
+                self._settings_of(self.table.image, partition.topic).log,
+                directory_id=_assigned_directory_of(state, self._local_id),
+                holds_nothing=_holds_nothing(state, self._local_id),
+            )
+        except RefusedError as error:
+            if partition.is_removed:
+                return
+            if partition.storage_failure != error.message:
+                logger.error("%r is offline: %s", partition, error.message)
+            partition.storage_failure = error.message
+            if not self._without_log:
+                self._retry_at_ms = self._clock.monotonic_ms() + OPEN_RETRY_MS
+            self._without_log[partition.key] = partition
+            return
+        # Meanwhile it may have gone: its deletion comes after this step.
+        if not partition.is_removed and partition.log is None:
+            self._attach(partition, log)
+            self._report_placement(partition, state)
+
+    def _attach(self, partition: Partition, log: Log) -> None:
+        """Give a partition its log, under the settings of now, and have it take part."""
+        if log.failure is not None:  # its directory failed while it was set aside
+            partition.fail(log.failure)
+            self._wake(partition)
+            return
+        settings = self._settings_of(self.table.image, partition.topic).log
+        if _keeps_otherwise(log.config, settings):
+            self._logs.apply_retention_soon()
+        log.config = settings
+        partition.storage_failure = None
+        self._without_log.pop(partition.key, None)
+        partition.attach(log, self._clock.monotonic_ms())
+        self._wake(partition)
+        self._take_part(partition)
+        if partition.is_leader:
+            self._on_led(partition)
+
+    def _report_placement(self, partition: Partition, state: PartitionState) -> None:
+        directory = self._logs.directory_of(TopicPartition(partition.topic, partition.index))
+        placed = None if directory is None else directory.directory_id
+        if placed is not None and placed != _directory_of(state, self._local_id):
+            self._on_placed(partition.key, placed)
+
+    def on_directory_failed(self, path: str, reason: str) -> None:
+        """Take the partitions of a directory that went offline out of all they took part in.
+
+        A follower that went on asking from where its log ended would count as caught up, and rejoin
+        the in-sync replicas with a log that takes nothing.
+        """
+        failed = [
+            partition
+            for partition in self.table
+            if partition.log is not None and partition.log.directory.startswith(f"{path}/")
+        ]
+        self._fetchers.leave([partition.key for partition in failed])
+        for partition in failed:
+            partition.fail(reason)
+        for partition in failed:
+            self._wake(partition)
+
+    def log_config_of(self, image: MetadataImage, partition: TopicPartition) -> LogConfig:
+        """Return the settings a log is opened with when the broker starts."""
+        return self._settings_of(image, partition.topic).log
+
+    def directory_id_of(self, image: MetadataImage, partition: TopicPartition) -> UUID | None:
+        """Return the directory in which the cluster knows our replica; None where it knows none."""
+        topic = image.topic(partition.topic)
+        state = None if topic is None else topic.partitions.get(partition.partition)
+        if state is None or self._local_id not in state.replicas:
+            return None
+        return _assigned_directory_of(state, self._local_id)
+
+    def is_stray(
+        self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None
+    ) -> bool:
+        """Say whether a log found on disk at the start is no replica of ours any more."""
+        topic = image.topic(partition.topic)
+        if topic is None or topic.id != topic_id:
+            return True
+        return not self._is_placed_here(image, partition)
+
+    def _is_placed_here(self, image: MetadataImage, partition: TopicPartition) -> bool:
+        topic = image.topic(partition.topic)
+        state = None if topic is None else topic.partitions.get(partition.partition)
+        return state is not None and self._local_id in state.replicas
+
+
+def _name_of(partition: Partition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.index)
+
+
+def _keeps_otherwise(old: LogConfig, new: LogConfig) -> bool:
+    return (old.retention_ms, old.retention_bytes, old.is_deleted_by_retention) != (
+        new.retention_ms,
+        new.retention_bytes,
+        new.is_deleted_by_retention,
+    )
+
+
+def _holds(image: MetadataImage, found: TopicIdPartition, broker: NodeId) -> bool:
+    state = image.partition(found)
+    return state is not None and broker in state.replicas
+
+
+def _directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
+    return state.directory_of(replica) if state.directories else None
+
+
+def _assigned_directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
+    """Return the directory that the cluster knows the replica in; None where it knows none."""
+    found = _directory_of(state, replica)
+    return None if found in (UNASSIGNED, MIGRATING) else found
+
+
+def _holds_nothing(state: PartitionState, replica: NodeId) -> bool:
+    """Return whether no record that counts can be in a replica.
+
+    It is new: no directory was reported for it yet, or its partition is as it was made.  Or it
+    would not be elected for what it has.
+    """
+    if _assigned_directory_of(state, replica) is None:
+        return True
+    if state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH:
+        return True
+    return replica not in (*state.isr, *state.elr, *state.last_known_elr, state.leader)

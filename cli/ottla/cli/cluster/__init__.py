@@ -1,0 +1,26 @@
+"""Commands that start, stop, survey and change a cluster and its nodes.
+
+A local cluster
+up.py                     `ottla up`: start here
+down.py                   `ottla down`
+cluster_file.py           the plan of a local cluster, and the file that keeps it
+cluster_format.py         formats its controllers once
+local_cluster.py          runs its processes
+
+One node
+controller.py             `ottla controller`
+broker.py                 `ottla broker FILE`
+storage.py                `ottla storage`: format directories
+node_process.py           what both kinds of node share
+doctor.py                 `ottla doctor`: what a machine lacks for Spark
+
+A running cluster
+status.py                 `ottla status`
+quorum.py                 `ottla quorum`
+brokers.py                `ottla broker list | describe | drain`
+survey.py                 asks the cluster
+health.py                 judges the answers: every reason names its cure
+reassign.py               `ottla topic reassign`
+reassignment_plan.py      decides which broker gets which replica (pure)
+reassignment_requests.py  the requests
+"""

@@ -1,0 +1,20 @@
+"""`ottla broker CONFIG`: run one broker in the foreground."""
+
+import argparse
+
+from ottla.cli.cluster.node_process import config_of, configure_node, run_node
+from ottla.model.settings.broker import load_broker_config
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of 'ottla broker'."""
+    configure_node(parser)
+    parser.epilog = "Brokers that run already: 'ottla broker list', 'describe ID', 'drain ID'."
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the broker until SIGTERM or SIGINT."""
+    config = config_of(arguments, "broker", load_broker_config)
+    from ottla.broker.opening_driver import run_broker
+
+    return run_node(run_broker, config)

@@ -1,0 +1,183 @@
+"""`ottla broker list|describe|drain`: the brokers as the cluster has them."""
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+import trio
+
+from ottla.cli.cluster.health import broker_reasons, broker_standing
+from ottla.cli.cluster.survey import (
+    Broker,
+    Partition,
+    brokers_of,
+    counts_of,
+    partitions_of,
+    registered,
+)
+from ottla.cli.common import (
+    add_cluster_arguments,
+    add_format_argument,
+    bootstrap_of,
+    counted,
+    print_json,
+    print_table,
+    run_async,
+)
+from ottla.cli.terminal import say
+from ottla.client.cluster import Cluster, open_cluster, raise_for
+from ottla.client.connection import ConnectionLostError, open_connection
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
+from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
+
+COLUMNS = (
+    "id",
+    "address",
+    "rack",
+    "state",
+    "epoch",
+    "leaders",
+    "replicas",
+    "under_replicated",
+    "out_of_sync",
+)
+DRAIN_TIMEOUT_S = 40.0
+"""The broker itself says so when the controller takes longer than it should."""
+SEEN_TIMEOUT_S = 5.0
+SEEN_AGAIN_S = 0.02
+NAMES_SHOWN = 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of 'ottla broker'."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    list_ = verbs.add_parser("list", help="list all registered brokers")
+    describe = verbs.add_parser("describe", help="show one broker")
+    drain = verbs.add_parser(
+        "drain", help="move a broker's leaderships away; it stays, and follows what it holds"
+    )
+    drain.add_argument("--undo", action="store_true", help="let it lead again")
+    drain.add_argument(
+        "--force", action="store_true", help="even if partitions are left without leader"
+    )
+    for verb in (describe, drain):
+        verb.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
+    for verb in (list_, describe, drain):
+        add_cluster_arguments(verb)
+        add_format_argument(verb)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one verb against the cluster."""
+
+    async def body() -> int:
+        async with open_cluster(bootstrap_of(arguments)) as cluster:
+            return await VERBS[arguments.verb](cluster, arguments)
+
+    return run_async(body)
+
+
+async def list_brokers(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """List every registered broker."""
+    partitions = partitions_of(await cluster.metadata())
+    rows = [_row(broker, partitions) for broker in await brokers_of(cluster)]
+    if arguments.format == "json":
+        print_json(rows)
+    else:
+        headers = [column.upper().replace("_", "-") for column in COLUMNS]
+        print_table(headers, [[row[column] for column in COLUMNS] for row in rows])
+    return 0
+
+
+async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """Show one broker: what it does, what is wrong with it, and its numbers."""
+    partitions = partitions_of(await cluster.metadata())
+    broker = await _find(cluster, arguments.id)
+    row = _row(broker, partitions)
+    reasons = list(broker_reasons(broker))
+    if arguments.format == "json":
+        print_json({**row, "reasons": reasons, "node": asdict(broker)})
+        return 0
+    for column in COLUMNS:
+        say(f"{column.replace('_', ' '):<16}  {'-' if row[column] is None else row[column]}")
+    for reason in reasons:
+        say(f"{'reason':<16}  {reason}")
+    say()
+    numbers = sorted(broker.metrics.items())
+    whole = [(name, int(value) if value.is_integer() else value) for name, value in numbers]
+    print_table(("METRIC", "VALUE"), whole)
+    return 0
+
+
+async def drain(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """Have a broker give its leaderships away, or take part again; return when that is done."""
+    broker = await _find(cluster, arguments.id)
+    if not (arguments.undo or arguments.force):
+        _check_leaders_remain(broker, partitions_of(await cluster.metadata()))
+    try:
+        with trio.fail_after(DRAIN_TIMEOUT_S):
+            async with open_connection(broker.host, broker.port) as connection:
+                request = DrainBrokerRequest(undo=arguments.undo)
+                answer = await connection.request(request, DrainBrokerResponse)
+    except trio.TooSlowError:
+        raise ConnectionLostError(
+            f"broker {broker.id} did not answer in {DRAIN_TIMEOUT_S:g} s; "
+            f"see 'ottla broker describe {broker.id}'"
+        ) from None
+    raise_for(answer.error_code, f"broker {broker.id}: {answer.error_message}")
+    await _wait_seen(cluster, broker.id, is_fenced=not arguments.undo)
+    if arguments.format == "json":
+        print_json({"id": broker.id, "drained": not arguments.undo})
+    elif arguments.undo:
+        say(f"broker {broker.id} takes part again")
+    else:
+        say(
+            f"broker {broker.id} is drained: it leads nothing until it starts again, or "
+            f"'ottla broker drain {broker.id} --undo'"
+        )
+    return 0
+
+
+VERBS = {"list": list_brokers, "describe": describe, "drain": drain}
+
+
+async def _find(cluster: Cluster, broker_id: int) -> Broker:
+    for broker in await brokers_of(cluster, only=broker_id):
+        return broker
+    raise RefusedError(
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        f"there is no broker {broker_id} in this cluster; see 'ottla broker list'",
+    )
+
+
+async def _wait_seen(cluster: Cluster, broker_id: int, *, is_fenced: bool) -> None:
+    """Wait until the broker that answers us knows it too, so that the next command does."""
+    with trio.move_on_after(SEEN_TIMEOUT_S):
+        while any(
+            broker.id == broker_id and broker.is_fenced != is_fenced
+            for broker in await registered(cluster)
+        ):
+            await trio.sleep(SEEN_AGAIN_S)
+
+
+def _check_leaders_remain(broker: Broker, partitions: list[Partition]) -> None:
+    alone = [one.name for one in partitions if one.leader_id == broker.id and len(one.isr) == 1]
+    if alone:
+        some = ", ".join(alone[:NAMES_SHOWN]) + (", …" if len(alone) > NAMES_SHOWN else "")
+        raise RefusedError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{counted(len(alone), 'partition')} of broker {broker.id} would be without leader, "
+            f"as no other replica is in sync ({some}); wait until one is, or add --force",
+        )
+
+
+def _row(broker: Broker, partitions: list[Partition]) -> dict[str, Any]:
+    return {
+        "id": broker.id,
+        "address": broker.address,
+        "rack": broker.rack,
+        "state": broker_standing(broker),
+        "epoch": broker.epoch,
+        **counts_of(broker, partitions),
+    }

@@ -1,0 +1,53 @@
+"""Formats the controllers of a local cluster: the explicit first start that a quorum needs.
+
+Every controller gets the same initial voters, each with the directory id that the plan kept for it.
+Invariant FormattedOnce: what `cluster.json` calls formatted is never formatted again, so that a
+controller whose directory was wiped says so instead of voting a second time.
+"""
+
+import trio
+
+from ottla.cli.cluster.cluster_file import Node, Plan
+from ottla.model.ids import NodeId
+from ottla.node.identity import CONTROLLER_LISTENER, format_directories, read_meta_properties
+from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.storage.disk import RealDisk
+from ottla.storage.meta_properties import uuid_from_text
+
+
+def format_plan(plan: Plan) -> None:
+    """Format the directories of all controllers, if the plan is new; then it is so no more."""
+    if plan.is_formatted:
+        return
+    # The ids stand in the file before any directory has them: a first start that was interrupted
+    # goes on with the same ones.
+    plan.write()
+    trio.run(_format_controllers, plan)
+    plan.is_formatted = True
+    plan.write()
+
+
+async def _format_controllers(plan: Plan) -> None:
+    voters = VoterSet(tuple(_voter(node) for node in plan.controllers))
+    async with RealDisk() as disk:
+        for voter, node in zip(voters, plan.controllers, strict=True):
+            known = await read_meta_properties(disk, node.dir)
+            if known is not None and known.directory_id == voter.directory_id:
+                continue
+            await format_directories(
+                disk,
+                {node.dir: voter.directory_id},
+                cluster_id=plan.cluster_id,
+                node_id=voter.id,
+                metadata_log_dir=node.dir,
+                initial_voters=voters,
+            )
+
+
+def _voter(node: Node) -> Voter:
+    host = node.address.rpartition(":")[0]
+    return Voter(
+        id=NodeId(node.id),
+        directory_id=uuid_from_text(node.directory_id),
+        endpoints=(Endpoint(CONTROLLER_LISTENER, host, node.port),),
+    )

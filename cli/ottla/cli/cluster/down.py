@@ -1,0 +1,41 @@
+"""`ottla down`: stop the cluster of a directory."""
+
+import argparse
+import os
+import signal
+import time
+from pathlib import Path
+
+from ottla.cli.cluster.cluster_file import is_alive, is_node
+from ottla.cli.common import CLUSTER_FILE, DIRECTORY_DEFAULT, counted, read_cluster_file
+from ottla.cli.terminal import say
+from ottla.model.errors import ConfigError
+
+STOP_TIMEOUT_S = 30.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of 'ottla down'."""
+    parser.add_argument("--dir", default=DIRECTORY_DEFAULT, help="the directory of 'ottla up'")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask brokers, then controllers, to shut down; end by force what does not."""
+    path = Path(arguments.dir) / CLUSTER_FILE
+    if not path.exists():
+        raise ConfigError("--dir", f"{path} is not there, so no cluster was started from it")
+    cluster = read_cluster_file(path)
+    stopped = 0
+    for role in ("brokers", "controllers"):
+        pids = [node["pid"] for node in cluster[role] if is_node(node["pid"])]
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGCONT)  # one that is paused would not hear it
+        stopped += len(pids)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while any(map(is_alive, pids)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for pid in filter(is_alive, pids):
+            os.kill(pid, signal.SIGKILL)
+    say(f"stopped {counted(stopped, 'node')}" if stopped else "nothing was running")
+    return 0

@@ -1,0 +1,131 @@
+"""Judges a survey: every reason why the cluster is not well, and what to do.  Pure."""
+
+from collections.abc import Iterator
+
+from ottla.cli.cluster.survey import Broker, Partition, Quorum, Survey
+from ottla.cli.common import counted
+from ottla.model.settings.quorum import QuorumConfig
+
+SILENT_AFTER_MS = 2 * QuorumConfig().fetch_timeout_ms
+"""A voter fetches all the time; one that has not for twice the time after which it would stand for
+election itself is gone, paused or cut off."""
+
+CLOCKS_APART_MS_MAX = 2_000
+"""Clocks kept by NTP differ by less; asking takes less, too.  More makes retention and lookups by
+time differ from broker to broker."""
+
+NAMES_SHOWN = 3
+DRAINS = ("DRAINING", "DRAINED")
+
+
+def reasons_of(survey: Survey) -> list[str]:
+    """Return why the cluster is not healthy; nothing when it is."""
+    return [
+        *quorum_reasons(survey.quorum),
+        *(reason for broker in survey.brokers for reason in broker_reasons(broker)),
+        *partition_reasons(survey.partitions, survey.min_insync),
+    ]
+
+
+def warnings_of(survey: Survey) -> list[str]:
+    """Return what does no harm to records, but will surprise somebody."""
+    clocks = {
+        f"broker {broker.id}": broker.clock_ahead_ms
+        for broker in survey.brokers
+        if broker.clock_ahead_ms is not None
+    }
+    if survey.quorum.clock_ahead_ms is not None:
+        clocks[f"controller {survey.quorum.leader_id}"] = survey.quorum.clock_ahead_ms
+    if not clocks:
+        return []
+    behind, ahead = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
+    apart_ms = clocks[ahead] - clocks[behind]
+    if apart_ms <= CLOCKS_APART_MS_MAX:
+        return []
+    return [
+        f"the clock of {ahead} is {duration(apart_ms)} ahead of that of {behind}: retention and "
+        "lookups by time will differ; set both by NTP"
+    ]
+
+
+def quorum_reasons(quorum: Quorum) -> Iterator[str]:
+    """Yield what is wrong with the controllers."""
+    if quorum.failure:
+        yield (
+            f"the controller quorum does not answer ({quorum.failure.rstrip('.')}); "
+            "start a majority of its controllers"
+        )
+        return
+    for voter in quorum.voters:
+        if voter.id == quorum.leader_id:
+            continue
+        if voter.last_fetch_ms_ago is None:
+            yield f"controller {voter.id} has not been heard of since {quorum.leader_id} leads"
+        elif voter.last_fetch_ms_ago > SILENT_AFTER_MS:
+            yield (
+                f"controller {voter.id} has not been heard of for "
+                f"{duration(voter.last_fetch_ms_ago)}; start it again"
+            )
+    if quorum.problems:
+        yield quorum.problems
+
+
+def broker_reasons(broker: Broker) -> Iterator[str]:
+    """Yield what is wrong with one broker."""
+    if broker.state in DRAINS:
+        yield (
+            f"broker {broker.id} is {broker.state.lower()}; "
+            f"'ottla broker drain {broker.id} --undo' brings it back"
+        )
+    elif broker.is_fenced and broker.failure:
+        yield (
+            f"broker {broker.id} is fenced: the controllers do not hear of it, and neither do we "
+            f"({broker.failure}); start it again"
+        )
+    elif broker.is_fenced:
+        yield f"broker {broker.id} is fenced: it is {broker.state} and not ready to lead"
+    elif broker.failure:
+        yield (
+            f"broker {broker.id} lives, but clients do not reach it ({broker.failure}): it hangs, "
+            "or its advertised.listeners is no address of it for them"
+        )
+    for problem in broker.problems:
+        yield f"broker {broker.id}: {problem}"
+
+
+def partition_reasons(partitions: list[Partition], min_insync: dict[str, int]) -> Iterator[str]:
+    """Yield what is wrong with partitions, worst first."""
+    leaderless = [one.name for one in partitions if one.leader_id < 0]
+    few = [one.name for one in partitions if is_under_min_insync(one, min_insync)]
+    under = [one.name for one in partitions if one.is_under_replicated]
+    for names, what in (
+        (leaderless, "without leader"),
+        (few, "with fewer replicas in sync than min.insync.replicas"),
+        (under, "under-replicated"),
+    ):
+        if names:
+            some = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
+            yield f"{counted(len(names), 'partition')} {what}: {some}"
+
+
+def is_under_min_insync(partition: Partition, min_insync: dict[str, int]) -> bool:
+    """Say whether acks=all is refused; fewer replicas than the setting must all be in."""
+    wanted = min(min_insync.get(partition.topic, 1), len(partition.replicas))
+    return len(partition.isr) < wanted
+
+
+def broker_standing(broker: Broker) -> str:
+    """Return a broker's place in the cluster in one word."""
+    if broker.state in DRAINS:
+        return broker.state.lower()
+    if broker.is_fenced:
+        return "fenced"
+    return "unreachable" if broker.failure else "active"
+
+
+def duration(ms: int) -> str:
+    """Return a time as a person says it."""
+    seconds = ms / 1000
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"

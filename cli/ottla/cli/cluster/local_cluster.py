@@ -1,0 +1,206 @@
+"""The processes of one plan: started together, watched, started again if asked, stopped in order.
+
+One loop waits for everything: a pipe of each node that says when it serves, and a descriptor of
+each process that says when it ended.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from selectors import EVENT_READ, DefaultSelector
+
+from ottla.cli.cluster.cluster_file import Node, Plan, properties_of
+from ottla.cli.cluster.node_process import READY
+from ottla.cli.terminal import draw, is_watched, note
+
+READY_TIMEOUT_S = 60.0
+LOOK_S = 0.1
+"""How often the line that shows the progress of a start is drawn anew."""
+
+BROKERS_STOP_S = 20.0
+"""What is killed after this had leaderships that could not be moved; less would cut that short."""
+CONTROLLERS_STOP_S = 10.0
+
+RESTART_PAUSE_S = 1.0
+RESTART_PAUSE_S_MAX = 30.0
+"""The pause doubles up to here: what dies at once does not keep the machine busy."""
+STEADY_AFTER_S = 60.0
+"""What served for so long begins with the short pause again."""
+
+REFUSED = 1
+UNHEALTHY = 2
+
+
+@dataclass(slots=True)
+class Member:
+    """One node of the cluster and the process that is it; owns the process."""
+
+    role: str
+    node: Node
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    is_ready: bool = False
+    pause_s: float = RESTART_PAUSE_S
+    restart_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"{self.role} {self.node.id}"
+
+    @property
+    def command(self) -> str:
+        """What starts it by hand."""
+        return f"ottla {self.role} {properties_of(self.role, self.node)}"
+
+
+class LocalCluster:
+    """The processes of one plan; owns them."""
+
+    def __init__(self, plan: Plan, *, restarts: bool = False) -> None:
+        self._plan = plan
+        self._restarts = restarts
+        self._members = [Member("controller", node) for node in plan.controllers]
+        self._members += [Member("broker", node) for node in plan.brokers]
+        self._selector = DefaultSelector()
+
+    def start(self) -> int:
+        """Start all nodes and wait until all serve; return 0, or why not: 1 refused, 2 unhealthy.
+
+        A broker serves when a quorum has unfenced it, so that all brokers' serving is the whole
+        cluster's.
+        """
+        began_at = time.monotonic()
+        for member in self._members:
+            self._spawn(member)
+        self._plan.write()
+        while waiting := [member.name for member in self._members if not member.is_ready]:
+            waited_s = time.monotonic() - began_at
+            _draw(f"starting {', '.join(waiting)} … {waited_s:.1f} s")
+            for ended in self._events(LOOK_S):
+                _draw("")
+                note(f"ottla up: {ended.name} ended before it was ready; its reason is above")
+                return REFUSED if _code(ended) == REFUSED else UNHEALTHY
+            if waited_s > READY_TIMEOUT_S:
+                _draw("")
+                note(f"ottla up: {', '.join(waiting)} not ready in {READY_TIMEOUT_S:g} s")
+                return UNHEALTHY
+        _draw("")
+        return 0
+
+    def watch(self) -> int:
+        """Report each node that ends, and start it again if that was asked; return when all ended.
+
+        0 when all were told to stop.
+        """
+        code = 0
+        while any(member.process or member.restart_at for member in self._members):
+            for ended in self._events(self._pause_s()):
+                code = self._on_ended(ended)
+            for member in self._members:
+                if member.restart_at is not None and member.restart_at <= time.monotonic():
+                    member.restart_at = None
+                    self._spawn(member)
+                    self._plan.write()
+        return code
+
+    def stop(self) -> None:
+        """Stop what runs: brokers first, whose controlled shutdown needs the controllers."""
+        for role, patience_s in (("broker", BROKERS_STOP_S), ("controller", CONTROLLERS_STOP_S)):
+            running = [
+                member.process
+                for member in self._members
+                if member.role == role and member.process is not None
+            ]
+            _stop(running, patience_s)
+
+    # ---- one node
+
+    def _spawn(self, member: Member) -> None:
+        reader, writer = os.pipe()
+        path = properties_of(member.role, member.node)
+        environment = {
+            **os.environ,
+            "OTTLA_READY_FD": str(writer),
+            "OTTLA_PARENT_PID": str(os.getpid()),
+        }
+        # A session of their own: an interrupt from the terminal reaches us alone, and we stop
+        # brokers before controllers.
+        member.process = subprocess.Popen(
+            [sys.executable, "-m", "ottla.cli", member.role, str(path)],
+            pass_fds=(writer,),
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(writer)
+        member.node.pid = member.process.pid
+        member.started_at = time.monotonic()
+        member.is_ready = False
+        self._selector.register(reader, EVENT_READ, (False, member))
+        self._selector.register(os.pidfd_open(member.process.pid), EVENT_READ, (True, member))
+
+    def _events(self, timeout_s: float | None) -> Iterator[Member]:
+        """Wait for what happens next; yield the nodes that ended."""
+        for key, _ in self._selector.select(timeout_s):
+            is_end, member = key.data
+            if is_end:
+                assert member.process is not None
+                member.process.wait()
+                yield member
+            else:
+                member.is_ready = os.read(key.fd, 1) == READY
+                if member.is_ready and member.pause_s > RESTART_PAUSE_S:
+                    note(f"{member.name} serves again")
+            self._selector.unregister(key.fd)
+            os.close(key.fd)
+
+    def _pause_s(self) -> float | None:
+        due = [member.restart_at for member in self._members if member.restart_at is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _on_ended(self, member: Member) -> int:
+        """Say how a node ended and what comes now; return what it means for the exit code."""
+        code = _code(member)
+        member.process = None
+        if code == 0:
+            note(f"{member.name} was told to stop, and did")
+            return 0
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        if not self._restarts:
+            note(f"{member.name} {how}; start it again with: {member.command}")
+            return UNHEALTHY
+        lived_s = time.monotonic() - member.started_at
+        pause_s = RESTART_PAUSE_S if lived_s >= STEADY_AFTER_S else member.pause_s
+        member.pause_s = min(2 * pause_s, RESTART_PAUSE_S_MAX)
+        member.restart_at = time.monotonic() + pause_s
+        note(f"{member.name} {how}; it is started again in {pause_s:g} s")
+        return UNHEALTHY
+
+
+def _code(member: Member) -> int:
+    assert member.process is not None
+    return member.process.wait()
+
+
+def _stop(running: list[subprocess.Popen[bytes]], patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    for process in running:
+        # One that was paused could not hear us.
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+    for process in running:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _draw(line: str) -> None:
+    """Draw the line of progress anew, where somebody looks."""
+    if is_watched():
+        draw(line)

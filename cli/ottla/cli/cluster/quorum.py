@@ -1,0 +1,81 @@
+"""`ottla quorum status`: who leads the controllers, and how far the others are behind."""
+
+import argparse
+
+from ottla.cli.cluster.health import quorum_reasons
+from ottla.cli.cluster.status import quorum_json
+from ottla.cli.cluster.survey import Quorum, Replica, quorum_of
+from ottla.cli.common import (
+    add_cluster_arguments,
+    add_format_argument,
+    bootstrap_of,
+    print_json,
+    run_async,
+    table,
+)
+from ottla.cli.terminal import note, say_block
+from ottla.client.cluster import open_cluster
+
+UNHEALTHY = 2
+COLUMNS = (
+    "ID",
+    "ROLE",
+    "LOG END",
+    "LAG",
+    "FETCHED MS AGO",
+    "CAUGHT UP MS AGO",
+    "ADDRESS",
+    "DIRECTORY",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of 'ottla quorum'."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    status = verbs.add_parser("status", help="leader, epoch, high watermark, voters, observers")
+    add_cluster_arguments(status)
+    add_format_argument(status)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the quorum's state; exit code 2 when there is no leader, or a voter is silent."""
+
+    async def body() -> int:
+        async with open_cluster(bootstrap_of(arguments)) as cluster:
+            quorum = await quorum_of(cluster)
+        reasons = list(quorum_reasons(quorum))
+        if arguments.format == "json":
+            print_json({"healthy": not reasons, "reasons": reasons, **quorum_json(quorum)})
+        elif not quorum.failure:
+            say_block(shown(quorum))
+        for reason in reasons if arguments.format == "table" else ():
+            note(f"ottla quorum: {reason}")
+        return UNHEALTHY if reasons else 0
+
+    return run_async(body)
+
+
+def shown(quorum: Quorum) -> str:
+    """Return the quorum as a person reads it."""
+    rows = [
+        _row(replica, "leader" if replica.id == quorum.leader_id else "voter")
+        for replica in quorum.voters
+    ]
+    rows += [_row(replica, "observer") for replica in quorum.observers]
+    return (
+        f"leader {quorum.leader_id}, epoch {quorum.epoch}, "
+        f"high watermark {quorum.high_watermark}\n\n{table(COLUMNS, rows)}"
+    )
+
+
+def _row(replica: Replica, role: str) -> tuple[object, ...]:
+    return (
+        replica.id,
+        role,
+        replica.log_end_offset,
+        replica.lag,
+        replica.last_fetch_ms_ago,
+        replica.last_caught_up_ms_ago,
+        replica.address or None,
+        replica.directory_id or None,
+    )

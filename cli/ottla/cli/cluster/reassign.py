@@ -1,0 +1,263 @@
+"""`ottla topic reassign`: replicas moved to other brokers, shown first, watched, or called back."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from ottla.cli.cluster.reassignment_plan import (
+    Move,
+    Place,
+    as_plan,
+    moves_of,
+    read_plan,
+    spread,
+    without,
+)
+from ottla.cli.cluster.reassignment_requests import (
+    At,
+    Ongoing,
+    cancel,
+    ongoing_of,
+    places_of,
+    sizes_of,
+    start,
+)
+from ottla.cli.cluster.survey import registered
+from ottla.cli.common import counted
+from ottla.cli.outcomes import show
+from ottla.cli.terminal import draw_lines, is_watched, note
+from ottla.client.cluster import Cluster
+from ottla.model.errors import ConfigError
+
+DRAW_AGAIN_S = 0.5
+BAR_WIDTH = 24
+BARS_MAX = 12
+"""Partitions drawn at a time; more would not fit on a screen."""
+
+
+def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
+    """Declare the verb; return its parser."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "reassign",
+        help="move replicas to other brokers; shows the plan, --execute does it",
+        description="Without --brokers, --evacuate, --plan or --cancel it shows what moves now.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="(default: every topic)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--brokers", metavar="ID,ID,…", help="spread the topics over these, moving little"
+    )
+    what.add_argument("--evacuate", type=int, metavar="ID", help="leave nothing on this broker")
+    what.add_argument("--plan", metavar="FILE", help="as a file of kafka-reassign-partitions says")
+    what.add_argument(
+        "--cancel", action="store_true", help="call back what moves: the replicas before hold"
+    )
+    parser.add_argument(
+        "-r", "--replicas", type=int, metavar="COUNT", help="with --brokers: so many of each"
+    )
+    parser.add_argument("--execute", action="store_true", help="do it (else: show it)")
+    parser.add_argument("--save", metavar="FILE", help="keep the plan in a file, for --plan")
+    parser.add_argument(
+        "--watch", action="store_true", help="go on until nothing moves; --execute does so, too"
+    )
+    parser.add_argument("--no-wait", action="store_true", help="return when the moves have begun")
+    return parser
+
+
+async def reassign(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """Plan, begin, watch or call back moves."""
+    if arguments.cancel:
+        return await _cancel(cluster, arguments)
+    if not arguments.brokers and not arguments.plan and arguments.evacuate is None:
+        return await _status(cluster, arguments)
+    moves = await _planned(cluster, arguments)
+    if arguments.save:
+        Path(arguments.save).write_text(json.dumps(as_plan(move.after for move in moves)) + "\n")
+    refusals = await start(cluster, moves) if arguments.execute and moves else {}
+    begun = [move for move in moves if (move.after.topic, move.after.partition) not in refusals]
+    await _show_plan(cluster, arguments, begun, list(refusals.values()))
+    if not moves:
+        note("nothing needs to move")
+    elif not arguments.execute:
+        note("nothing was moved; --execute does it")
+    elif not arguments.no_wait:
+        await _watch(cluster, {(move.after.topic, move.after.partition) for move in begun})
+    return 0
+
+
+async def _planned(cluster: Cluster, arguments: argparse.Namespace) -> list[Move]:
+    if arguments.replicas is not None and (not arguments.brokers or arguments.replicas < 1):
+        raise ConfigError("--replicas", "belongs to --brokers, and is at least 1")
+    if arguments.plan:
+        after = _read(arguments.plan)
+        places = await places_of(cluster, [one.topic for one in after])
+        _check_known(places, after)
+        return moves_of(places, after)
+    if arguments.brokers and not arguments.names:
+        raise ConfigError("--brokers", "names where to; name the topics, too")
+    places = await places_of(cluster, arguments.names or None)
+    known = await registered(cluster)
+    alive = {one.id: one.rack for one in known if not one.is_fenced}
+    if arguments.brokers:
+        chosen = _brokers(arguments.brokers, alive)
+        after = spread(places, {one: alive[one] for one in chosen}, arguments.replicas)
+    else:
+        _check_evacuated(places, arguments.evacuate, {one.id for one in known})
+        after = without(places, arguments.evacuate, alive)
+    return moves_of(places, after)
+
+
+def _read(path: str) -> list[Place]:
+    try:
+        return read_plan(Path(path).read_text(), path)
+    except OSError as error:
+        raise ConfigError("--plan", f"{path} cannot be read ({error})") from None
+
+
+def _brokers(text: str, alive: dict[int, str | None]) -> list[int]:
+    try:
+        chosen = list(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise ConfigError("--brokers", f"is {text!r}; it must be ids with commas") from None
+    away = [str(one) for one in chosen if one not in alive]
+    if away:
+        raise ConfigError(
+            "--brokers", f"names {', '.join(away)}, not alive here; see 'ottla broker list'"
+        )
+    return chosen
+
+
+def _check_evacuated(places: Sequence[Place], broker: int, registered_ids: set[int]) -> None:
+    """Refuse a broker that nobody knows; one that is gone may still be on some lists."""
+    if broker not in registered_ids and all(broker not in one.replicas for one in places):
+        raise ConfigError(
+            "--evacuate", f"names {broker}, which is not registered; see 'ottla broker list'"
+        )
+
+
+def _check_known(places: Sequence[Place], after: Sequence[Place]) -> None:
+    known = {(one.topic, one.partition) for one in places}
+    for one in after:
+        if (one.topic, one.partition) not in known:
+            raise ConfigError("--plan", f"names {one.name}, which is not there")
+
+
+async def _show_plan(
+    cluster: Cluster,
+    arguments: argparse.Namespace,
+    moves: Sequence[Move],
+    refusals: Sequence[tuple[int, str]],
+) -> None:
+    brokers = {broker for move in moves for broker in move.before.replicas}
+    sizes = await sizes_of(
+        cluster, [(one.before.topic, one.before.partition) for one in moves], brokers
+    )
+    rows = [
+        (
+            move.before.topic,
+            move.before.partition,
+            move.before.replicas,
+            move.after.replicas,
+            len(move.adding)
+            * max(sizes[move.before.topic, move.before.partition].values(), default=0),
+        )
+        for move in moves
+    ]
+    show(arguments, ("TOPIC", "PARTITION", "WAS", "REPLICAS", "BYTES-TO-COPY"), rows, refusals)
+
+
+async def _cancel(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    moving = await ongoing_of(cluster, arguments.names)
+    refusals = await cancel(cluster, moving) if moving else {}
+    rows = [
+        (*one.at, one.target, tuple(b for b in one.replicas if b not in one.adding))
+        for one in moving
+        if one.at not in refusals
+    ]
+    columns = ("TOPIC", "PARTITION", "WAS-TO-BE", "REPLICAS")
+    show(arguments, columns, rows, list(refusals.values()))
+    if not moving:
+        note("nothing moves")
+    return 0
+
+
+async def _status(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    moving = await ongoing_of(cluster, arguments.names)
+    if arguments.watch:
+        await _watch(cluster, {one.at for one in moving})
+        return 0
+    done = await _done(cluster, moving)
+    rows = [
+        (*one.at, one.target, one.adding, one.removing, round(100 * done[one.at], 1))
+        for one in moving
+    ]
+    columns = ("TOPIC", "PARTITION", "REPLICAS", "COMING", "GOING", "PERCENT")
+    show(arguments, columns, rows)
+    if not moving:
+        note("nothing moves")
+    return 0
+
+
+async def _done(cluster: Cluster, moving: Sequence[Ongoing]) -> dict[At, float]:
+    """Return which part of each move is copied, by the sizes on disk: 0 to 1."""
+    brokers = {broker for one in moving for broker in one.replicas}
+    sizes = await sizes_of(cluster, [one.at for one in moving], brokers)
+    return {one.at: _part(sizes[one.at], one.adding) for one in moving}
+
+
+def _part(sizes: dict[int, int], adding: Sequence[int]) -> float:
+    whole = max((size for broker, size in sizes.items() if broker not in adding), default=0)
+    if not adding or not whole:
+        return 1.0
+    return sum(min(sizes.get(one, 0), whole) for one in adding) / (whole * len(adding))
+
+
+async def _watch(cluster: Cluster, wanted: set[At]) -> None:
+    """Draw how far the moves are until none of them is under way."""
+    total, lines = len(wanted), 0
+    started = time.monotonic()
+    while True:
+        moving = [one for one in await ongoing_of(cluster, ()) if one.at in wanted]
+        if not moving:
+            break
+        if is_watched():
+            done = await _done(cluster, moving)
+            lines = _draw(_bars(moving, done, total), lines)
+        await trio.sleep(DRAW_AGAIN_S)
+    if is_watched():
+        _draw([], lines)
+    seconds = time.monotonic() - started
+    if total:
+        note(f"{counted(total, 'partition')} moved in {seconds:.1f} s")
+
+
+def _bars(moving: Sequence[Ongoing], done: dict[At, float], total: int) -> list[str]:
+    """Return the lines that tell how far the moves are, the whole first."""
+    whole = (total - len(moving) + sum(done.values())) / total
+    shown = sorted(moving, key=lambda one: (-done[one.at], one.at))[:BARS_MAX]
+    width = max((len(one.name) for one in shown), default=0)
+    head = f"{total - len(moving)} of {counted(total, 'partition')} moved"
+    lines = [f"{_bar(whole)}  {head}"]
+    lines += [
+        f"{_bar(done[one.at])}  {one.name:<{width}}  to {','.join(map(str, one.target))}"
+        for one in shown
+    ]
+    if len(moving) > len(shown):
+        lines.append(f"… and {len(moving) - len(shown)} more")
+    return lines
+
+
+def _bar(part: float) -> str:
+    filled = int(part * BAR_WIDTH)
+    return f"[{'#' * filled}{'-' * (BAR_WIDTH - filled)}] {100 * part:5.1f} %"
+
+
+def _draw(lines: Sequence[str], before: int) -> int:
+    """Draw lines over those drawn before; return how many there are now."""
+    draw_lines(lines, line_count_before=before)
+    return len(lines)

@@ -1,0 +1,145 @@
+"""`ottla status`: is the cluster healthy, and if not, why not."""
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+import trio
+
+from ottla.cli.cluster.health import broker_standing, is_under_min_insync, reasons_of, warnings_of
+from ottla.cli.cluster.survey import Broker, Quorum, Survey, survey
+from ottla.cli.common import (
+    add_cluster_arguments,
+    add_format_argument,
+    bootstrap_of,
+    print_json,
+    run_async,
+    table,
+)
+from ottla.cli.terminal import say_block
+from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.connection import ConnectionLostError
+from ottla.model.errors import RefusedError
+from ottla.wire.messages.describe_node_request import DescribeNodeRequest
+from ottla.wire.messages.describe_node_response import DescribeNodeResponse
+
+HEALTHY = 0
+UNHEALTHY = 2
+TIMEOUT_S = 10.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of 'ottla status'."""
+    add_cluster_arguments(parser)
+    add_format_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the state of the cluster; exit code 0 when healthy, 2 when not."""
+
+    async def body() -> int:
+        try:
+            with trio.fail_after(TIMEOUT_S):
+                async with open_cluster(bootstrap_of(arguments)) as cluster:
+                    found = await status_of(cluster)
+        except trio.TooSlowError:
+            raise ConnectionLostError(f"the cluster did not answer in {TIMEOUT_S:g} s") from None
+        if arguments.format == "json":
+            print_json(found)
+        else:
+            say_block(shown(found))
+        return HEALTHY if found["healthy"] else UNHEALTHY
+
+    return run_async(body)
+
+
+async def status_of(cluster: Cluster) -> dict[str, Any]:
+    """Ask the cluster and return its state as the JSON says it."""
+    try:
+        return judged(await survey(cluster))
+    except (RefusedError, ConnectionLostError):
+        return await _starting(cluster)
+
+
+def judged(found: Survey) -> dict[str, Any]:
+    """Return a survey with its judgement, as the JSON says it."""
+    reasons = reasons_of(found)
+    return {
+        "healthy": not reasons,
+        "reasons": reasons,
+        "warnings": warnings_of(found),
+        "cluster_id": found.cluster_id,
+        "quorum": quorum_json(found.quorum),
+        "brokers": [_broker_json(broker) for broker in found.brokers],
+        "partitions": {
+            "total": len(found.partitions),
+            "leaderless": sum(one.leader_id < 0 for one in found.partitions),
+            "under_min_isr": sum(
+                is_under_min_insync(one, found.min_insync) for one in found.partitions
+            ),
+            "under_replicated": sum(one.is_under_replicated for one in found.partitions),
+        },
+    }
+
+
+def quorum_json(quorum: Quorum) -> dict[str, Any]:
+    """Return the quorum as the JSON says it."""
+    return {
+        "leader_id": quorum.leader_id,
+        "epoch": quorum.epoch,
+        "high_watermark": quorum.high_watermark,
+        "voters": [asdict(voter) for voter in quorum.voters],
+        "observers": [asdict(observer) for observer in quorum.observers],
+    }
+
+
+def _broker_json(broker: Broker) -> dict[str, Any]:
+    return {
+        "id": broker.id,
+        "address": broker.address,
+        "rack": broker.rack,
+        "standing": broker_standing(broker),
+        "state": broker.state,
+        "epoch": broker.epoch,
+        "metrics": broker.metrics,
+    }
+
+
+async def _starting(cluster: Cluster) -> dict[str, Any]:
+    """A broker that is not running yet answers only for itself."""
+    node = await cluster.request(DescribeNodeRequest(), DescribeNodeResponse)
+    reason = f"broker {node.node_id} is not serving yet: {node.state}"
+    for row in node.recovery:
+        if row.bytes_total:
+            reason += f", {row.log_dir} recovered {100 * row.bytes_done // row.bytes_total} %"
+    problems = [f"broker {node.node_id}: {problem}" for problem in node.problems]
+    return {
+        "healthy": False,
+        "reasons": [reason, *problems],
+        "warnings": [],
+        "cluster_id": None,
+        "quorum": quorum_json(Quorum()),
+        "brokers": [{"id": node.node_id, "state": node.state}],
+        "partitions": {"total": 0, "leaderless": 0, "under_min_isr": 0, "under_replicated": 0},
+    }
+
+
+def shown(found: dict[str, Any]) -> str:
+    """Return the state as a person reads it."""
+    quorum, partitions = found["quorum"], found["partitions"]
+    columns = ("id", "address", "standing", "state")
+    rows = [tuple(broker.get(column) for column in columns) for broker in found["brokers"]]
+    lines = ["healthy" if found["healthy"] else "NOT HEALTHY"]
+    lines += [f"  {reason}" for reason in found["reasons"]]
+    lines += [f"  warning: {warning}" for warning in found["warnings"]]
+    lines += [
+        "",
+        f"quorum      leader {quorum['leader_id']}, epoch {quorum['epoch']}, "
+        f"high watermark {quorum['high_watermark']}, "
+        f"voters {', '.join(str(v['id']) for v in quorum['voters']) or '-'}",
+        f"partitions  {partitions['total']}, {partitions['leaderless']} without leader, "
+        f"{partitions['under_replicated']} under-replicated",
+        "",
+        table(("BROKER", "ADDRESS", "STANDING", "STATE"), rows),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,141 @@
+"""`ottla up`: a local cluster of real processes, which live as long as this command does."""
+
+import argparse
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+from ottla.cli.cluster.cluster_file import (
+    PORT_DEFAULT,
+    PORT_END,
+    Plan,
+    check_replication,
+    make_plan,
+)
+from ottla.cli.cluster.cluster_format import format_plan
+from ottla.cli.cluster.local_cluster import LocalCluster
+from ottla.cli.common import DIRECTORY_DEFAULT, table
+from ottla.cli.terminal import note, say_block
+from ottla.model.errors import ConfigError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of 'ottla up'."""
+    for role in ("controllers", "brokers"):
+        parser.add_argument(
+            f"--{role}",
+            type=_count,
+            metavar="N",
+            help="how many (default: as many as --dir has, else 1)",
+        )
+    parser.add_argument("--host", default="localhost", help="address to listen on")
+    parser.add_argument(
+        "--port",
+        type=_port,
+        help="the first broker's port (default: the one it had, else "
+        f"{PORT_DEFAULT}); 0 takes a free one",
+    )
+    parser.add_argument(
+        "--dir",
+        default=DIRECTORY_DEFAULT,
+        help=f"where the data lives (default: {DIRECTORY_DEFAULT})",
+    )
+    parser.add_argument(
+        "--ephemeral", action="store_true", help="use a temporary directory, removed at the end"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a Kafka setting for every node",
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="start a node that dies again, and say so"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start the cluster, say what to do next, and wait for the end."""
+    directory = Path(tempfile.mkdtemp(prefix="ottla-") if arguments.ephemeral else arguments.dir)
+    try:
+        plan = make_plan(
+            directory,
+            host=arguments.host,
+            port=arguments.port,
+            controllers=arguments.controllers,
+            brokers=arguments.brokers,
+        )
+        plan.settings = dict(_assignment(text) for text in arguments.set)
+        check_replication(plan)
+        plan.write_properties()
+        format_plan(plan)
+        return _serve(LocalCluster(plan, restarts=arguments.restart), plan)
+    finally:
+        if arguments.ephemeral:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _serve(cluster: LocalCluster, plan: Plan) -> int:
+    """Run the cluster until it ends or we are told to stop; return the exit code."""
+    signal.signal(signal.SIGTERM, _raise_interrupt)
+    began_at = time.monotonic()
+    try:
+        code = cluster.start()
+        if code == 0:
+            say_block(_report(plan, time.monotonic() - began_at), is_flushed=True)
+            code = cluster.watch()
+    except KeyboardInterrupt:
+        note("stopping …")
+        code = 0
+    finally:
+        began_at = time.monotonic()
+        cluster.stop()
+    note(f"stopped in {time.monotonic() - began_at:.1f} s")
+    return code
+
+
+def _report(plan: Plan, seconds: float) -> str:
+    rows = [("controller", n.id, n.address, n.pid, n.dir) for n in plan.controllers]
+    rows += [("broker", n.id, n.address, n.pid, n.dir) for n in plan.brokers]
+    # The directory names all brokers, and in fewer words.
+    is_one = len(plan.brokers) == 1
+    where = f"--bootstrap {plan.bootstrap}" if is_one else f"--dir {plan.directory}"
+    return (
+        f"Ottla is ready ({seconds:.1f} s).\n\n"
+        + table(("NODE", "ID", "ADDRESS", "PID", "DIRECTORY"), rows)
+        + "\n\nNext:\n"
+        f"  ottla topic create greetings --partitions 3 {where}\n"
+        f"  echo hello | ottla produce greetings {where}\n"
+        f"  ottla consume greetings -e {where}\n"
+        f"  ottla status {where}\n"
+        f"  ottla quorum status {where}\n\n"
+        f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  Ctrl-C stops it all."
+    )
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{count} is too few; there must be at least one")
+    return count
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if port not in range(PORT_END):
+        raise argparse.ArgumentTypeError(f"{port} is no port; it must be below {PORT_END}")
+    return port
+
+
+def _raise_interrupt(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError("--set", f"is {text!r}; it must be KEY=VALUE")
+    return key.strip(), value.strip()

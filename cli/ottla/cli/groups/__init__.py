@@ -1,0 +1,7 @@
+"""Commands on groups of consumers.
+
+group.py           `ottla group`: list, describe, reset, delete
+group_reset.py     the reset of committed offsets
+group_view.py      a group of either protocol, as tables and JSON show it
+group_requests.py  requests to coordinators
+"""

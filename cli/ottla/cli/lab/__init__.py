@@ -1,0 +1,12 @@
+"""Commands of the lab: the deterministic world, and runs on real processes.
+
+world.py          `ottla world`
+world_soak.py     schedules until a time is over
+world_fuzz.py     fuzzers
+jepsen.py         `ottla jepsen`
+jepsen_runs.py    stored runs
+jepsen_matrix.py  every workload under every nemesis
+jepsen_bugs.py    runs with planted bugs
+jepsen_view.py    tables of a run
+jepsen_serve.py   stored reports over HTTP
+"""

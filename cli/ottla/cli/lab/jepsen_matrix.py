@@ -1,0 +1,119 @@
+"""`ottla jepsen run-all`: every workload under every nemesis, a line a cell, then the matrix page.
+
+It goes on where it stopped: a cell that has a verdict of a run as long as this is not run again.
+Each run is a process of its own, the one that its command starts: what breaks there, down to the
+libraries of others, costs its own cells and no more.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.common import print_json
+from ottla.cli.lab.jepsen import code_of, names_of, plan_of
+from ottla.cli.lab.jepsen_runs import run_apart
+from ottla.cli.lab.jepsen_view import WORDS, recovery_of
+from ottla.cli.terminal import note, say
+from ottla.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.jepsen.processes.run_plan import RunPlan
+    from ottla.jepsen.processes.store import RunDirectory, Store
+
+ALL = "all"
+
+
+def run_all(arguments: argparse.Namespace) -> int:
+    """Run what is missing of the matrix; the exit code is the worst cell's."""
+    from ottla.jepsen.processes.store import Store
+    from ottla.jepsen.report.write import write_matrix
+
+    store = Store(arguments.store)
+    cells: list[dict[str, Any]] = []
+    try:
+        for plan in _plans(arguments):
+            cells += _cells(plan, store, again=arguments.again, form=arguments.format)
+    finally:
+        # Also when somebody has had enough: what there is, is shown.
+        if arguments.store.is_dir():
+            page = write_matrix(arguments.store)
+            note(f"the matrix: {page}")
+    if arguments.format == "json":
+        print_json(cells)
+    return code_of(cells)
+
+
+def _plans(arguments: argparse.Namespace) -> Iterator["RunPlan"]:
+    """Yield a plan for each nemesis and each handful of workloads that share a cluster."""
+    from ottla.jepsen.processes.run_nemeses import needs_flush, nemesis_names
+    from ottla.jepsen.workloads.table import WORKLOADS
+
+    workloads = _chosen("--workloads", arguments.workloads, tuple(WORKLOADS))
+    nemeses = _chosen("--nemeses", arguments.nemeses, nemesis_names())
+    if arguments.together < 1:
+        raise ConfigError("--together", "is below 1")
+    for nemesis in nemeses:
+        for at in range(0, len(workloads), arguments.together):
+            plan = plan_of(arguments, workloads[at : at + arguments.together], (nemesis,))
+            yield replace(plan, flush=True) if needs_flush(nemesis) else plan
+
+
+def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    if text == ALL:
+        return known
+    names = names_of(text)
+    for name in names:
+        if name not in known:
+            raise ConfigError(option, f"is {name!r}; it must be of {', '.join(known)}")
+    return names
+
+
+def _cells(plan: "RunPlan", store: "Store", *, again: bool, form: str) -> list[dict[str, Any]]:
+    """Run the workloads of a plan that have no verdict yet; return all its cells' results."""
+    kept = {name: None if again else _kept(plan, name, store) for name in plan.workloads}
+    missing = tuple(name for name, run in kept.items() if run is None)
+    results = {name: run.results() for name, run in kept.items() if run is not None}
+    for name, found in results.items():
+        _tell(name, found, form, is_kept=True)
+    if missing:
+        wanted = replace(plan, workloads=missing)
+        new = run_apart(wanted, store.root)
+        for name, found in zip(missing, new or _broken(wanted), strict=True):
+            results[name] = found
+            _tell(name, found, form)
+    return [results[name] for name in plan.workloads]
+
+
+def _broken(plan: "RunPlan") -> list[dict[str, Any]]:
+    """Return what stands for the verdicts of a run that came to none."""
+    figures = {"operations": 0, "ops_per_s": 0.0, "faults": 0}
+    told = {"valid": "unknown", "nemesis": list(plan.nemeses), "figures": figures}
+    return [{**told, "reason": "the harness broke", "workload": name} for name in plan.workloads]
+
+
+def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | None":
+    """Return the last run of a cell if it was as long as this one is to be, and not cut short."""
+    run = store.latest(plan.test_of(workload))
+    if run is None or run.plan().seconds < plan.seconds or run.plan().clients != plan.clients:
+        return None
+    return None if run.test()["course"]["is_interrupted"] else run
+
+
+def _tell(workload: str, found: dict[str, Any], form: str, *, is_kept: bool = False) -> None:
+    figures = found["figures"]
+    line = (
+        f"{workload:<13} {'+'.join(found['nemesis']):<24} {WORDS[found['valid']]:<8}"
+        f" {figures['operations']:>8,} ops {figures['ops_per_s']:>7,.0f}/s"
+        f" {figures['faults']:>3} faults"
+    )
+    if recovery_of(found) is not None:
+        line += f"  recovery p99 {recovery_of(found)}"
+    if is_kept:
+        line += "  (kept)"
+    elif found["reason"]:
+        line += f"  {found['reason']}"
+    if form == "json":
+        note(line)
+    else:
+        say(line, is_flushed=True)

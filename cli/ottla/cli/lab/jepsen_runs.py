@@ -1,0 +1,58 @@
+"""A run of `ottla jepsen`: in this process, or in one of its own."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.lab.jepsen import INVALID, UNKNOWN
+from ottla.cli.lab.jepsen_view import ProgressLine
+from ottla.cli.terminal import note
+
+if TYPE_CHECKING:
+    from ottla.jepsen.processes.run_plan import RunPlan
+    from ottla.jepsen.processes.store import RunDirectory
+
+
+def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[dict[str, Any]]]:
+    """Do a run and judge it; return its folders and the verdicts on them."""
+    import trio
+
+    from ottla.jepsen.processes.run_driver import run
+    from ottla.jepsen.processes.run_judge import judge_all
+    from ottla.jepsen.processes.run_status import Phase, Status
+    from ottla.jepsen.processes.store import Store
+
+    line = ProgressLine(plan)
+
+    async def body() -> list["RunDirectory"]:
+        return await run(plan, Store(store), show=line.show, say=line.say)
+
+    try:
+        directories = trio.run(body)
+        line.show(Status(phase=Phase.JUDGE))
+        results = judge_all(directories)
+    finally:
+        line.end()
+    return directories, results
+
+
+def run_apart(plan: "RunPlan", store: Path) -> list[dict[str, Any]]:
+    """Do a run in a process of its own; return the verdicts, none when it came to none.
+
+    What breaks there, down to the libraries of others, breaks nothing here.
+    """
+    words = [*shlex.split(plan.command())[1:], "--store", str(store), "--format", "json"]
+    running = subprocess.Popen([sys.executable, "-m", "ottla.cli", *words], stdout=subprocess.PIPE)
+    try:
+        printed, _ = running.communicate()
+    except KeyboardInterrupt:
+        # It has heard the same Ctrl-C, and has a cluster to heal and take down.
+        running.wait()
+        raise
+    if running.returncode in (0, INVALID, UNKNOWN):
+        return list(json.loads(printed))
+    note(f"the harness ended with code {running.returncode}: {plan.command()}")
+    return []

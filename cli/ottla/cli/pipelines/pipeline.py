@@ -1,0 +1,55 @@
+"""`ottla pipeline …`: topics through Spark, as they are or as a user wrote it.
+
+The module of a verb has `configure(parser)` and `run(arguments) -> exit code`; it imports pyspark
+only when it runs.
+"""
+
+import argparse
+from importlib import import_module
+from typing import NamedTuple
+
+from ottla.cli.pipelines.pipeline_common import exit_code
+from ottla.cli.terminal import note
+from ottla.pipeline.spark_errors import SparkFailedError
+
+
+class Verb(NamedTuple):
+    """Where a verb lives and what it does in one line."""
+
+    module: str
+    summary: str
+
+
+VERBS = {
+    "archive": Verb(
+        "ottla.cli.pipelines.pipeline_archive", "topics into Parquet by topic, date and hour"
+    ),
+    "compact": Verb(
+        "ottla.cli.pipelines.pipeline_compact", "an archive's many small files into few"
+    ),
+    "telemetry": Verb(
+        "ottla.cli.pipelines.pipeline_telemetry", "what clients report, rolled up by windows"
+    ),
+    "run": Verb("ottla.cli.pipelines.pipeline_run", "a pipeline of your own, from a Python file"),
+    "lag": Verb("ottla.cli.pipelines.pipeline_lag", "how far each streaming query is behind"),
+    "zip": Verb("ottla.cli.pipelines.pipeline_zip", "our modules for spark-submit --py-files"),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of 'ottla pipeline'."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, verb in VERBS.items():
+        import_module(verb.module).configure(
+            verbs.add_parser(name, help=verb.summary, description=verb.summary)
+        )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one verb; what Spark fails with is one sentence."""
+    try:
+        code: int = import_module(VERBS[arguments.verb].module).run(arguments)
+    except SparkFailedError as error:
+        note(f"ottla pipeline: {error}")
+        return exit_code(error)
+    return code

@@ -1,0 +1,171 @@
+"""`ottla pipeline archive TOPIC…`: topics into Parquet, each record exactly once."""
+
+import argparse
+import re
+import time
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.common import add_cluster_arguments, add_format_argument, print_json
+from ottla.cli.pipelines.pipeline_common import (
+    add_spark_arguments,
+    add_stream_arguments,
+    bootstrap_text,
+    counted_rows,
+    finish,
+    follow_queries,
+    key_and_value,
+    open_spark,
+    trigger_of,
+)
+from ottla.cli.terminal import say
+from ottla.cli.times import parse_duration, parse_time
+from ottla.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.pipeline.archive import ArchiveOptions
+    from ottla.pipeline.backfill import Span
+
+MILLISECONDS = 1_000
+LATE = "1h"
+TRIGGER = "1m"
+"""Each batch is at least a file per hour and topic: shorter makes many small files."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="what to archive")
+    parser.add_argument(
+        "--pattern", metavar="REGEX", help="all topics with such names, also those yet to come"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="where to")
+    parser.add_argument("--name", help="the query's name (default: archive-<DIR's own name>)")
+    parser.add_argument(
+        "--schema", metavar="DDL|FILE", help="values are JSON of this schema (default: bytes)"
+    )
+    parser.add_argument(
+        "--transform",
+        metavar="MODULE:FUNCTION",
+        help="a function from DataFrame to DataFrame, also as file.py:function",
+    )
+    parser.add_argument(
+        "--starting",
+        default="earliest",
+        metavar="WHERE",
+        help="where a new archive begins: earliest (default), latest, or offsets as Spark's JSON",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of format('ottla'), such as maxOffsetsPerTrigger=100000",
+    )
+    parser.add_argument("--headers", action="store_true", help="keep the records' headers")
+    parser.add_argument("--checkpoint", metavar="DIR", help="default: DIR/_checkpoint of --output")
+    parser.add_argument(
+        "--from",
+        dest="from_",
+        metavar="TIME",
+        help="add what the archive lacks since then, in a batch (7d, 2026-07-31T12:00); no stream",
+    )
+    parser.add_argument("--to", metavar="TIME", help="with --from: until then (default: now)")
+    parser.add_argument(
+        "--late",
+        default=LATE,
+        metavar="DURATION",
+        help=f"with --to: how far records may be out of order in time (default: {LATE})",
+    )
+    add_stream_arguments(parser, trigger=TRIGGER)
+    add_cluster_arguments(parser)
+    add_format_argument(parser)
+    add_spark_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Archive until told to stop, or once, or a span of time."""
+    from ottla.pipeline.archive import own_place, start_archive
+
+    options = archive_options(arguments)
+    is_json = arguments.format == "json"
+    span = span_of(arguments)
+    if span is not None:
+        return run_backfill(arguments, options, span)
+    with (
+        own_place(options) as kept_open,
+        open_spark(arguments, options.name, kept_open) as spark,
+    ):
+        query = start_archive(spark, options)
+        totals = follow_queries([query], is_json=is_json)
+    return finish(totals, is_json=is_json, what=f" archived in {options.output}")
+
+
+def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span: "Span") -> int:
+    """Add what the archive lacks of a span of time."""
+    from ottla.pipeline.backfill import backfill
+
+    with open_spark(arguments, options.name) as spark:
+        count = backfill(spark, options, span)
+    if arguments.format == "json":
+        print_json({"row_count": count, "start_ms": span.start_ms, "end_ms": span.end_ms})
+    else:
+        say(f"{counted_rows(count)} added to {options.output}")
+    return 0
+
+
+def span_of(arguments: argparse.Namespace) -> "Span | None":
+    """Return the span of time that is asked for; None for a stream."""
+    from ottla.pipeline.backfill import Span
+
+    if arguments.from_ is None:
+        if arguments.to is not None:
+            raise ConfigError("--to", "needs --from")
+        return None
+    now_ms = round(time.time() * MILLISECONDS)
+    start_ms = parse_time("--from", arguments.from_, now_ms)
+    end_ms = now_ms if arguments.to is None else parse_time("--to", arguments.to, now_ms)
+    if start_ms >= end_ms:
+        raise ConfigError("--from", "must be before --to")
+    late_ms = round(parse_duration("--late", arguments.late) * MILLISECONDS)
+    return Span(start_ms=start_ms, end_ms=end_ms, late_ms=late_ms)
+
+
+def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":
+    """Return what the command line asks for."""
+    from ottla.pipeline.archive import ArchiveOptions
+    from ottla.pipeline.transforms import load_function
+
+    transform: Any = arguments.transform and load_function("--transform", arguments.transform)
+    return ArchiveOptions(
+        output=arguments.output,
+        name=arguments.name or default_name(arguments.output),
+        source=source_options(arguments),
+        schema=arguments.schema,
+        transform=transform,
+        checkpoint=arguments.checkpoint,
+        trigger_s=trigger_of(arguments),
+    )
+
+
+def source_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the options of `format("ottla")`; ConfigError unless it is clear which topics."""
+    if bool(arguments.topics) == bool(arguments.pattern):
+        raise ConfigError("TOPIC", "name topics, or a --pattern of their names, and not both")
+    options = {
+        "kafka.bootstrap.servers": bootstrap_text(arguments),
+        "startingOffsets": arguments.starting,
+    }
+    if arguments.pattern:
+        options["subscribePattern"] = arguments.pattern
+    else:
+        options["subscribe"] = ",".join(arguments.topics)
+    if arguments.headers:
+        options["includeHeaders"] = "true"
+    options.update(key_and_value("--option", text) for text in arguments.option)
+    return options
+
+
+def default_name(output: str) -> str:
+    """Return a query's name after its output: one archive a directory, one group an archive."""
+    last = PurePosixPath(output.rstrip("/")).name or "root"
+    return "archive-" + re.sub(r"[^A-Za-z0-9._-]", "-", last)

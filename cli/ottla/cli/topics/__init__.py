@@ -1,0 +1,8 @@
+"""Commands on topics and settings.
+
+topic.py           `ottla topic`: create, list, describe, change, delete
+topic_changes.py   the changes
+offsets.py         first and last offsets of partitions
+config.py          `ottla config`: show, change, compare
+config_changes.py  the changes
+"""

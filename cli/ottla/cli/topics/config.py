@@ -1,0 +1,190 @@
+"""`ottla config get|set|diff`: settings of topics, brokers, groups, loggers, client metrics."""
+
+import argparse
+
+from ottla.cli.common import (
+    add_cluster_arguments,
+    add_format_argument,
+    bootstrap_of,
+    print_json,
+    print_table,
+    run_async,
+)
+from ottla.cli.outcomes import show
+from ottla.cli.terminal import note
+from ottla.cli.topics.config_changes import (
+    OPTIONS,
+    SOURCES,
+    Entity,
+    Setting,
+    add_change_arguments,
+    alter,
+    as_json,
+    own_source,
+    parse_changes,
+    settings_of,
+)
+from ottla.client.cluster import Cluster, open_cluster
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.settings.dynamic import ResourceType
+
+CLUSTER = Entity(ResourceType.BROKER, "")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs of 'ottla config'."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    get = verbs.add_parser("get", help="show settings and who says so")
+    get.add_argument("keys", nargs="*", metavar="KEY", help="these (default: what is set)")
+    get.add_argument("--all", action="store_true", help="show defaults, too")
+    set_ = verbs.add_parser("set", help="change settings; running brokers take them over at once")
+    set_.add_argument(
+        "changes", nargs="*", metavar="KEY=VALUE", help="also KEY+=VALUE and KEY-=VALUE of a list"
+    )
+    add_change_arguments(set_)
+    diff = verbs.add_parser(
+        "diff", help="show what differs from the defaults, or between two of a kind"
+    )
+    for verb in (get, set_, diff):
+        whose = verb.add_mutually_exclusive_group(required=True)
+        whose.add_argument("--topic", action="append", default=[], metavar="NAME")
+        whose.add_argument("--broker", action="append", default=[], type=int, metavar="ID")
+        whose.add_argument("--cluster", action="store_true", help="what holds for every broker")
+        whose.add_argument(
+            "--group", action="append", default=[], metavar="NAME", help="of consumers (KIP-848)"
+        )
+        whose.add_argument(
+            "--client-metrics",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="a subscription to metrics of clients",
+        )
+        whose.add_argument(
+            "--loggers",
+            action="append",
+            default=[],
+            type=int,
+            metavar="ID",
+            help="how much the loggers of a broker say, until it is started anew",
+        )
+        add_cluster_arguments(verb)
+        add_format_argument(verb)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one verb against the cluster."""
+    entities = _entities(arguments)
+    if len(entities) > (2 if arguments.verb == "diff" else 1):
+        raise ConfigError(
+            f"--{OPTIONS[entities[0].kind]}",
+            "names too many; 'diff' compares two, 'get' and 'set' take one",
+        )
+
+    async def body() -> int:
+        async with open_cluster(bootstrap_of(arguments)) as cluster:
+            return await VERBS[arguments.verb](cluster, arguments, entities)
+
+    return run_async(body)
+
+
+async def get(cluster: Cluster, arguments: argparse.Namespace, entities: list[Entity]) -> int:
+    """Show the settings of one entity."""
+    (entity,) = entities
+    keys: list[str] = arguments.keys
+    found = await settings_of(cluster, entity, keys or None)
+    missing = [key for key in keys if key not in found]
+    if keys or arguments.all:
+        shown = list(found.values())
+    else:
+        shown = [one for one in found.values() if SOURCES.get(one.source) != "default"]
+    if arguments.format == "json":
+        print_json([as_json(one) for one in shown])
+    elif shown or not missing:
+        print_table(
+            ("KEY", "VALUE", "SOURCE"),
+            [(one.key, _value(one), SOURCES.get(one.source, "-")) for one in shown],
+        )
+    if missing:
+        fault = f"{entity} has no setting {', '.join(missing)}"
+        cure = f"see 'ottla config get {entity.option} --all'"
+        if entity == CLUSTER:
+            fault = f"{', '.join(missing)} is not set for the whole cluster"
+            cure = "'ottla config get --broker ID KEY' tells what holds on a broker"
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"{fault}; {cure}")
+    return 0
+
+
+async def set_(cluster: Cluster, arguments: argparse.Namespace, entities: list[Entity]) -> int:
+    """Change settings of one entity, or check the changes."""
+    (entity,) = entities
+    changes = parse_changes("KEY=VALUE", arguments.changes, arguments.unset)
+    before = await settings_of(cluster, entity, [change.key for change in changes])
+    refusals = await alter(cluster, entities, changes, is_dry=arguments.dry_run)
+    rows = []
+    if not refusals:
+        for change in changes:
+            now = before.get(change.key)
+            after = change.after(now, own_source(entity))
+            rows.append((change.key, None if now is None else _value(now), after))
+    show(arguments, ("KEY", "WAS", "NOW"), rows, list(refusals.values()), command="config")
+    if arguments.dry_run:
+        note("nothing was changed (--dry-run)")
+    return 0
+
+
+async def diff(cluster: Cluster, arguments: argparse.Namespace, entities: list[Entity]) -> int:
+    """Show what an entity sets apart from the defaults, or how two differ."""
+    found = [await settings_of(cluster, entity) for entity in entities]
+    if len(entities) == 2:
+        _show_differences(arguments, entities, found)
+        return 0
+    (settings,) = found
+    defaults = settings
+    if entities == [CLUSTER] and settings:
+        # What holds for all has no default of its own; any broker knows Kafka's.
+        broker = (await cluster.metadata([])).brokers[0].node_id
+        defaults = await settings_of(
+            cluster, Entity(ResourceType.BROKER, str(broker)), list(settings)
+        )
+    rows = [
+        (one.key, _value(one), default, SOURCES.get(one.source, "-"))
+        for one in settings.values()
+        if one.value != (default := defaults[one.key].default if one.key in defaults else None)
+    ]
+    show(arguments, ("KEY", "VALUE", "DEFAULT", "SOURCE"), rows, command="config")
+    return 0
+
+
+def _show_differences(
+    arguments: argparse.Namespace, entities: list[Entity], found: list[dict[str, Setting]]
+) -> None:
+    names = [entity.name for entity in entities]
+    rows = [
+        (key, *values)
+        for key in sorted({*found[0], *found[1]})
+        if (values := [_value(one.get(key)) for one in found])[0] != values[1]
+    ]
+    if arguments.format == "json":
+        print_json([{"key": key, **dict(zip(names, both, strict=True))} for key, *both in rows])
+    else:
+        print_table(("KEY", *names), rows)
+
+
+VERBS = {"get": get, "set": set_, "diff": diff}
+
+
+def _entities(arguments: argparse.Namespace) -> list[Entity]:
+    if arguments.cluster:
+        return [CLUSTER]
+    return [
+        Entity(kind, str(name))
+        for kind, option in OPTIONS.items()
+        for name in getattr(arguments, option.replace("-", "_"))
+    ]
+
+
+def _value(setting: Setting | None) -> str | None:
+    if setting is None:
+        return None
+    return "(hidden)" if setting.is_sensitive else setting.value

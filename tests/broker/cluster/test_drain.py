@@ -1,0 +1,181 @@
+"""A drain as the operator's command sees it, against a controller that is only played."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.broker.cluster.drain_api import DrainApi
+from ottla.broker.cluster.lifecycle import BrokerState, Lifecycle
+from ottla.broker.cluster.lifecycle_driver import FAILURES_BETWEEN_WARNINGS, LifecycleDriver
+from ottla.broker.network.dispatch import RequestContext
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Offset
+from ottla.model.settings.broker import load_broker_config
+from ottla.proto import controller_pb2 as pb
+from ottla.rpc.controller_client import ControllerClient
+from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
+from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
+
+CONFIG, _ = load_broker_config({"node.id": "1", "controller.quorum.voters": "101@h:1"})
+CONTEXT = cast(RequestContext, None)
+
+
+class PlayedController:
+    """Fences who wants to leave once `grants_at` has come; unfences who asks for it."""
+
+    def __init__(self) -> None:
+        self.grants_at = 0.0
+        self.is_there = True
+        self.heard: list[pb.HeartbeatRequest] = []
+
+    async def heartbeat(
+        self, request: pb.HeartbeatRequest, *, deadline_ms: int
+    ) -> pb.HeartbeatResponse:
+        if not self.is_there:
+            raise RefusedError(ErrorCode.NETWORK_EXCEPTION)
+        self.heard.append(request)
+        is_granted = request.want_shut_down and trio.current_time() >= self.grants_at
+        return pb.HeartbeatResponse(
+            is_fenced=is_granted or request.want_fence, should_shut_down=is_granted
+        )
+
+
+@asynccontextmanager
+async def running(controller: PlayedController) -> AsyncIterator[LifecycleDriver]:
+    """A broker that is registered, unfenced, and heard of every two seconds."""
+    lifecycle = Lifecycle()
+    lifecycle.become(BrokerState.STARTING)
+    lifecycle.on_registered(42)
+    driver = LifecycleDriver(
+        lifecycle, CONFIG, cast(ControllerClient, controller), metadata_offset=lambda: Offset(50)
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await driver.wait_unfenced()
+        yield driver
+        nursery.cancel_scope.cancel()
+
+
+def played(body: Callable[[PlayedController, LifecycleDriver], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        controller = PlayedController()
+        async with running(controller) as driver:
+            return await body(controller, driver)
+
+    return trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def asked(driver: LifecycleDriver, *, undo: bool = False) -> DrainBrokerResponse:
+    return await DrainApi(driver).handle(CONTEXT, DrainBrokerRequest(undo=undo))
+
+
+def test_the_answer_comes_when_the_controller_has_granted_it() -> None:
+    async def body(controller: PlayedController, driver: LifecycleDriver) -> None:
+        controller.grants_at = trio.current_time() + 1.5
+
+        answer = await asked(driver)
+
+        assert answer == DrainBrokerResponse()
+        assert 1.5 <= trio.current_time() <= 1.6
+        assert driver.lifecycle.state is BrokerState.DRAINED
+
+    played(body)
+
+
+def test_a_drained_broker_keeps_its_session_and_stays_fenced() -> None:
+    async def body(controller: PlayedController, driver: LifecycleDriver) -> None:
+        await asked(driver)
+        controller.heard.clear()
+
+        await trio.sleep(10)
+
+        assert len(controller.heard) >= 5
+        assert all(said.want_fence and not said.want_shut_down for said in controller.heard)
+
+    played(body)
+
+
+def test_undone_it_is_answered_when_the_broker_is_unfenced() -> None:
+    async def body(controller: PlayedController, driver: LifecycleDriver) -> None:
+        await asked(driver)
+
+        answer = await asked(driver, undo=True)
+
+        assert answer == DrainBrokerResponse()
+        assert driver.lifecycle.state is BrokerState.RUNNING
+        assert not driver.lifecycle.is_fenced
+
+    played(body)
+
+
+def test_a_controller_that_takes_too_long_is_told_while_the_drain_goes_on() -> None:
+    async def body(controller: PlayedController, driver: LifecycleDriver) -> None:
+        controller.grants_at = trio.current_time() + 100
+
+        answer = await asked(driver)
+
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert "the drain goes on" in (answer.error_message or "")
+        await trio.sleep(100)
+        assert driver.lifecycle.state is BrokerState.DRAINED
+
+    played(body)
+
+
+def test_to_undo_halfway_is_refused() -> None:
+    async def body(controller: PlayedController, driver: LifecycleDriver) -> None:
+        controller.grants_at = trio.current_time() + 100
+        driver.lifecycle.drain()
+
+        answer = await asked(driver, undo=True)
+
+        assert answer.error_code == ErrorCode.BROKER_NOT_AVAILABLE
+
+    played(body)
+
+
+def test_a_drained_broker_that_stops_says_goodbye() -> None:
+    async def body(controller: PlayedController, driver: LifecycleDriver) -> None:
+        await asked(driver)
+
+        await driver.leave()
+
+        assert controller.heard[-1].want_shut_down
+
+    played(body)
+
+
+def test_a_controller_that_is_gone_is_told_once_and_then_now_and_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body(controller: PlayedController, driver: LifecycleDriver) -> None:
+        controller.is_there = False
+        await trio.sleep(CONFIG.heartbeat_interval_ms / 1000 * FAILURES_BETWEEN_WARNINGS * 1.5)
+        controller.is_there = True
+        await trio.sleep(CONFIG.heartbeat_interval_ms / 1000 * 1.5)
+
+    with caplog.at_level(logging.WARNING):
+        played(body)
+
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.split(":")[0] for text in said] == [
+        "heartbeat",
+        "heartbeat",
+        "heartbeats are answered again",
+    ]
+
+
+def test_a_heartbeat_that_leaves_late_is_measured_from_when_it_was_due() -> None:
+    async def body(controller: PlayedController, driver: LifecycleDriver) -> None:
+        await trio.sleep(10)
+        numbers = driver.metrics()
+        assert numbers["heartbeats"] >= 5
+        assert numbers["heartbeat.delay.longest.ms"] < 1
+        assert numbers["broker.epoch"] == 42
+
+    played(body)

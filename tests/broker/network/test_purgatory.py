@@ -1,0 +1,256 @@
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from ottla.broker.network.purgatory import DEAD_TIMERS_KEPT, WOKEN_PER_TURN, Purgatory, WaitingEntry
+
+
+class Entry(WaitingEntry):
+    """Completes when told to; remembers how it ended."""
+
+    def __init__(self, on_try: Callable[[], object] | None = None) -> None:
+        super().__init__()
+        self.can_complete = False
+        self.endings: list[str] = []
+        self.try_count = 0
+        self.on_try = on_try
+
+    def try_complete(self) -> bool:
+        self.try_count += 1
+        if self.on_try is not None:
+            self.on_try()
+        if self.can_complete:
+            self.endings.append("completed")
+        return self.can_complete
+
+    def on_expire(self) -> None:
+        self.endings.append("expired")
+
+    def on_fault(self, fault: Exception) -> None:
+        self.endings.append("failed")
+
+
+def test_an_entry_is_tried_when_one_of_its_keys_wakes_and_never_otherwise() -> None:
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.watch(["a", "b"], entry, 100)
+    purgatory.wake("c")
+    assert entry.try_count == 0
+    purgatory.wake("a")
+    purgatory.wake("b")
+    assert entry.try_count == 2
+    assert entry.is_waiting
+
+
+def test_a_completed_entry_is_gone_from_all_its_keys_and_its_deadline() -> None:
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.watch(["a", "b"], entry, 100)
+    entry.can_complete = True
+    assert purgatory.wake("a") == 1
+    assert purgatory.wake("b") == 0
+    assert purgatory.expire(1000) == 0
+    assert entry.endings == ["completed"]
+    assert purgatory.waiting_count == 0
+    assert purgatory.next_deadline_ms is None
+
+
+def test_entries_expire_at_their_deadline_earliest_first() -> None:
+    purgatory = Purgatory()
+    order: list[str] = []
+
+    class Named(Entry):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def on_expire(self) -> None:
+            order.append(self.name)
+
+    purgatory.watch(["k"], Named("late"), 30)
+    purgatory.watch(["k"], Named("early"), 10)
+    purgatory.watch(["k"], Named("middle"), 20)
+    assert purgatory.next_deadline_ms == 10
+    assert purgatory.expire(9) == 0
+    assert purgatory.expire(20) == 2
+    assert order == ["early", "middle"]
+    assert purgatory.waiting_count == 1
+
+
+def test_the_driver_is_told_of_an_earlier_deadline_only() -> None:
+    purgatory, calls = Purgatory(), []
+    purgatory.on_earlier_deadline = lambda: calls.append(purgatory.next_deadline_ms)
+    purgatory.watch(["k"], Entry(), 50)
+    purgatory.watch(["k"], Entry(), 60)
+    purgatory.watch(["k"], Entry(), 40)
+    assert calls == [50, 40]
+
+
+def test_an_entry_that_wakes_its_own_key_while_it_tries_is_not_tried_again() -> None:
+    purgatory = Purgatory()
+    entry = Entry(on_try=lambda: purgatory.wake("k"))
+    entry.can_complete = True
+    purgatory.watch(["k"], entry, 100)
+    purgatory.wake("k")
+    assert entry.endings == ["completed"]
+    assert entry.try_count == 1
+
+
+def test_an_entry_that_another_one_ended_in_the_same_round_is_left_alone() -> None:
+    purgatory, second = Purgatory(), Entry()
+    first = Entry(on_try=lambda: purgatory.cancel(second))
+    second.can_complete = True
+    purgatory.watch(["k"], first, 100)
+    purgatory.watch(["k"], second, 100)
+    purgatory.wake("k")
+    assert second.endings == []
+
+
+def test_a_cancelled_entry_neither_completes_nor_expires() -> None:
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.watch(["k"], entry, 100)
+    purgatory.cancel(entry)
+    purgatory.cancel(entry)
+    purgatory.wake("k")
+    purgatory.expire(1000)
+    assert entry.endings == []
+    assert entry.try_count == 0
+
+
+def test_an_entry_waits_only_once() -> None:
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.watch(["k"], entry, 100)
+    purgatory.cancel(entry)
+    with pytest.raises(AssertionError):
+        purgatory.watch(["k"], entry, 200)
+
+
+def test_finished_entries_do_not_pile_up_behind_a_far_deadline() -> None:
+    purgatory = Purgatory()
+    keeper = Entry()
+    purgatory.watch(["other"], keeper, 1)
+    for _ in range(10 * DEAD_TIMERS_KEPT):
+        entry = Entry()
+        entry.can_complete = True
+        purgatory.watch(["k"], entry, 1_000_000)
+        purgatory.wake("k")
+    assert purgatory.waiting_count == 1
+    assert len(purgatory._timers) <= 2 * DEAD_TIMERS_KEPT + 2
+    assert not purgatory._watchers.get("k")
+    assert purgatory.expire(1) == 1
+    assert keeper.endings == ["expired"]
+
+
+def test_who_waits_is_told_by_kind() -> None:
+    class Other(Entry):
+        pass
+
+    purgatory, done = Purgatory(), Entry()
+    for entry in (done, Entry(), Other()):
+        purgatory.watch(["a"], entry, 100)
+    done.can_complete = True
+    purgatory.wake("a")
+
+    assert purgatory.waiting_by_kind() == {"Entry": 1, "Other": 1}
+
+
+class Failing(Entry):
+    """Meets a bug of ours, and remembers that its owner was ended."""
+
+    def try_complete(self) -> bool:
+        raise RuntimeError("a bug")
+
+    def on_expire(self) -> None:
+        raise RuntimeError("a bug")
+
+    def on_fault(self, fault: Exception) -> None:
+        super().on_fault(fault)
+        raise RuntimeError("another bug")
+
+
+def test_an_entry_that_meets_a_bug_ends_alone_and_the_others_are_woken() -> None:
+    purgatory, failing, sound = Purgatory(), Failing(), Entry()
+    purgatory.watch(["a"], failing, 100)
+    purgatory.watch(["a"], sound, 100)
+    sound.can_complete = True
+    assert purgatory.wake("a") == 1
+    assert (failing.endings, sound.endings) == (["failed"], ["completed"])
+    assert purgatory.waiting_count == 0
+    assert purgatory.expire(1_000) == 0
+    assert purgatory.errors.counts == {"request": 2}
+
+
+def test_an_entry_that_meets_a_bug_at_its_deadline_ends_alone() -> None:
+    purgatory, failing, sound = Purgatory(), Failing(), Entry()
+    purgatory.watch(["a"], failing, 100)
+    purgatory.watch(["a"], sound, 100)
+    assert purgatory.expire(100) == 2
+    assert (failing.endings, sound.endings) == (["failed"], ["expired"])
+    assert purgatory.wake("a") == 0
+
+
+def test_a_listener_that_meets_a_bug_keeps_no_entry_from_waking() -> None:
+    class FailingListener:
+        def on_wake(self, key: object) -> None:
+            raise RuntimeError("a bug")
+
+    purgatory, entry = Purgatory(), Entry()
+    purgatory.listen("a", FailingListener())
+    purgatory.watch(["a"], entry, 100)
+    entry.can_complete = True
+    assert purgatory.wake("a") == 1
+    assert purgatory.errors.counts == {"listener": 1}
+
+
+def test_very_many_entries_are_woken_some_in_each_turn() -> None:
+    purgatory, rearmed = Purgatory(), []
+    entries = [Entry() for _ in range(3 * WOKEN_PER_TURN)]
+    for entry in entries:
+        purgatory.watch(["k"], entry, 100)
+        entry.can_complete = True
+    purgatory.on_earlier_deadline = lambda: rearmed.append(purgatory.next_deadline_ms)
+
+    counts = [purgatory.wake("k")]
+    while purgatory.next_deadline_ms == 0:
+        purgatory.expire(1)
+        counts.append(sum(entry.try_count for entry in entries))
+
+    assert counts == [WOKEN_PER_TURN, 2 * WOKEN_PER_TURN, 3 * WOKEN_PER_TURN]
+    assert rearmed == [0]
+    assert {tuple(entry.endings) for entry in entries} == {("completed",)}
+    assert purgatory.next_deadline_ms is None or purgatory.expire(100) == 0
+    assert purgatory.waiting_count == 0
+
+
+def test_many_wakes_of_one_key_do_the_work_of_one_turn_at_once_and_leave_nobody_out() -> None:
+    purgatory = Purgatory()
+    entries = [Entry() for _ in range(2 * WOKEN_PER_TURN + 1)]
+    for entry in entries:
+        purgatory.watch(["k"], entry, 100)
+    for _ in range(5):
+        purgatory.wake("k")
+    assert sum(entry.try_count for entry in entries) == WOKEN_PER_TURN
+
+    purgatory.cancel(entries[-1])
+    turns = 0
+    while purgatory.next_deadline_ms == 0:
+        purgatory.expire(1)
+        turns += 1
+
+    # Those woken at first are woken again for the wakes after it, behind those that waited longer.
+    assert turns == 3
+    assert [entry.try_count for entry in entries] == (
+        [2] * WOKEN_PER_TURN + [1] * WOKEN_PER_TURN + [0]
+    )
+
+
+def test_two_keys_with_very_many_entries_take_turns() -> None:
+    purgatory = Purgatory()
+    order: list[str] = []
+    for key in ("a", "b"):
+        for _ in range(3 * WOKEN_PER_TURN):
+            purgatory.watch([key], Entry(partial(order.append, key)), 100)
+    purgatory.wake("a")
+    purgatory.wake("b")
+    while purgatory.next_deadline_ms == 0:
+        purgatory.expire(1)
+    assert order[::WOKEN_PER_TURN] == ["a", "b", "a", "b", "a", "b"]

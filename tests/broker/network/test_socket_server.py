@@ -1,0 +1,661 @@
+"""The socket server against real sockets on loopback."""
+
+import gc
+import logging
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.broker.network.connection import ConnectionLimits
+from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
+from ottla.broker.network.listener import Listener
+from ottla.broker.network.server_driver import SocketServer, open_socket_server
+from ottla.node.clock_driver import RealClock
+from ottla.storage.disk import RealDisk
+from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.storage.slice import FileSlice
+from ottla.telemetry.loop_pause_driver import LoopPauseMeter
+from ottla.wire.apis import PRODUCE
+from ottla.wire.codec import encode
+from ottla.wire.headers import encode_request_header
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from ottla.wire.messages.heartbeat_request import HeartbeatRequest
+from ottla.wire.messages.heartbeat_response import HeartbeatResponse
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import ProduceResponse
+
+HEARTBEAT = 12
+FETCH = 1
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def heartbeat(correlation_id: int) -> bytes:
+    body = encode(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3)
+    return framed(encode_request_header(HEARTBEAT, 3, correlation_id, "t") + body)
+
+
+def produce(correlation_id: int, records: bytes) -> bytes:
+    data = PartitionProduceData(index=0, records=records)
+    topic = TopicProduceData(name="t", partition_data=[data])
+    body = encode(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic]), 7)
+    return framed(encode_request_header(PRODUCE, 7, correlation_id, "t") + body)
+
+
+def fetch(correlation_id: int) -> bytes:
+    body = encode(FetchRequest(), 11)
+    return framed(encode_request_header(FETCH, 11, correlation_id, "t") + body)
+
+
+def on_heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    return HeartbeatResponse()
+
+
+@asynccontextmanager
+async def serving(
+    dispatcher: Dispatcher | None = None, *, disk: Disk | None = None, **options: Any
+) -> AsyncIterator[SocketServer]:
+    listeners = options.pop("listeners", [Listener(name="PLAINTEXT", host="127.0.0.1", port=0)])
+    async with open_socket_server(
+        listeners,
+        dispatcher or Dispatcher({HEARTBEAT: on_heartbeat}),
+        clock=RealClock(),
+        disk=disk or RealDisk(),
+        **options,
+    ) as server:
+        yield server
+
+
+async def connect(server: SocketServer, listener: str = "PLAINTEXT") -> trio.SocketStream:
+    return await trio.open_tcp_stream(*server.addresses[listener])
+
+
+async def read_exactly(stream: trio.abc.ReceiveStream, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = await stream.receive_some(size - len(data))
+        assert part, f"closed after {len(data)} of {size} bytes"
+        data += part
+    return data
+
+
+async def read_answer(stream: trio.abc.ReceiveStream) -> tuple[int, bytes]:
+    (length,) = struct.unpack(">i", await read_exactly(stream, 4))
+    answer = await read_exactly(stream, length)
+    return struct.unpack_from(">i", answer)[0], answer[4:]
+
+
+async def is_closed(stream: trio.SocketStream) -> bool:
+    try:
+        return await stream.receive_some() == b""
+    except trio.BrokenResourceError:
+        return True
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with serving() as server, await connect(server) as stream:
+        await stream.send_all(b"".join(heartbeat(i) for i in range(500)))
+        assert [(await read_answer(stream))[0] for _ in range(500)] == list(range(500))
+
+
+async def test_a_request_sent_byte_by_byte_is_answered() -> None:
+    async with serving() as server, await connect(server) as stream:
+        for byte in heartbeat(9):
+            await stream.send_all(bytes([byte]))
+            await trio.lowlevel.checkpoint()
+        assert (await read_answer(stream))[0] == 9
+
+
+async def test_a_request_of_many_megabytes_arrives_whole() -> None:
+    sizes: list[int] = []
+    sums: list[int] = []
+
+    def on_produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse:
+        records = request.topic_data[0].partition_data[0].records
+        assert isinstance(records, memoryview)
+        sizes.append(len(records))
+        sums.append(sum(records[::4096]))
+        return ProduceResponse()
+
+    records = os.urandom(9_000_000)
+    async with serving(Dispatcher({PRODUCE: on_produce})) as server:
+        async with await connect(server) as stream:
+            await stream.send_all(produce(1, records) + produce(2, records[:10]))
+            assert (await read_answer(stream))[0] == 1
+            assert (await read_answer(stream))[0] == 2
+        assert server.memory.reserved_bytes == 0
+    assert sizes == [9_000_000, 10]
+    assert sums[0] == sum(records[::4096])
+
+
+async def test_a_coroutine_of_a_handler_is_run_and_answers_keep_their_order() -> None:
+    release = trio.Event()
+
+    async def later() -> HeartbeatResponse:
+        await release.wait()
+        return HeartbeatResponse(error_code=27)
+
+    def on_first(context: RequestContext, request: HeartbeatRequest) -> Any:
+        return later() if context.header.correlation_id == 1 else HeartbeatResponse()
+
+    async with (
+        serving(Dispatcher({HEARTBEAT: on_first})) as server,
+        await connect(server) as stream,
+        await connect(server) as other,
+    ):
+        await stream.send_all(heartbeat(1) + heartbeat(2))
+        # The other connection is not held up.
+        await other.send_all(heartbeat(3))
+        assert (await read_answer(other))[0] == 3
+        release.set()
+        assert (await read_answer(stream))[0] == 1
+        assert (await read_answer(stream))[0] == 2
+
+
+async def test_an_answer_completed_from_another_task_leaves_at_once() -> None:
+    contexts: list[RequestContext] = []
+    async with (
+        serving(Dispatcher({HEARTBEAT: lambda c, r: contexts.append(c)})) as server,
+        await connect(server) as stream,
+    ):
+        await stream.send_all(heartbeat(1))
+        while not contexts:
+            await trio.lowlevel.checkpoint()
+        contexts[0].slot.complete(HeartbeatResponse())
+        with trio.fail_after(5):
+            assert (await read_answer(stream))[0] == 1
+
+
+async def test_a_client_that_closes_right_after_its_last_request_loses_none() -> None:
+    seen: list[int] = []
+
+    def on_produce(context: RequestContext, request: ProduceRequest) -> None:
+        seen.append(context.header.correlation_id)
+        context.slot.complete_silently()
+
+    async with serving(Dispatcher({PRODUCE: on_produce})) as server:
+        async with await connect(server) as stream:
+            await stream.send_all(b"".join(produce(i, b"records") for i in range(900)))
+        while server.connection_count or not seen:
+            await trio.lowlevel.checkpoint()
+    assert seen == list(range(900))
+
+
+@asynccontextmanager
+async def fetching(disk: Disk, path: Path, size: int) -> AsyncIterator[tuple[SocketServer, bytes]]:
+    """Serve Fetch with a slice that begins at 100 in a file of `size` + 200 bytes."""
+    data = os.urandom(size + 200)
+    path.write_bytes(data)
+    file: DiskFile = disk.open(str(path))
+
+    def on_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse:
+        partition = PartitionData(partition_index=0, records=FileSlice(file, 100, size))
+        return FetchResponse(
+            responses=[FetchableTopicResponse(topic="t", partitions=[partition, partition])]
+        )
+
+    async with serving(Dispatcher({FETCH: on_fetch}), disk=disk) as server:
+        yield server, data[100 : 100 + size]
+    file.close()
+
+
+async def test_file_slices_leave_between_their_headers_to_a_slow_reader(tmp_path: Path) -> None:
+    async with (
+        RealDisk() as disk,
+        fetching(disk, tmp_path / "log", 6_000_000) as (server, data),
+        await connect(server) as stream,
+    ):
+        await stream.send_all(fetch(1) + fetch(2))
+        for correlation_id in (1, 2):
+            answer_id, answer = await read_answer(stream)
+            assert answer_id == correlation_id
+            assert answer.count(data) == 2
+
+
+async def test_a_cold_slice_is_read_ahead_before_it_is_sent(tmp_path: Path) -> None:
+    class ColdDisk(RealDisk):
+        """Nothing is cached before it was read ahead."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.read_ahead_at: list[int] = []
+
+        def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
+            return position in self.read_ahead_at
+
+        async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
+            await trio.lowlevel.checkpoint()
+            self.read_ahead_at.append(position)
+
+    disk = ColdDisk()
+    async with fetching(disk, tmp_path / "log", 3_000_000) as (server, data):
+        async with await connect(server) as stream:
+            await stream.send_all(fetch(1))
+            _, answer = await read_answer(stream)
+            assert answer.count(data) == 2
+        assert disk.read_ahead_at
+        assert disk.read_ahead_at[0] == 100
+
+
+async def test_a_file_that_ends_within_its_slice_closes_the_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with RealDisk() as disk, fetching(disk, tmp_path / "log", 1000) as (server, _):
+        os.truncate(tmp_path / "log", 500)
+        async with await connect(server) as stream:
+            await stream.send_all(fetch(1))
+            with trio.fail_after(5), pytest.raises(AssertionError, match="closed after"):
+                await read_answer(stream)
+    assert "ended by an unexpected error" in caplog.text
+
+
+class Rot13:
+    """A transform that is easy to see through: every byte is turned, and a greeting goes first."""
+
+    def __init__(self) -> None:
+        self.greeting = b"hello"
+
+    def received(self, data: memoryview) -> bytes:
+        return bytes(byte ^ 0x55 for byte in data)
+
+    def sending(self, data: bytes | bytearray | memoryview) -> bytes:
+        return bytes(byte ^ 0x55 for byte in data)
+
+    def unasked(self) -> bytes:
+        greeting, self.greeting = self.greeting, b""
+        return greeting
+
+
+async def test_a_listener_may_wrap_its_bytes() -> None:
+    wrapped = Listener(name="ROT", host="127.0.0.1", port=0, make_transform=Rot13)
+    async with serving(listeners=[wrapped]) as server, await connect(server, "ROT") as stream:
+        await stream.send_all(bytes(b ^ 0x55 for b in heartbeat(1) + heartbeat(2)))
+        assert await read_exactly(stream, 5) == b"hello"
+        answers = bytes(b ^ 0x55 for b in await read_exactly(stream, 28))
+        assert struct.unpack_from(">ii", answers) == (10, 1)
+        assert struct.unpack_from(">ii", answers, 14) == (10, 2)
+
+
+async def test_a_wrapped_listener_reads_its_file_slices(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(bytes(range(256)) * 2000)
+    async with RealDisk() as disk:
+        file = disk.open(str(tmp_path / "log"))
+
+        def on_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse:
+            partition = PartitionData(partition_index=0, records=FileSlice(file, 0, 512_000))
+            return FetchResponse(
+                responses=[FetchableTopicResponse(topic="t", partitions=[partition])]
+            )
+
+        wrapped = Listener(name="ROT", host="127.0.0.1", port=0, make_transform=Rot13)
+        async with (
+            serving(Dispatcher({FETCH: on_fetch}), disk=disk, listeners=[wrapped]) as server,
+            await connect(server, "ROT") as stream,
+        ):
+            await stream.send_all(bytes(b ^ 0x55 for b in fetch(1)))
+            await read_exactly(stream, 5)
+            head = bytes(b ^ 0x55 for b in await read_exactly(stream, 4))
+            answer = await read_exactly(stream, struct.unpack(">i", head)[0])
+            assert bytes(range(256)) * 2000 in bytes(b ^ 0x55 for b in answer)
+        file.close()
+
+
+class UnheardOfError(Exception):
+    """A fault of a kind that no list of exceptions names."""
+
+
+FAULTS: dict[str, Callable[[], Exception]] = {
+    "arithmetic": ZeroDivisionError,
+    "lookup": lambda: KeyError("later"),
+    "runtime": lambda: RuntimeError("recursion or worse"),
+    "iteration": StopIteration,
+    "asynchronous iteration": StopAsyncIteration,
+    "memory": MemoryError,
+    "group": lambda: ExceptionGroup("tasks", [RuntimeError("one"), ValueError("two")]),
+    "unheard of": UnheardOfError,
+}
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_bug_in_a_handler_closes_its_connection_and_nothing_else(
+    name: str, is_coroutine: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault = FAULTS[name]()
+
+    async def fails_later() -> None:
+        raise fault
+
+    def on_request(context: RequestContext, request: HeartbeatRequest) -> Any:
+        if context.header.correlation_id == 3:
+            return HeartbeatResponse()
+        if is_coroutine:
+            return fails_later()
+        raise fault
+
+    dispatcher = Dispatcher({HEARTBEAT: on_request})
+    async with serving(dispatcher) as server, await connect(server) as good:
+        for correlation_id in (1, 2):
+            async with await connect(server) as bad:
+                await bad.send_all(heartbeat(correlation_id))
+                assert await is_closed(bad)
+        await good.send_all(heartbeat(3))
+        assert (await read_answer(good))[0] == 3
+        assert server.connection_count == 1
+    assert type(fault).__name__ in caplog.text
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+    assert dispatcher.errors.counts == {"connection": 2}
+
+
+async def test_a_handlers_tasks_may_fail_while_others_of_them_are_cancelled() -> None:
+    async def fails() -> None:
+        raise LookupError
+
+    async def fails_in_a_nursery() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            nursery.start_soon(fails)
+
+    def on_request(context: RequestContext, request: HeartbeatRequest) -> Any:
+        is_bad = context.header.correlation_id == 1
+        return fails_in_a_nursery() if is_bad else HeartbeatResponse()
+
+    async with (
+        serving(Dispatcher({HEARTBEAT: on_request})) as server,
+        await connect(server) as good,
+    ):
+        async with await connect(server) as bad:
+            await bad.send_all(heartbeat(1))
+            assert await is_closed(bad)
+        await good.send_all(heartbeat(2))
+        assert (await read_answer(good))[0] == 2
+
+
+async def test_a_bug_of_what_hears_of_closed_connections_is_counted_and_the_rest_still_hears() -> (
+    None
+):
+    dispatcher = Dispatcher({HEARTBEAT: on_heartbeat})
+    heard: list[int] = []
+
+    def fails(peer: Peer) -> None:
+        raise RuntimeError
+
+    dispatcher.on_closed = [fails, lambda peer: heard.append(peer.connection_id)]
+    async with serving(dispatcher) as server, await connect(server) as good:
+        async with await connect(server) as gone:
+            await gone.send_all(heartbeat(1))
+            await read_answer(gone)
+        await good.send_all(heartbeat(2))
+        assert (await read_answer(good))[0] == 2
+        while server.connection_count > 1:
+            await trio.lowlevel.checkpoint()
+        assert heard == [2]
+        assert server.memory.reserved_bytes == 0
+    assert dispatcher.errors.counts == {"connection": 2}
+
+
+async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
+    async with (
+        serving(idle_ms_max=300) as server,
+        await connect(server) as idle,
+        await connect(server) as busy,
+    ):
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+
+                async def keep_busy() -> None:
+                    while True:
+                        await busy.send_all(heartbeat(1))
+                        await read_answer(busy)
+
+                nursery.start_soon(keep_busy)
+                assert await is_closed(idle)
+                nursery.cancel_scope.cancel()
+        assert server.closed_for_idleness_count == 1
+        assert server.connection_count == 1
+
+
+async def test_a_muted_connection_is_answered_again_after_its_delay() -> None:
+    def on_request(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        if context.header.correlation_id == 1:
+            context.slot.mute_until(context.arrived_ms + 50)
+        return HeartbeatResponse()
+
+    clock = RealClock()
+    async with (
+        serving(Dispatcher({HEARTBEAT: on_request})) as server,
+        await connect(server) as stream,
+    ):
+        started_ms = clock.monotonic_ms()
+        await stream.send_all(heartbeat(1) + heartbeat(2))
+        with trio.fail_after(5):
+            assert (await read_answer(stream))[0] == 1
+            assert (await read_answer(stream))[0] == 2
+        assert clock.monotonic_ms() - started_ms >= 50
+
+
+async def test_a_client_that_reads_nothing_holds_a_bounded_backlog() -> None:
+    limits = ConnectionLimits(write_backlog_bytes_max=100_000)
+    served: list[int] = []
+
+    def on_request(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        served.append(1)
+        return HeartbeatResponse()
+
+    async with (
+        serving(Dispatcher({HEARTBEAT: on_request}), limits=limits) as server,
+        await connect(server) as stream,
+    ):
+        with trio.move_on_after(0.3):
+            while True:
+                await stream.send_all(heartbeat(1) * 1000)
+        (channel,) = server._channels.values()
+        assert channel.connection.output.byte_count < 2 * limits.write_backlog_bytes_max
+        async with await connect(server) as other:
+            await other.send_all(heartbeat(2))
+            assert (await read_answer(other))[0] == 2
+        # Once it reads, it gets every answer, and is served on.
+        before, size = len(served), len(ANSWER) * len(served)
+        while size > 0:
+            size -= len(await stream.receive_some(1 << 20))
+        await read_exactly(stream, -size % len(ANSWER))
+        assert len(served) > before
+
+
+ANSWER = framed(struct.pack(">i", 1) + encode(HeartbeatResponse(), 3))
+
+
+async def test_connections_above_the_bound_wait_until_another_closes() -> None:
+    async with (
+        serving(connection_count_max=2) as server,
+        await connect(server) as first,
+        await connect(server) as second,
+        await connect(server) as third,
+    ):
+        for stream in (first, second):
+            await stream.send_all(heartbeat(1))
+            await read_answer(stream)
+        await third.send_all(heartbeat(3))
+        assert server.connection_count == 2
+        await first.aclose()
+        with trio.fail_after(5):
+            assert (await read_answer(third))[0] == 3
+        assert server.connection_count == 2
+
+
+async def test_a_larger_bound_lets_those_in_who_wait() -> None:
+    async with (
+        serving(connection_count_max=1) as server,
+        await connect(server) as first,
+        await connect(server) as second,
+    ):
+        await first.send_all(heartbeat(1))
+        await read_answer(first)
+        await second.send_all(heartbeat(2))
+        server.bound_connections(2)
+        with trio.fail_after(5):
+            assert (await read_answer(second))[0] == 2
+        server.bound_connections(1)
+        assert server.connection_count == 2, "nobody is thrown out"
+
+
+def open_descriptor_count() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+BAD: list[Callable[[int], bytes]] = [
+    lambda _: b"GET / HTTP/1.1\r\n\r\n",
+    lambda _: struct.pack(">i", -1),
+    lambda _: struct.pack(">i", 0),
+    lambda _: struct.pack(">i", (1 << 31) - 1),
+    lambda _: struct.pack(">i", 50_000_000) + bytes(5000),
+    lambda _: bytes.fromhex("16030100f8010000f40303"),
+    lambda _: framed(struct.pack(">hhih", 999, 0, 1, -1)),
+    lambda _: framed(struct.pack(">hhih", HEARTBEAT, 99, 1, -1) + b"\0"),
+    lambda _: framed(struct.pack(">hhih", HEARTBEAT, 3, 1, -1)),
+    lambda i: heartbeat(i) + b"\xff" * 10,
+    lambda i: heartbeat(i)[:-1],
+    lambda _: b"",
+]
+
+
+async def test_2000_bad_connections_leave_no_descriptor_and_no_memory_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving() as server:
+
+        async def misbehave(number: int) -> None:
+            async with await connect(server) as stream:
+                data = BAD[number % len(BAD)](number)
+                # The server may have hung up on the first bytes already.
+                try:
+                    await stream.send_all(data)
+                    await stream.send_eof()
+                    while await stream.receive_some():
+                        pass
+                except (trio.BrokenResourceError, OSError):
+                    pass
+
+        async def rounds(first: int, count: int) -> None:
+            for number in range(first, first + count):
+                await misbehave(number)
+
+        async with await connect(server) as good:
+            await rounds(0, 200)
+            gc.collect()
+            descriptors, resident = open_descriptor_count(), resident_bytes()
+            async with trio.open_nursery() as nursery:
+                for first in range(0, 2000, 100):
+                    nursery.start_soon(rounds, first, 100)
+            gc.collect()
+            while server.connection_count > 1:
+                await trio.lowlevel.checkpoint()
+            assert open_descriptor_count() == descriptors
+            assert resident_bytes() - resident < 4_000_000
+            assert server.memory.reserved_bytes == 0
+            assert server.closed_for_bad_input_count > 1000
+            await good.send_all(heartbeat(1))
+            assert (await read_answer(good))[0] == 1
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert 0 < len(lines) < 100
+
+
+async def test_a_server_out_of_descriptors_turns_clients_away_and_recovers() -> None:
+    async with serving() as server:
+        hoard = []
+        try:
+            async with await connect(server) as good:
+                await good.send_all(heartbeat(1))
+                await read_answer(good)
+                client = socket.socket()
+                client.setblocking(False)
+                while True:
+                    try:
+                        hoard.append(os.dup(0))
+                    except OSError:
+                        break
+                client.connect_ex(server.addresses["PLAINTEXT"])
+                async with trio.SocketStream(trio.socket.from_stdlib_socket(client)) as turned:
+                    with trio.fail_after(5):
+                        assert await is_closed(turned)
+                await good.send_all(heartbeat(2))
+                assert (await read_answer(good))[0] == 2
+        finally:
+            for fd in hoard:
+                os.close(fd)
+        async with await connect(server) as later:
+            await later.send_all(heartbeat(3))
+            assert (await read_answer(later))[0] == 3
+
+
+async def test_a_peer_is_known_by_its_own_addresses() -> None:
+    contexts: list[RequestContext] = []
+
+    def on_request(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        contexts.append(context)
+        return HeartbeatResponse()
+
+    everywhere = Listener(name="ANY", host="", port=0)
+    async with serving(Dispatcher({HEARTBEAT: on_request}), listeners=[everywhere]) as server:
+        port = server.addresses["ANY"][1]
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all(heartbeat(1))
+            await read_answer(stream)
+    peer = contexts[0].peer
+    assert (peer.local_host, peer.local_port) == ("127.0.0.1", port)
+    assert peer.peer_host == "127.0.0.1"
+    assert peer.listener_name == "ANY"
+    assert contexts[0].client_id == "t"
+
+
+async def test_the_longest_pause_of_the_loop_is_measured() -> None:
+    meter = LoopPauseMeter()
+    trio.lowlevel.add_instrument(meter)
+    await trio.sleep(0)
+    meter.take_longest_ms()
+    started_ns = RealClock().monotonic_ms()
+    while RealClock().monotonic_ms() - started_ns < 30:
+        pass
+    await trio.sleep(0.001)
+    trio.lowlevel.remove_instrument(meter)
+    assert meter.take_longest_ms() >= 29
+    assert meter.take_longest_ms() == 0
+    assert meter.longest_ever_ms >= 29
+
+
+async def test_a_client_that_comes_too_early_is_sent_away_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dispatcher = Dispatcher()
+    dispatcher.coming = frozenset({HEARTBEAT})
+    with caplog.at_level(logging.INFO):
+        async with serving(dispatcher) as server:
+            for request in (heartbeat(1), fetch(1)):
+                async with await connect(server) as client:
+                    await client.send_all(request)
+                    assert await is_closed(client)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "Fetch is not served" in line

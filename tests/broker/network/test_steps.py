@@ -1,0 +1,159 @@
+"""Costly answers in steps: bounded steps, in turn, apart from the loop where possible."""
+
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from ottla.broker.network.dispatch import (
+    INLINE_ELEMENTS_BYTES_MAX,
+    Dispatcher,
+    MalformedRequestError,
+    Peer,
+    RequestContext,
+)
+from ottla.broker.network.paced_driver import PacedWork
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.broker.network.steps import STEP_COST, Apart, Pace, Steps, begun, run_through
+from ottla.model.errors import ProtocolError
+from ottla.wire.codec import encode
+from ottla.wire.codec_types import Message
+from ottla.wire.headers import RequestHeader
+from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.metadata_response import MetadataResponse
+
+METADATA = 3
+VERSION = 12
+PEER = Peer(
+    connection_id=1,
+    listener_name="PLAINTEXT",
+    peer_host="10.0.0.9",
+    peer_port=40_000,
+    local_host="10.0.0.1",
+    local_port=9092,
+)
+
+
+class Owner:
+    """Stands for the connection of a slot."""
+
+    def __init__(self) -> None:
+        self.completed: list[ResponseSlot] = []
+
+    def on_slot_completed(self, slot: ResponseSlot) -> None:
+        self.completed.append(slot)
+
+    def on_answer_failed(self, fault: Exception) -> None:
+        raise fault
+
+    def mute_until(self, deadline_ms: int) -> None:
+        raise AssertionError
+
+    def on_steps(self, slot: ResponseSlot, steps: Steps[Message]) -> None:
+        raise AssertionError
+
+
+def slot_of(owner: Owner) -> ResponseSlot:
+    return ResponseSlot(owner, RequestHeader(METADATA, VERSION, 7, "test", 0))
+
+
+def counted(count: int, done: list[str], name: str) -> Steps[Message]:
+    for _ in range(count):
+        done.append(name)
+        yield
+    return MetadataResponse()
+
+
+def test_what_is_small_is_done_at_once() -> None:
+    def answer(size: int) -> Steps[int]:
+        pace = Pace()
+        for _ in range(size):
+            if pace.is_due():
+                yield
+        return size
+
+    assert begun(answer(STEP_COST - 1)) == STEP_COST - 1
+    left = begun(answer(STEP_COST))
+    assert isinstance(left, Iterator)
+    assert run_through(left) == STEP_COST
+
+
+async def test_one_step_is_done_in_a_turn_over_all_requests() -> None:
+    done: list[str] = []
+    paced = PacedWork()
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+            assert len(done) <= turns + 2
+
+    owners = [Owner() for _ in range(20)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_turns)
+        async with trio.open_nursery() as requests:
+            for number, owner in enumerate(owners):
+                requests.start_soon(paced.result_of, slot_of(owner), counted(10, done, str(number)))
+        nursery.cancel_scope.cancel()
+    assert len(done) == 200
+    # Each gets its step before another gets two.
+    assert all(len(set(done[at : at + 20])) == 20 for at in range(0, 200, 20))
+    assert all(len(owner.completed) == 1 for owner in owners)
+
+
+async def test_nobody_goes_on_for_a_client_that_has_gone() -> None:
+    done: list[str] = []
+    slot = slot_of(Owner())
+    slot.abandon()
+    assert await PacedWork().result_of(slot, counted(10, done, "a")) is None
+    assert not done
+
+
+def large_request(count: int) -> bytes:
+    topics = [MetadataRequestTopic(name="t")] * count
+    return encode(MetadataRequest(topics=topics), VERSION)
+
+
+def dispatched(body: bytes) -> object:
+    seen: list[Message] = []
+
+    def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        seen.append(request)
+        return MetadataResponse(controller_id=len(request.topics or ()))
+
+    header = RequestHeader(METADATA, VERSION, 7, "test", 0)
+    context = RequestContext(header, PEER, slot_of(Owner()), 0)
+    return Dispatcher({METADATA: handle}).dispatch(context, memoryview(body))
+
+
+def test_a_request_with_few_elements_is_decoded_at_once() -> None:
+    assert isinstance(dispatched(large_request(100)), MetadataResponse)
+
+
+def test_a_request_with_many_elements_is_decoded_apart() -> None:
+    pending = dispatched(large_request(INLINE_ELEMENTS_BYTES_MAX // 50))
+    assert isinstance(pending, Apart)
+    answer = pending.then(pending.work())
+    assert isinstance(answer, MetadataResponse)
+    assert answer.controller_id == INLINE_ELEMENTS_BYTES_MAX // 50
+
+
+def test_a_large_request_that_is_none_is_refused_when_it_is_decoded() -> None:
+    pending = dispatched(large_request(20_000)[:-1])
+    assert isinstance(pending, Apart)
+    with pytest.raises(MalformedRequestError):
+        pending.work()
+
+
+def test_a_small_request_that_is_none_is_refused_at_once() -> None:
+    with pytest.raises(ProtocolError):
+        dispatched(large_request(10)[:-1])
+
+
+def test_the_memory_of_a_requests_elements_is_bounded_at_all() -> None:
+    pending = dispatched(large_request(700_000))
+    assert isinstance(pending, Apart)
+    with pytest.raises(MalformedRequestError):
+        pending.work()

@@ -1,0 +1,77 @@
+"""How a node tells whoever started it that it serves."""
+
+import argparse
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.cluster.node_process import READY, _tell_ready, config_of
+from ottla.model.settings.broker import load_broker_config
+
+
+def test_systemd_is_told_as_it_wants_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+        _tell_ready()
+
+        assert listening.recv(100) == b"READY=1"
+
+
+def test_an_abstract_address_of_systemd_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"ottla-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(f"\0{name}")
+        listening.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+
+        _tell_ready()
+
+        assert listening.recv(100) == b"READY=1"
+
+
+def test_a_parent_is_told_through_its_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    monkeypatch.setenv("OTTLA_READY_FD", str(writer))
+
+    _tell_ready()
+
+    assert os.read(reader, 10) == READY
+    assert os.read(reader, 10) == b""
+    os.close(reader)
+
+
+def config_with(directory: Path, *settings: str) -> None:
+    path = directory / "broker.properties"
+    path.write_text("node.id=1\ncontroller.quorum.voters=101@localhost:1\n" + "\n".join(settings))
+    config_of(argparse.Namespace(config=str(path), set=[]), "broker", load_broker_config)
+
+
+def test_a_key_that_no_role_knows_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_with(tmp_path, "log.retention.houres=3")
+    assert "sets log.retention.houres, which Ottla does not know" in capsys.readouterr().err
+
+
+def test_one_set_of_settings_may_serve_both_roles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_with(tmp_path, "leader.imbalance.check.interval.seconds=3")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_setting_without_effect_is_warned_of_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_with(tmp_path, "log.cleanup.policy=compact", "log.cleaner.delete.retention.ms=5")
+    assert capsys.readouterr().err.splitlines() == [
+        "ottla: warning: broker.properties sets log.cleanup.policy, which has no effect yet: "
+        "logs are not compacted",
+        "ottla: warning: broker.properties sets log.cleaner.delete.retention.ms, which has no "
+        "effect yet: logs are not compacted",
+    ]

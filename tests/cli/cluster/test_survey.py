@@ -1,0 +1,60 @@
+"""How the cluster's answers become what is judged and printed."""
+
+from uuid import UUID
+
+from ottla.cli.cluster.survey import Broker, Partition, _replica, counts_of
+from ottla.wire.messages.describe_quorum_response import ReplicaState
+
+NOW_MS = 1_700_000_000_000
+LEADER = ReplicaState(
+    replica_id=101,
+    replica_directory_id=UUID(int=1 << 70),
+    log_end_offset=100,
+    last_fetch_timestamp=NOW_MS,
+    last_caught_up_timestamp=NOW_MS,
+)
+
+
+def state(end_offset: int, fetched_ms: int) -> ReplicaState:
+    return ReplicaState(
+        replica_id=102,
+        log_end_offset=end_offset,
+        last_fetch_timestamp=fetched_ms,
+        last_caught_up_timestamp=fetched_ms,
+    )
+
+
+def test_a_voter_is_behind_the_leaders_end_and_by_the_leaders_clock() -> None:
+    found = _replica(state(90, NOW_MS - 40), LEADER, "h:1")
+
+    assert (found.lag, found.last_fetch_ms_ago, found.address) == (10, 40, "h:1")
+
+
+def test_a_voter_that_never_fetched_lacks_everything() -> None:
+    found = _replica(state(-1, -1), LEADER, "")
+
+    assert (found.lag, found.last_fetch_ms_ago) == (100, None)
+
+
+def test_an_unknown_directory_is_nothing_and_no_zeros() -> None:
+    assert _replica(state(1, 1), LEADER, "").directory_id == ""
+    assert len(_replica(LEADER, LEADER, "").directory_id) == 22
+
+
+def test_a_brokers_partitions_are_counted_where_it_leads_and_where_it_lags() -> None:
+    broker = Broker(id=2, host="h", port=1, rack=None, is_fenced=False)
+
+    def partition(leader: int, replicas: list[int], isr: list[int]) -> Partition:
+        return Partition(name="t-0", topic="t", leader_id=leader, replicas=replicas, isr=isr)
+
+    found = counts_of(
+        broker,
+        [
+            partition(2, [2, 3], [2]),
+            partition(3, [2, 3], [3]),
+            partition(3, [2, 3], [2, 3]),
+            partition(1, [1, 3], [1]),
+        ],
+    )
+
+    assert found == {"leaders": 1, "replicas": 3, "under_replicated": 1, "out_of_sync": 1}

@@ -1,0 +1,196 @@
+"""The command line of `ottla pipeline`, as far as it goes without Spark."""
+
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from ottla.cli.main import Parser, run
+from ottla.cli.pipelines.pipeline import VERBS, configure
+from ottla.cli.pipelines.pipeline_archive import archive_options, default_name, span_of
+from ottla.cli.pipelines.pipeline_common import exit_code, line_of, session_options
+from ottla.cli.pipelines.pipeline_lag import QueryLag, summed
+from ottla.cli.pipelines.pipeline_run import parse_words
+from ottla.model.ids import TopicPartition
+from ottla.pipeline.backfill import Span
+from ottla.pipeline.progress import BatchProgress
+from ottla.pipeline.spark_errors import SparkFailedError
+
+
+def parsed(*words: str) -> object:
+    parser = Parser(prog="ottla pipeline")
+    configure(parser)
+    return parser.parse_args(list(words))
+
+
+def test_every_verb_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, verb in VERBS.items():
+        assert run(["pipeline", name, "--help"]) == 0
+        assert verb.summary in " ".join(capsys.readouterr().out.split())
+
+
+def test_help_starts_no_spark() -> None:
+    script = (
+        "import sys; from ottla.cli.main import run; run(['pipeline', 'archive', '--help']);"
+        "print(sorted({'pyspark', 'pyarrow', 'numpy', 'trio'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "[]"
+
+
+def test_an_archive_is_described_by_its_arguments() -> None:
+    found = archive_options(
+        parsed(
+            *("archive", "orders", "payments", "-o", "/lake/raw/", "--bootstrap", "b1:1,b2:2"),
+            *("--headers", "--option", "maxOffsetsPerTrigger=5", "--trigger", "10s"),
+        )  # type: ignore[arg-type]
+    )
+    assert found.name == "archive-raw"
+    assert found.checkpoint_path == "/lake/raw/_checkpoint"
+    assert found.trigger_s == 10.0
+    assert found.source == {
+        "kafka.bootstrap.servers": "b1:1,b2:2",
+        "subscribe": "orders,payments",
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": "5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("output", "name"),
+    [
+        ("s3a://bucket/lake/raw", "archive-raw"),
+        ("/a b/c d/", "archive-c-d"),
+        ("/", "archive-root"),
+    ],
+)
+def test_a_query_is_named_after_its_output(output: str, name: str) -> None:
+    assert default_name(output) == name
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["archive", "-o", "x"], "name topics, or a --pattern"),
+        (["archive", "t", "--pattern", "t.*", "-o", "x"], "name topics, or a --pattern"),
+        (["archive", "t", "-o", "x", "--trigger", "soon"], "must be a duration"),
+        (["archive", "t", "-o", "x", "--option", "a"], "must be KEY=VALUE"),
+        (["archive", "t", "-o", "x", "--transform", "json"], "must be module:function"),
+        (["archive", "t", "-o", "x", "--transform", "no_such:f"], "no module 'no_such'"),
+        (["archive", "t", "-o", "x", "--transform", "json:f"], "no function 'f' in json"),
+        (["archive", "t", "-o", "x", "--transform", "no.py:f"], "there is no file no.py"),
+        (["archive", "t", "-o", "x", "--bootstrap", "nowhere"], "must be host:port"),
+        (["run", "no-such-file.py"], "there is no file"),
+        (["run", "no-such-file.py", "--sometimes"], "unrecognized arguments: --sometimes"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_sentence_before_spark_starts(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = run(["pipeline", *words])
+    except SystemExit as ending:
+        code = int(ending.code or 0)
+    told = capsys.readouterr().err
+    assert code == 1
+    assert why in told
+    assert told.count("\n") == 1
+
+
+def test_options_may_follow_the_file_and_its_own_words_follow_two_dashes() -> None:
+    arguments = parsed("run", "--master", "yarn", "f.py", "--once", "--", "--once", "-x")
+    assert parse_words(arguments) == ["--once", "-x"]  # type: ignore[arg-type]
+    assert (arguments.master, arguments.once) == ("yarn", True)  # type: ignore[attr-defined]
+
+
+def test_settings_of_the_user_win() -> None:
+    arguments = parsed(
+        *("run", "--jars", "a.jar", "--conf", "spark.jars=b.jar", "--conf", "k=v=w", "f.py")
+    )
+    found = session_options(arguments, "f")  # type: ignore[arg-type]
+    assert dict(found.conf) == {"spark.jars": "b.jar", "k": "v=w"}
+
+
+def test_a_batch_is_a_line() -> None:
+    batch = BatchProgress("q", 3, "2026-07-31T12:00:01.500Z", 12_345, 1_000.4, 12.34, 7)
+    assert line_of(batch) == "12:00:01  q  batch 3: 12,345 rows in 12.3 s (1,000 rows/s, lag 7)"
+    one = batch._replace(row_count=1, lag_count=None)
+    assert line_of(one) == "12:00:01  q  batch 3: 1 row in 12.3 s (1,000 rows/s)"
+
+
+def test_a_cluster_that_does_not_answer_has_an_exit_code_of_its_own() -> None:
+    assert exit_code(SparkFailedError("can not read topics: nobody listens")) == 3
+    at_line = "mine.py, line 3: can not write to topics: nobody listens"
+    assert exit_code(SparkFailedError(at_line)) == 3
+    assert exit_code(SparkFailedError("topic 'x' is not there")) == 1
+    assert exit_code(SparkFailedError("kafka.sasl.mechanism: can not be honoured")) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--to", "1h"], "--to: needs --from"),
+        (["--from", "1h", "--to", "2h"], "--from: must be before --to"),
+        (["--from", "soon"], "must be a time"),
+        (["--from", "1h", "--late", "x"], "must be a duration"),
+    ],
+)
+def test_a_span_of_time_that_is_none_is_refused(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pipeline", "archive", "t", "-o", "x", *words]) == 1
+    assert why in capsys.readouterr().err
+
+
+def test_a_span_of_time_is_what_two_times_say() -> None:
+    arguments = parsed(
+        *("archive", "t", "-o", "x", "--from", "2026-07-31", "--to", "2026-08-01T00:00+02:00")
+    )
+    span = span_of(arguments)  # type: ignore[arg-type]
+    assert span == Span(start_ms=1785456000000, end_ms=1785535200000, late_ms=3_600_000)
+    assert span_of(parsed("archive", "t", "-o", "x")) is None  # type: ignore[arg-type]
+
+
+def test_a_directory_that_is_no_archive_is_not_compacted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pipeline", "compact", str(tmp_path / "none")]) == 1
+    assert run(["pipeline", "compact", str(tmp_path)]) == 1
+    assert run(["pipeline", "compact", str(tmp_path), "--target-mib", "0"]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert "is no directory on this machine" in told[0]
+    assert "no archive of a streaming query" in told[1]
+    assert "must be at least 1" in told[2]
+
+
+def test_an_output_that_is_a_file_is_refused_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    assert run(["pipeline", "archive", "t", "-o", str(path)]) == 1
+    assert capsys.readouterr().err == f"ottla pipeline: {path}: is no directory\n"
+
+
+def test_the_zip_for_spark_submit_is_written_where_it_is_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ours.zip"
+    assert run(["pipeline", "zip", str(path)]) == 0
+    assert "--py-files" in capsys.readouterr().out
+    assert "pyspark_ottla/__init__.py" in ZipFile(path).namelist()
+
+
+def test_the_lag_of_a_query_is_that_of_all_its_partitions() -> None:
+    first, second, third = (TopicPartition(*at) for at in (("a", 0), ("a", 1), ("b", 0)))
+    committed = {first: 5, second: 7, third: 0}
+    ends = {first: 6, second: 7, third: 9}
+    assert summed("spark-archive", committed, ends) == QueryLag("archive", 2, 3, 10)
+    assert summed("spark-archive", committed, None).lag is None
+    # A topic made anew ends before what was read of the old one.
+    assert summed("spark-archive", {first: 5}, {first: 2}).lag == 0

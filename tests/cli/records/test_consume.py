@@ -1,0 +1,83 @@
+"""What `ottla consume` makes of a fetch, and how it prints a record."""
+
+import argparse
+from uuid import uuid4
+
+import pytest
+
+from ottla.cli.records.consume import Position, Printer, Read, records_of
+from ottla.cli.topics.topic import described
+from ottla.model.errors import CorruptDataError, RefusedError
+from ottla.model.ids import Offset
+from ottla.storage.meta_properties import uuid_to_text
+from ottla.wire.batch import TimestampType
+from ottla.wire.batch_builder import RecordToBuild, build_batch
+from ottla.wire.messages.metadata_response import (
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.wire.records import Record
+
+
+def batch(base_offset: int, *values: bytes) -> bytes:
+    return build_batch(
+        [RecordToBuild(7, None, value, ()) for value in values], base_offset=Offset(base_offset)
+    )
+
+
+def start() -> Position:
+    return Position(partition=0, offset=0, end_offset=None)
+
+
+@pytest.mark.parametrize("byte_count", [1, 11, 60, 61, 68])
+def test_a_batch_that_the_fetch_cut_off_is_left_for_the_next(byte_count: int) -> None:
+    found = records_of(batch(0, b"a", b"b") + batch(2, b"c")[:byte_count], start())
+
+    assert [read.record.value for read in found] == [b"a", b"b"]
+
+
+def test_a_batch_whose_bytes_lie_is_refused() -> None:
+    data = bytearray(batch(0, b"abc"))
+    data[-2] ^= 1
+
+    with pytest.raises((RefusedError, CorruptDataError)):
+        records_of(bytes(data), start())
+
+
+@pytest.mark.parametrize(
+    ("read", "line"),
+    [
+        (
+            Read(Record(Offset(4), 9, b"k", b"v", (("x", b"1"), ("y", None))), TimestampType(0)),
+            '{"topic":"t","partition":3,"offset":4,"tstype":"create","ts":9,"broker":1,'
+            '"headers":["x","1","y",null],"key":"k","payload":"v"}',
+        ),
+        (
+            Read(Record(Offset(5), 9, None, None, ()), TimestampType(1)),
+            '{"topic":"t","partition":3,"offset":5,"tstype":"logappend","ts":9,"broker":1,'
+            '"key":null,"payload":null}',
+        ),
+    ],
+)
+def test_json_is_what_kcat_prints(read: Read, line: str) -> None:
+    """The lines were printed by kcat 1.7.1 for such records."""
+    printer = Printer(
+        argparse.Namespace(topic="t", json=True, format_string=None, key_delimiter=None)
+    )
+
+    assert printer.json(Position(3, 0, None, leader=1), read) == line
+
+
+def test_a_topic_isdescribed_with_its_id_as_kafka_writes_it() -> None:
+    topic_id = uuid4()
+    partition = MetadataResponsePartition(
+        partition_index=0, leader_id=1, leader_epoch=2, replica_nodes=[1, 2], isr_nodes=[1]
+    )
+    topic = MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[partition])
+
+    assert described(topic).splitlines() == [
+        f"t  id {uuid_to_text(topic_id)}",
+        "",
+        "PARTITION  LEADER  EPOCH  REPLICAS  ISR  OFFLINE",
+        "        0       1      2  1,2       1    -",
+    ]

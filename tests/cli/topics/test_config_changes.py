@@ -1,0 +1,118 @@
+"""How changes of settings and points in time are read, and what a change will come to."""
+
+import pytest
+
+from ottla.cli.times import parse_time
+from ottla.cli.topics.config_changes import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    Change,
+    Entity,
+    Given,
+    Setting,
+    own_source,
+    parse_changes,
+)
+from ottla.model.errors import ConfigError
+from ottla.model.settings.dynamic import ResourceType
+
+TOPIC, BROKER, CLUSTER = 1, 2, 3
+POLICY = Setting(
+    key="cleanup.policy",
+    value="delete",
+    source=TOPIC,
+    given=(
+        Given("cleanup.policy", "delete", TOPIC),
+        Given("log.cleanup.policy", "compact", CLUSTER),
+        Given("log.cleanup.policy", "delete", 5),
+    ),
+)
+
+
+def test_changes_are_read_as_they_are_written() -> None:
+    texts = ["a=1", "b = x=y ", "c+=p,q", "d-=r"]
+    assert parse_changes("-c", texts, ["e"]) == [
+        Change("a", SET, "1"),
+        Change("b", SET, "x=y"),
+        Change("c", APPEND, "p,q"),
+        Change("d", SUBTRACT, "r"),
+        Change("e", DELETE),
+    ]
+
+
+@pytest.mark.parametrize("texts", [["a"], ["=1"], ["+=1"], []])
+def test_what_is_no_change_is_refused_with_what_it_must_be(texts: list[str]) -> None:
+    with pytest.raises(ConfigError, match="KEY=VALUE"):
+        parse_changes("-c", texts, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        (Change("cleanup.policy", SET, "compact"), "compact"),
+        (Change("cleanup.policy", DELETE), "compact"),
+        (Change("cleanup.policy", APPEND, "compact, delete"), "delete,compact"),
+        (Change("cleanup.policy", SUBTRACT, "delete,x"), ""),
+    ],
+)
+def test_a_change_tells_what_will_hold(change: Change, after: str) -> None:
+    """A setting that is taken back leaves what stands above it: here the cluster's."""
+    assert change.after(POLICY, TOPIC) == after
+
+
+def test_each_entity_has_a_source_of_its_own() -> None:
+    """Numbered as DescribeConfigs does."""
+    entities = [
+        Entity(ResourceType.TOPIC, "t"),
+        Entity(ResourceType.BROKER, "1"),
+        Entity(ResourceType.BROKER, ""),
+        Entity(ResourceType.BROKER_LOGGER, "1"),
+        Entity(ResourceType.CLIENT_METRICS, "lag"),
+        Entity(ResourceType.GROUP, "g"),
+    ]
+    assert [own_source(entity) for entity in entities] == [TOPIC, BROKER, CLUSTER, 6, 7, 8]
+    assert [str(entity) for entity in entities] == [
+        "topic 't'",
+        "broker 1",
+        "the cluster",
+        "the loggers of broker 1",
+        "client metrics 'lag'",
+        "group 'g'",
+    ]
+    assert [entity.option for entity in entities] == [
+        "--topic t",
+        "--broker 1",
+        "--cluster",
+        "--loggers 1",
+        "--client-metrics lag",
+        "--group g",
+    ]
+    assert [entity.broker for entity in entities] == [None, 1, None, 1, None, None]
+
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "moment_ms"),
+    [
+        ("1700000000123", 1_700_000_000_123),
+        ("90s", NOW_MS - 90_000),
+        ("2d", NOW_MS - 172_800_000),
+        ("2026-07-31", 1_785_456_000_000),
+        ("2026-07-31T12:00", 1_785_499_200_000),
+        ("2026-07-31T12:00:00.250Z", 1_785_499_200_250),
+        ("2026-07-31T12:00+02:00", 1_785_492_000_000),
+    ],
+)
+def test_a_time_is_a_date_a_duration_ago_or_milliseconds(text: str, moment_ms: int) -> None:
+    """Without a zone it is UTC, as for Kafka's own --to-datetime."""
+    assert parse_time("--at", text, NOW_MS) == moment_ms
+
+
+@pytest.mark.parametrize("text", ["yesterday", "5y", "2026-13-01", ""])
+def test_what_is_no_time_is_refused_with_what_it_must_be(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--at: is .*36h"):
+        parse_time("--at", text, NOW_MS)
