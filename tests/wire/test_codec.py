@@ -36,6 +36,11 @@ from ottla.wire.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -89,6 +94,24 @@ def test_what_is_written_is_read_as_it_was(name: str) -> None:
         data = codec.encode(message, version)
         assert codec.decode(BY_NAME[name], version, data) == message
         assert codec.decode(BY_NAME[name], version, b"prefix" + data, 6) == message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_large_message_is_written_as_a_small_one(name: str) -> None:
+    for version, message in examples(name):
+        assert codec.encode_large(message, version) == codec.encode_chunks(message, version)
+
+
+def test_a_large_message_is_written_in_hardly_more_memory_than_its_bytes() -> None:
+    partitions = [OffsetFetchResponsePartition(partition_index=index) for index in range(20_000)]
+    topic = OffsetFetchResponseTopic(partitions=partitions)
+    message = OffsetFetchResponse(topics=[topic])
+    size = len(codec.encode(message, 1))
+    tracemalloc.start()
+    codec.encode_large(message, 1)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes <= 3 * size
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -262,6 +285,7 @@ def test_records_may_be_anything_with_a_length() -> None:
     partitions = [PartitionData(records=piece), PartitionData(records=b""), PartitionData()]
     message = FetchResponse(responses=[FetchableTopicResponse(partitions=partitions)])
     chunks = codec.encode_chunks(message, 4)
+    assert codec.encode_large(message, 4) == chunks
     assert [chunk for chunk in chunks if isinstance(chunk, Slice)] == [piece]
     assert sum(map(len, chunks)) == 4 + 4 + 2 + 4 + 3 * (4 + 2 + 8 + 8 + 4 + 4) + 5
     with pytest.raises(TypeError):

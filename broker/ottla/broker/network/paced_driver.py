@@ -12,7 +12,7 @@ import trio
 
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart
-from ottla.wire.codec import encode_chunks
+from ottla.wire.codec import encode_large
 from ottla.wire.codec_types import Message
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class PacedWork:
         version = slot.header.api_version
         if slot.is_abandoned:
             return
-        chunks = await self._run_apart(lambda: encode_chunks(response, version))
+        chunks = await self._run_apart(lambda: encode_large(response, version))
         slot.complete_encoded(response, chunks)
 
 
