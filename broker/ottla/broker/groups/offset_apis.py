@@ -5,7 +5,7 @@ both, so that what was committed for a topic is not taken for one made later by 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from ottla.broker.cluster.metadata_cache import MetadataCache
@@ -26,6 +26,7 @@ from ottla.broker.network.steps import (
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
+from ottla.wire.codec_types import ZERO_UUID
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -66,6 +67,11 @@ ERROR_OF_ALL_FROM = 2
 """The first version of OffsetFetch with an error of the whole."""
 
 NO_OFFSET = -1
+
+FetchedPartition: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
+FetchedTopic: TypeAlias = OffsetFetchResponseTopic | OffsetFetchResponseTopics
+"""A partition and a topic of OffsetFetch's answer, before and from SEVERAL_GROUPS_FROM on: each is
+made once, in its version's class, for there may be hundreds of thousands."""
 
 GROUP_COST = 5
 """What it costs to ask the coordinator for one group."""
@@ -197,19 +203,20 @@ class OffsetApis:
         for group, offsets in zip(groups, found, strict=True):
             answer = OffsetFetchResponseGroup(group_id=group.group_id)
             answers.append(answer)
+            topics: list[Any] = answer.topics
             if isinstance(offsets, ErrorCode):
                 answer.error_code = offsets
             elif group.topics is None:
-                answer.topics = yield from self._all_topics(offsets, version, pace)
+                topics += yield from self._all_topics(offsets, version, pace)
             else:
                 known = {(topic, index): offset for topic, index, offset in offsets}
                 for topic in group.topics:
-                    answer.topics.append((yield from self._topic_of(topic, known, version, pace)))
+                    topics.append((yield from self._topic_of(topic, known, version, pace)))
             if pace.is_due():
                 yield
         if version >= SEVERAL_GROUPS_FROM:
             return OffsetFetchResponse(groups=answers)
-        return (yield from _as_single(answers[0], groups[0], version))
+        return (yield from _single(answers[0], groups[0], version, pace))
 
     def _name_of(self, topic: OffsetFetchRequestTopics, version: int) -> str | None:
         if version < TOPIC_IDS_FROM:
@@ -223,36 +230,35 @@ class OffsetApis:
         found: dict[tuple[str, int], CommittedOffset | None],
         version: int,
         pace: Pace,
-    ) -> Steps[OffsetFetchResponseTopics]:
+    ) -> Steps[FetchedTopic]:
         name = self._name_of(asked, version)
+        code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
         partitions = []
         for index in asked.partition_indexes:
-            if name is None:
-                partitions.append(_fetched_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID))
-            else:
-                partitions.append(_fetched_partition(index, found.get((name, index))))
+            offset = None if name is None else found.get((name, index))
+            partitions.append(_fetched_partition(index, offset, version, code))
             if pace.is_due():
                 yield
-        return OffsetFetchResponseTopics(
-            name=asked.name, topic_id=asked.topic_id, partitions=partitions
-        )
+        if pace.is_due():
+            yield
+        return _fetched_topic(asked.name, asked.topic_id, partitions, version)
 
     def _all_topics(
         self, answer: list[tuple[str, int, CommittedOffset]], version: int, pace: Pace
-    ) -> Steps[list[OffsetFetchResponseTopics]]:
-        """Return everything by topic; by id only topics that exist can be told."""
-        by_name: dict[str, list[OffsetFetchResponsePartitions]] = {}
+    ) -> Steps[list[FetchedTopic]]:
+        """Return everything by topic; by id only topics that exist."""
+        by_name: dict[str, list[FetchedPartition]] = {}
         for topic, index, offset in answer:
-            by_name.setdefault(topic, []).append(_fetched_partition(index, offset))
+            by_name.setdefault(topic, []).append(_fetched_partition(index, offset, version))
             if pace.is_due():
                 yield
         topics = []
         for name, partitions in by_name.items():
             known = self._metadata.image.topic(name)
             if known is not None and version >= TOPIC_IDS_FROM:
-                topics.append(OffsetFetchResponseTopics(topic_id=known.id, partitions=partitions))
+                topics.append(_fetched_topic("", known.id, partitions, version))
             elif version < TOPIC_IDS_FROM:
-                topics.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
+                topics.append(_fetched_topic(name, ZERO_UUID, partitions, version))
         return topics
 
     # ---- OffsetDelete
@@ -394,16 +400,30 @@ def asked_once(
 
 
 def _fetched_partition(
-    index: int, offset: CommittedOffset | None, code: ErrorCode = ErrorCode.NONE
-) -> OffsetFetchResponsePartitions:
+    index: int,
+    offset: CommittedOffset | None,
+    version: int,
+    code: ErrorCode = ErrorCode.NONE,
+) -> FetchedPartition:
     """Return what is known of a partition; nothing committed is no error."""
-    return OffsetFetchResponsePartitions(
+    is_of_several = version >= SEVERAL_GROUPS_FROM
+    return (OffsetFetchResponsePartitions if is_of_several else OffsetFetchResponsePartition)(
         partition_index=index,
         committed_offset=NO_OFFSET if offset is None else offset.offset,
         committed_leader_epoch=NO_EPOCH if offset is None else offset.leader_epoch,
         metadata="" if offset is None else offset.metadata,
         error_code=code,
     )
+
+
+def _fetched_topic(
+    name: str, topic_id: UUID, partitions: list[FetchedPartition], version: int
+) -> FetchedTopic:
+    """Return a topic of the answer, in the class of its version."""
+    made: list[Any] = partitions
+    if version < SEVERAL_GROUPS_FROM:
+        return OffsetFetchResponseTopic(name=name, partitions=made)
+    return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=made)
 
 
 def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
@@ -420,46 +440,29 @@ def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _as_single(
-    answer: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int
+def _single(
+    answer: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int, pace: Pace
 ) -> Steps[OffsetFetchResponse]:
-    """Return the answer for one group as old versions have it."""
-    pace = Pace()
+    """Return the answer for one group as old versions have it; its topics are of their classes."""
     code = ErrorCode(answer.error_code)
-    topics = answer.topics
+    topics: list[Any] = answer.topics
     if code is not ErrorCode.NONE and version < ERROR_OF_ALL_FROM:
-        topics = yield from _all_refused(asked.topics or (), code, pace)
-    response = OffsetFetchResponse(error_code=code)
-    for topic in topics:
-        partitions = []
-        for one in topic.partitions:
-            partitions.append(
-                OffsetFetchResponsePartition(
-                    partition_index=one.partition_index,
-                    committed_offset=one.committed_offset,
-                    committed_leader_epoch=one.committed_leader_epoch,
-                    metadata=one.metadata,
-                    error_code=one.error_code,
-                )
-            )
-            if pace.is_due():
-                yield
-        response.topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
-    return response
+        topics = yield from _all_refused(asked.topics or (), code, version, pace)
+    return OffsetFetchResponse(error_code=code, topics=topics)
 
 
 def _all_refused(
-    asked: Iterable[OffsetFetchRequestTopics], code: ErrorCode, pace: Pace
-) -> Steps[list[OffsetFetchResponseTopics]]:
+    asked: Iterable[OffsetFetchRequestTopics], code: ErrorCode, version: int, pace: Pace
+) -> Steps[list[FetchedTopic]]:
     """Return the error of the whole in each partition, for versions that have it nowhere else."""
     topics = []
     for topic in asked:
         partitions = []
         for index in topic.partition_indexes:
-            partitions.append(_fetched_partition(index, None, code))
+            partitions.append(_fetched_partition(index, None, version, code))
             if pace.is_due():
                 yield
-        topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
+        topics.append(_fetched_topic(topic.name, ZERO_UUID, partitions, version))
         if pace.is_due():
             yield
     return topics
