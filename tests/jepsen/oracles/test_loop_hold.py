@@ -13,14 +13,8 @@ from time import thread_time_ns
 import pytest
 import trio
 
-from ottla.jepsen.oracles.loop_hold import (
-    GROWTH_BYTES_MAX,
-    HOLD_MS_MAX,
-    Cost,
-    LoopWatch,
-    costs_of,
-    open_target,
-)
+from ottla.jepsen.oracles.loop_cost import GROWTH_BYTES_MAX, HOLD_MS_MAX, Cost, LoopWatch
+from ottla.jepsen.oracles.loop_hold import costs_of, open_target
 from ottla.model.limits import KIB, MIB
 
 IS_FULL = os.environ.get("OTTLA_LOOP_HOLD") == "full"

@@ -1,6 +1,7 @@
 """Oracles over every API: what one request may cost, and that no request ends a process.
 
 loop_hold.py       what one request may cost a broker: start here
+loop_cost.py       how that is measured, and the bounds of it
 kafka_requests.py  requests of every API and version, made from the schemas
 kafka_values.py    what their fields hold: names that exist, names that do not, extremes
 spikes.py          honest requests with one extreme value, or a few

@@ -1,8 +1,7 @@
 """The loop-hold oracle for a controller: what one gRPC request may cost its loop and its process.
 
 A lone controller with 2,000 partitions runs in the caller's trio loop; a thread sends it one
-request after the other.  Between two turns of the loop its thread may use `HOLD_MS_MAX` of CPU
-time, and the process may grow by `GROWTH_BYTES_MAX`.  Decisions made beside the loop are not the
+request after the other.  `loop_cost` has the bounds.  Decisions made beside the loop are not the
 loop's.
 """
 
@@ -20,9 +19,9 @@ from ottla.controller.main_driver import serve_controller
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.oracles import grpc_requests
 from ottla.jepsen.oracles.grpc_target import Caller, fill, free_port
-from ottla.jepsen.oracles.loop_hold import GROWTH_BYTES_MAX, HOLD_MS_MAX, LoopWatch
+from ottla.jepsen.oracles.loop_cost import Cost, Meter
 from ottla.model.ids import NodeId
-from ottla.model.limits import KIB, MIB
+from ottla.model.limits import KIB
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import Endpoint, Voter
 from ottla.rpc import controller_methods as methods
@@ -35,55 +34,20 @@ QUIET_MS = 3_600_000
 """No broker is fenced, and nobody elected, but by a request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What one request cost the controller."""
-
-    name: str
-    request_bytes: int
-    outcome: str
-    hold_ms: float
-    wall_ms: float
-    growth_bytes: int
-    holder: str
-
-    @property
-    def is_too_much(self) -> bool:
-        """Whether a bound is broken."""
-        return self.hold_ms > HOLD_MS_MAX or self.growth_bytes > GROWTH_BYTES_MAX
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name} ({self.request_bytes:,} B, {self.outcome}): {self.hold_ms:.1f} ms CPU, "
-            f"{self.wall_ms:.1f} ms wall, {self.growth_bytes / MIB:.1f} MiB in {self.holder}"
-        )
-
-
 @dataclass(slots=True)
 class Target:
-    """A controller under test, its watch and a way to it."""
+    """A controller under test, its meter and a way to it."""
 
     caller: Caller
-    watch: LoopWatch
+    meter: Meter
 
     def measure(self, name: str, path: str, data: bytes) -> Cost:
         """Send a request and wait until the controller has settled."""
         self._settle()
-        gc.collect()
-        Path("/proc/self/clear_refs").write_text("5")
-        before = _memory_bytes("VmRSS")
-        self.watch.reset()
+        self.meter.begin()
         outcome = self.caller.outcome(path, data)
         self._settle()
-        return Cost(
-            name=name,
-            request_bytes=len(data),
-            outcome=outcome,
-            hold_ms=self.watch.hold_ns / 1e6,
-            wall_ms=self.watch.wall_ns / 1e6,
-            growth_bytes=max(0, _memory_bytes("VmHWM") - before),
-            holder=self.watch.holder,
-        )
+        return self.meter.cost(name=name, request_bytes=len(data), outcome=outcome)
 
     def _settle(self) -> None:
         for _ in range(3):
@@ -106,13 +70,13 @@ async def open_target(directory: Path) -> AsyncIterator[Target]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
         await is_ready.wait()
-        watch = LoopWatch()
-        trio.lowlevel.add_instrument(watch)
-        target = Target(Caller(f"127.0.0.1:{port}"), watch)
+        meter = Meter()
+        trio.lowlevel.add_instrument(meter.watch)
+        target = Target(Caller(f"127.0.0.1:{port}"), meter)
         try:
             yield target
         finally:
-            trio.lowlevel.remove_instrument(watch)
+            trio.lowlevel.remove_instrument(meter.watch)
             target.caller.close()
             is_stopping.set()
 
@@ -164,10 +128,3 @@ async def too_costly(
         return await trio.to_thread.run_sync(run)
     finally:
         gc.unfreeze()
-
-
-def _memory_bytes(key: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) * KIB
-    raise AssertionError(f"the kernel does not tell {key}")

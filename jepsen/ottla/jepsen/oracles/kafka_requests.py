@@ -35,6 +35,7 @@ __all__ = [
     "ClusterNames",
     "KnownTopic",
     "Shape",
+    "request_count",
     "request_of",
     "requests_of",
 ]
@@ -95,6 +96,11 @@ def requests_of(
             )
 
 
+def request_count(api_key: int, version: int) -> int:
+    """Return how many requests `requests_of` yields."""
+    return len(SHAPES) * len(_resource_types(api_key, version))
+
+
 def request_of(
     shape: Shape,
     api_key: int,
@@ -131,6 +137,11 @@ class _Filler:
         self, shape: Shape, version: int, classes: dict[str, Any], values: Values, rng: Rng
     ) -> None:
         self._shape = shape
+        # Looked up for each of some hundred thousand elements, where hashing a shape is slow.
+        self._is_hostile = shape in _HOSTILE
+        self._is_inside = shape in _INSIDE
+        self._is_nested = shape in _NESTED
+        self._fields: dict[str, list[Field]] = {}
         self._version = version
         self._classes = classes
         self._values = values
@@ -141,7 +152,10 @@ class _Filler:
     ) -> tuple[Any, int]:
         """Return a struct whose arrays take about `budget` bytes, and its size."""
         value = self._classes[struct.name]()
-        fields = [field for field in struct.fields if self._version in field.versions]
+        fields = self._fields.get(struct.name)
+        if fields is None:
+            fields = [field for field in struct.fields if self._version in field.versions]
+            self._fields[struct.name] = fields
         array_count = max(1, sum(field.is_array for field in fields))
         size = 1
         for field in fields:
@@ -158,7 +172,7 @@ class _Filler:
         is_nullable = self._version in field.nullable
         if is_nullable and self._shape is Shape.NULL:
             return None, 1
-        if is_nullable and self._shape in _HOSTILE and self._rng.below(4) == 0:
+        if is_nullable and self._is_hostile and self._rng.below(4) == 0:
             return None, 1
         if field.is_array:
             return self._array(field, struct, budget=budget, depth=depth)
@@ -176,7 +190,7 @@ class _Filler:
         is_full = self._is_full(is_leaf=is_leaf, depth=depth)
         # Of two levels that are both full each holds about as many elements as the other.
         inner = budget if not is_full else (int(budget**0.5) * 4 if not is_leaf else 0)
-        if self._shape not in _INSIDE and self._shape not in _NESTED:
+        if not self._is_inside and not self._is_nested:
             inner = 0
         first, size = self._element(field, struct, serial=0, budget=inner, depth=depth)
         if not is_full:
@@ -195,12 +209,11 @@ class _Filler:
 
     def _is_full(self, *, is_leaf: bool, depth: int) -> bool:
         """Return whether an array at this depth takes as many elements as fit."""
-        shape = self._shape
-        if shape in _SINGLE or shape is Shape.HOSTILE:
+        if self._shape in _SINGLE or self._shape is Shape.HOSTILE:
             return False
-        if shape in _NESTED:
+        if self._is_nested:
             return True
-        return is_leaf if shape in _INSIDE else depth == 0
+        return is_leaf if self._is_inside else depth == 0
 
     def _element(
         self, field: Field, struct: StructSchema, *, serial: int, budget: int, depth: int
@@ -211,7 +224,7 @@ class _Filler:
 
     def _scalar(self, field: Field, struct: StructSchema, serial: int) -> tuple[Any, int]:
         value: Any
-        if self._shape in _HOSTILE:
+        if self._is_hostile:
             value = extreme(field, self._rng)
         elif self._shape is Shape.LONG and (long := longest(field)) is not None:
             value = long
