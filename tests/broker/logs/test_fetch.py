@@ -7,7 +7,9 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.logs import fetch, fetch_read
+from ottla.broker.logs.fetch import PARTITIONS_READ_AGAIN
 from ottla.broker.logs.fetch_session import FAILED_LOOKED_AT, FetchTarget
+from ottla.broker.network.purgatory import COST_PER_TURN
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
@@ -333,6 +335,28 @@ async def test_what_a_late_request_of_a_follower_takes_back_its_session_says_aga
     else:
         world.fetch(ask(world, session=(session_id, 2), replica=2))
     assert partition.followers[NodeId(2)].end_offset == 2
+
+
+async def test_fetches_of_one_deadline_are_ended_in_turns_by_the_partitions_they_read(
+    world: World,
+) -> None:
+    names = [("t", index) for index in range(PARTITIONS_READ_AGAIN)]
+    for _, index in names:
+        await world.add("t", index=index)
+    calls = [
+        world.fetch(ask(world, *((*name, 0) for name in names), wait_ms=500))
+        for _ in range(COST_PER_TURN // PARTITIONS_READ_AGAIN + 2)
+    ]
+    session_id = await session_over(world, *names)
+    world.fetch(ask(world, session=(session_id, 1), wait_ms=500))
+
+    world.clock.now_ms += 500
+    counts = [world.purgatory.expire(world.clock.now_ms) for _ in range(3)]
+
+    assert counts == [COST_PER_TURN // PARTITIONS_READ_AGAIN + 1, 2, 0]
+    for call in calls:
+        answered = call.response(FetchResponse).responses
+        assert sum(len(topic.partitions) for topic in answered) == len(names)
 
 
 async def test_a_session_answers_only_what_has_news(world: World) -> None:

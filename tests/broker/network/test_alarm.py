@@ -1,7 +1,10 @@
+from itertools import pairwise
+
 import trio
 import trio.testing
 
 from ottla.broker.network.alarm_driver import Alarm
+from ottla.broker.network.purgatory import COST_PER_TURN, Purgatory, WaitingEntry
 
 
 class TrioClock:
@@ -65,3 +68,43 @@ async def test_a_deadline_added_while_nothing_waits_rings(
             deadlines.left.append(deadlines.start_ms + 1_500)
             deadlines.alarm.rearm()
     assert len(deadlines.rung_ms) == 1
+
+
+class Entry(WaitingEntry):
+    """Waits for its deadline."""
+
+    def try_complete(self) -> bool:
+        return False
+
+    def on_expire(self) -> None:
+        pass
+
+    def on_fault(self, fault: Exception) -> None:
+        raise fault
+
+
+async def test_the_loop_turns_while_entries_of_one_deadline_are_ended(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    purgatory = Purgatory()
+    alarm = Alarm(clock := TrioClock(), lambda: purgatory.next_deadline_ms, purgatory.expire)
+    purgatory.on_earlier_deadline = alarm.rearm
+    entry_count = 4 * COST_PER_TURN
+    due_ms = clock.monotonic_ms() + 1_000
+    ended_by_turn: list[int] = []
+
+    class Turns(trio.abc.Instrument):
+        def before_io_wait(self, timeout: float) -> None:
+            ended_by_turn.append(entry_count - purgatory.waiting_count)
+
+    for _ in range(entry_count):
+        purgatory.watch(["k"], Entry(), due_ms)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alarm.run)
+        trio.lowlevel.add_instrument(turns := Turns())
+        await trio.sleep(1.1)
+        trio.lowlevel.remove_instrument(turns)
+        nursery.cancel_scope.cancel()
+    steps = [after - before for before, after in pairwise(ended_by_turn)]
+    assert max(steps) == COST_PER_TURN
+    assert sum(steps) == entry_count

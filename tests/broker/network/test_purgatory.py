@@ -3,18 +3,23 @@ from functools import partial
 
 import pytest
 
-from ottla.broker.network.purgatory import DEAD_TIMERS_KEPT, WOKEN_PER_TURN, Purgatory, WaitingEntry
+from ottla.broker.network.purgatory import COST_PER_TURN, DEAD_TIMERS_KEPT, Purgatory, WaitingEntry
 
 
 class Entry(WaitingEntry):
     """Completes when told to; remembers how it ended."""
 
-    def __init__(self, on_try: Callable[[], object] | None = None) -> None:
+    def __init__(self, on_try: Callable[[], object] | None = None, cost: int = 1) -> None:
         super().__init__()
+        self._cost = cost
         self.can_complete = False
         self.endings: list[str] = []
         self.try_count = 0
         self.on_try = on_try
+
+    @property
+    def cost(self) -> int:
+        return self._cost
 
     def try_complete(self) -> bool:
         self.try_count += 1
@@ -203,7 +208,7 @@ def test_a_listener_that_meets_a_bug_keeps_no_entry_from_waking() -> None:
 
 def test_very_many_entries_are_woken_some_in_each_turn() -> None:
     purgatory, rearmed = Purgatory(), []
-    entries = [Entry() for _ in range(3 * WOKEN_PER_TURN)]
+    entries = [Entry() for _ in range(3 * COST_PER_TURN)]
     for entry in entries:
         purgatory.watch(["k"], entry, 100)
         entry.can_complete = True
@@ -214,7 +219,7 @@ def test_very_many_entries_are_woken_some_in_each_turn() -> None:
         purgatory.expire(1)
         counts.append(sum(entry.try_count for entry in entries))
 
-    assert counts == [WOKEN_PER_TURN, 2 * WOKEN_PER_TURN, 3 * WOKEN_PER_TURN]
+    assert counts == [COST_PER_TURN, 2 * COST_PER_TURN, 3 * COST_PER_TURN]
     assert rearmed == [0]
     assert {tuple(entry.endings) for entry in entries} == {("completed",)}
     assert purgatory.next_deadline_ms is None or purgatory.expire(100) == 0
@@ -223,12 +228,12 @@ def test_very_many_entries_are_woken_some_in_each_turn() -> None:
 
 def test_many_wakes_of_one_key_do_the_work_of_one_turn_at_once_and_leave_nobody_out() -> None:
     purgatory = Purgatory()
-    entries = [Entry() for _ in range(2 * WOKEN_PER_TURN + 1)]
+    entries = [Entry() for _ in range(2 * COST_PER_TURN + 1)]
     for entry in entries:
         purgatory.watch(["k"], entry, 100)
     for _ in range(5):
         purgatory.wake("k")
-    assert sum(entry.try_count for entry in entries) == WOKEN_PER_TURN
+    assert sum(entry.try_count for entry in entries) == COST_PER_TURN
 
     purgatory.cancel(entries[-1])
     turns = 0
@@ -239,7 +244,7 @@ def test_many_wakes_of_one_key_do_the_work_of_one_turn_at_once_and_leave_nobody_
     # Those woken at first are woken again for the wakes after it, behind those that waited longer.
     assert turns == 3
     assert [entry.try_count for entry in entries] == (
-        [2] * WOKEN_PER_TURN + [1] * WOKEN_PER_TURN + [0]
+        [2] * COST_PER_TURN + [1] * COST_PER_TURN + [0]
     )
 
 
@@ -247,10 +252,58 @@ def test_two_keys_with_very_many_entries_take_turns() -> None:
     purgatory = Purgatory()
     order: list[str] = []
     for key in ("a", "b"):
-        for _ in range(3 * WOKEN_PER_TURN):
+        for _ in range(3 * COST_PER_TURN):
             purgatory.watch([key], Entry(partial(order.append, key)), 100)
     purgatory.wake("a")
     purgatory.wake("b")
     while purgatory.next_deadline_ms == 0:
         purgatory.expire(1)
-    assert order[::WOKEN_PER_TURN] == ["a", "b", "a", "b", "a", "b"]
+    assert order[::COST_PER_TURN] == ["a", "b", "a", "b", "a", "b"]
+
+
+def test_costly_entries_are_woken_fewer_in_each_turn() -> None:
+    purgatory = Purgatory()
+    entries = [Entry(cost=COST_PER_TURN // 5) for _ in range(12)]
+    for entry in entries:
+        purgatory.watch(["k"], entry, 100)
+    purgatory.wake("k")
+    counts = [sum(entry.try_count for entry in entries)]
+    while purgatory.next_deadline_ms == 0:
+        purgatory.expire(1)
+        counts.append(sum(entry.try_count for entry in entries))
+    assert counts == [5, 10, 12]
+
+
+def test_very_many_entries_of_one_deadline_are_ended_some_in_each_turn_in_their_order() -> None:
+    purgatory = Purgatory()
+    entries = [Entry() for _ in range(2 * COST_PER_TURN + 1)]
+    for entry in entries:
+        purgatory.watch(["k"], entry, 100)
+    assert purgatory.expire(100) == COST_PER_TURN
+    assert [bool(entry.endings) for entry in entries[: COST_PER_TURN + 1]] == (
+        [True] * COST_PER_TURN + [False]
+    )
+    assert purgatory.next_deadline_ms == 100
+    assert [purgatory.expire(100), purgatory.expire(100), purgatory.expire(100)] == (
+        [COST_PER_TURN, 1, 0]
+    )
+    assert purgatory.waiting_count == 0
+
+
+def test_costly_entries_are_ended_fewer_in_each_turn_and_the_costliest_one_alone() -> None:
+    purgatory = Purgatory()
+    for cost in (COST_PER_TURN // 2, COST_PER_TURN // 2, 10 * COST_PER_TURN, 1):
+        purgatory.watch(["k"], Entry(cost=cost), 100)
+    assert [purgatory.expire(100) for _ in range(4)] == [2, 1, 1, 0]
+
+
+def test_an_entry_whose_deadline_has_come_may_still_be_completed_before_its_turn() -> None:
+    purgatory = Purgatory()
+    entries = [Entry() for _ in range(COST_PER_TURN + 1)]
+    for entry in entries:
+        purgatory.watch([entry], entry, 100)
+    purgatory.expire(100)
+    entries[-1].can_complete = True
+    purgatory.wake(entries[-1])
+    purgatory.expire(100)
+    assert entries[-1].endings == ["completed"]

@@ -53,6 +53,11 @@ class CommitWait(WaitingEntry):
             return False
         return True
 
+    @property
+    def cost(self) -> int:
+        """How many answers wait."""
+        return max(1, len(self._answers))
+
     def on_expire(self) -> None:
         """Say that it is not known: they may be committed yet."""
         self._give(ErrorCode.REQUEST_TIMED_OUT)

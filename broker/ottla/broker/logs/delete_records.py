@@ -8,7 +8,7 @@ replica whose broker is fenced or leaving is not waited for; it follows when it 
 from typing import Any, NamedTuple
 
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.purgatory import Purgatory, WaitingEntry
+from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer, Pace, begun
 from ottla.broker.replicas.partition import Partition
@@ -64,6 +64,11 @@ class WaitingDeletion(WaitingEntry):
         self._slot = slot
         self._response = response
         self._open = open_partitions
+
+    @property
+    def cost(self) -> int:
+        """How many partitions are open, in those that a fetch reads in the same time."""
+        return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
         """Answer once every partition's outcome is known."""

@@ -116,6 +116,14 @@ class WaitingFetch(WaitingEntry):
         """The session that the request continues."""
         return self._session
 
+    @property
+    def cost(self) -> int:
+        """How many partitions are read on the spot; very many are read in steps."""
+        if self._by_key:
+            return 1
+        session = self._session
+        return max(1, len(self._targets) if session is None else session.look_at_count)
+
     def is_enough(self, reading: Reading) -> bool:
         """Say whether the answer should leave now."""
         return (

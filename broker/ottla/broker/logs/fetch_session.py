@@ -202,6 +202,11 @@ class FetchSession:
         if not is_patient:
             self.on_due()
 
+    @property
+    def look_at_count(self) -> int:
+        """How many partitions the next fetch looks at."""
+        return len(self.due) + min(len(self.failed), FAILED_LOOKED_AT)
+
     def to_look_at(self) -> list[FetchTarget]:
         """Return what the next fetch looks at, in the order of service."""
         looked_at = list(self.due)

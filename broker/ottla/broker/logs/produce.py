@@ -17,7 +17,7 @@ from struct import Struct
 from ottla.broker.logs.leader_hints import HINTED, endpoints_of
 from ottla.broker.logs.transactions import refusal_of_transactions
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.purgatory import Purgatory, WaitingEntry
+from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.steps import Answer, Apart
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
@@ -130,6 +130,11 @@ class WaitingProduce(WaitingEntry):
         self._response = response
         self._open = open_partitions
         self._acks = acks
+
+    @property
+    def cost(self) -> int:
+        """How many partitions are open, in those that a fetch reads in the same time."""
+        return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
         """Answer once every partition's outcome is known."""

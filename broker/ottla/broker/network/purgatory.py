@@ -2,9 +2,9 @@
 
 Pure: it never reads a clock; whoever drives it calls `expire(now_ms)` when `next_deadline_ms` has
 come.  Nothing is polled: an append or a high watermark that moves wakes exactly the entries under
-its partition's key.  Very many of them are woken some in each turn: `expire`, which is due at once
-then, goes on where `wake` ended.  Invariant CompletedOnce: an entry ends once, by `try_complete`
-returning true, by `on_expire`, or by `cancel`.
+its partition's key.  Very many of them are woken, or ended by one deadline, some in each turn:
+`expire`, which is due at once then, continues where the turn before ended.  Invariant
+CompletedOnce: an entry ends once, by `try_complete` returning true, by `on_expire`, or by `cancel`.
 """
 
 import heapq
@@ -18,9 +18,17 @@ DEAD_TIMERS_KEPT = 256
 """Timers of finished entries left in the heap before it is rebuilt.  Lower rebuilds often, higher
 keeps more finished requests in memory."""
 
-WOKEN_PER_TURN = 500
-"""Entries that one event lets try to complete in one turn of the loop: some ten milliseconds.
-Lower answers many waiting requests of one partition later, higher holds the loop for longer."""
+COST_PER_TURN = 500
+"""Costs of the entries that one event lets try to complete, or that deadlines end, in one turn of
+the loop: some ten milliseconds.  Lower answers many waiting requests of one partition or of one
+deadline later, higher holds the loop for longer."""
+
+SETTLED_PER_COST = 8
+"""Partitions whose high watermark is looked at in the time in which a fetch reads one, the unit of
+an entry's cost."""
+
+ENTRIES_NOT_COUNTED = 10
+"""So few entries are woken in one turn whatever they cost: few partitions have more waiting."""
 
 AT_ONCE_MS = 0
 """A deadline that has always come."""
@@ -42,6 +50,11 @@ class WaitingEntry(ABC):
     def is_waiting(self) -> bool:
         """Say whether a purgatory still holds the entry."""
         return self._is_waiting
+
+    @property
+    def cost(self) -> int:
+        """About how many partitions a try, or the end, of the entry reads; at least 1."""
+        return 1
 
     @abstractmethod
     def try_complete(self) -> bool:
@@ -141,33 +154,36 @@ class Purgatory:
         if entries is None:
             return 0
         woken = tuple(entries)
-        if len(woken) > WOKEN_PER_TURN:
-            woken = self._put_off(key, woken)
+        if len(woken) > ENTRIES_NOT_COUNTED:
+            count = _count_of_turn(woken)
+            if count < len(woken):
+                woken = self._put_off(key, woken, count)
         return self._try_each(key, woken)
 
     def _put_off(
-        self, key: Hashable, entries: tuple[WaitingEntry, ...]
+        self, key: Hashable, entries: tuple[WaitingEntry, ...], count: int
     ) -> tuple[WaitingEntry, ...]:
-        """Leave what is too much for a turn to the next ones; return what this one has to wake."""
+        """Leave all but the first `count` to the next turns; return what this one has to wake."""
         unwoken = self._unwoken.get(key)
         if unwoken is not None:
             # This turn, or the one before, has woken its part already.
             unwoken.update(dict.fromkeys(entries))
             return ()
-        self._unwoken[key] = dict.fromkeys(entries[WOKEN_PER_TURN:])
+        self._unwoken[key] = dict.fromkeys(entries[count:])
         if self.on_earlier_deadline is not None:
             self.on_earlier_deadline()
-        return entries[:WOKEN_PER_TURN]
+        return entries[:count]
 
     def _wake_more(self) -> int:
         """Wake the next part of what was put off for one key; return how many completed."""
         key, unwoken = next(iter(self._unwoken.items()))
         del self._unwoken[key]
         entries = tuple(unwoken)
-        if len(entries) > WOKEN_PER_TURN:
+        count = _count_of_turn(entries)
+        if count < len(entries):
             # Behind the other keys: each has its turn.
-            self._unwoken[key] = dict.fromkeys(entries[WOKEN_PER_TURN:])
-        return self._try_each(key, entries[:WOKEN_PER_TURN])
+            self._unwoken[key] = dict.fromkeys(entries[count:])
+        return self._try_each(key, entries[:count])
 
     def _try_each(self, key: Hashable, entries: tuple[WaitingEntry, ...]) -> int:
         completed_count = 0
@@ -198,19 +214,23 @@ class Purgatory:
             self._forget(entry)
 
     def expire(self, now_ms: int) -> int:
-        """End every entry whose deadline has come, earliest first; return how many.
+        """End entries whose deadline has come, earliest first; return how many.
 
-        It goes on waking first where very many were to be woken.
+        A client chooses how many share a deadline: those too many for a turn stay due, and the next
+        call ends them.  Entries that were too many to wake in one turn are woken first.
         """
         if self._unwoken:
             self._wake_more()
         timers = self._timers
         expired_count = 0
-        while timers and timers[0][0] <= now_ms:
+        left = COST_PER_TURN
+        while left > 0 and timers and timers[0][0] <= now_ms:
             entry = heapq.heappop(timers)[2]
             if not entry._is_waiting:
                 self._dead_timer_count -= 1
+                left -= 1
                 continue
+            left -= entry.cost
             entry._is_waiting = False
             self._unwatch(entry)
             try:
@@ -268,3 +288,13 @@ class Purgatory:
             if not entries:
                 del watchers[key]
         entry._keys = ()
+
+
+def _count_of_turn(entries: tuple[WaitingEntry, ...]) -> int:
+    """Return how many entries, from the first on, one turn may let try."""
+    left = COST_PER_TURN
+    for count, entry in enumerate(entries):
+        if left <= 0:
+            return count
+        left -= entry.cost
+    return len(entries)
