@@ -47,6 +47,11 @@ class Gathering:
         if count == 0:
             on_all([])
 
+    def size_of(self, at: int) -> int:
+        """Return how many entries the answer of one place has, 0 while it is open or a code."""
+        answer = self._answers[at]
+        return len(answer) if isinstance(answer, list) else 0
+
     def asker(self, at: int) -> Asker:
         """Return who takes the answer of one place."""
 

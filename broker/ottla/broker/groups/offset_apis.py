@@ -76,6 +76,9 @@ made once, in its version's class, for there may be hundreds of thousands."""
 GROUP_COST = 5
 """What it costs to ask the coordinator for one group."""
 
+OFFSETS_PER_COST = 4
+"""Offsets that are collected in the time in which one is put into an answer."""
+
 COMMITS_PER_PIECE = 500
 """Partitions that are committed together, in one turn of the loop: some ten milliseconds at most.
 A request of more is committed piece by piece."""
@@ -167,7 +170,7 @@ class OffsetApis:
         gathering = Gathering(len(groups), answer)
         for at, group in enumerate(groups):
             self._ask(group, version, gathering.asker(at))
-            if pace.is_due(GROUP_COST):
+            if pace.is_due(GROUP_COST + gathering.size_of(at) // OFFSETS_PER_COST):
                 yield
 
     def _ask(self, group: OffsetFetchRequestGroup, version: int, asker: Asker) -> None:
@@ -286,6 +289,8 @@ class OffsetApis:
                 indexes[one.partition_index] = None
                 if pace.is_due():
                     yield
+            if pace.is_due():
+                yield
         # With nothing to forget the coordinator still says whether there is such a group.
         starts = range(0, max(1, len(wanted)), COMMITS_PER_PIECE)
         pieces = [wanted[at : at + COMMITS_PER_PIECE] for at in starts]
@@ -336,6 +341,8 @@ def _committed(
                 name=asked.name, topic_id=asked.topic_id, partitions=partitions
             )
         )
+        if pace.is_due():
+            yield
     return response
 
 
@@ -485,4 +492,6 @@ def _deleted(
             if pace.is_due():
                 yield
         response.topics.append(OffsetDeleteResponseTopic(name=name, partitions=partitions))
+        if pace.is_due():
+            yield
     return response

@@ -15,7 +15,8 @@ from ottla.broker.groups.group_apis import (
     OFFSET_FETCH,
     SYNC_GROUP,
 )
-from ottla.broker.groups.offset_apis import COMMITS_PER_PIECE
+from ottla.broker.groups.offset_apis import COMMITS_PER_PIECE, OFFSETS_PER_COST, OffsetApis
+from ottla.broker.network.steps import STEP_COST
 from ottla.model.errors import ErrorCode
 from ottla.wire.apis import API, request_class
 from ottla.wire.codec_examples import example
@@ -271,6 +272,34 @@ async def test_a_group_and_a_partition_fetched_often_are_answered_once(
             (0, 42),
             (7, -1),
         ]
+
+
+def test_groups_of_many_offsets_are_collected_few_in_a_step() -> None:
+    asked: list[str] = []
+
+    class Door:
+        """Knows very many offsets of every group."""
+
+        def perform(self, group_id: str, asker: Any, *_: Any, **__: Any) -> None:
+            asked.append(group_id)
+            asker([("orders", index, None) for index in range(STEP_COST * OFFSETS_PER_COST)])
+
+    class Context:
+        api_version = 8
+
+        @property
+        def slot(self) -> Any:
+            return self
+
+        def complete_begun(self, _: Any) -> None:
+            pass
+
+    door: Any = Door()
+    context: Any = Context()
+    metadata: Any = None
+    groups = [OffsetFetchRequestGroup(group_id=str(at), topics=None) for at in range(5)]
+    steps = OffsetApis(door, metadata)._fetch(context, OffsetFetchRequest(groups=groups))
+    assert [len(asked) for _ in steps] == [1, 2, 3, 4, 5]
 
 
 async def test_very_many_offsets_are_committed_piece_by_piece(world: Any, coordinated: Any) -> None:
