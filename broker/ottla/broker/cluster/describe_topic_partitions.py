@@ -48,7 +48,7 @@ class DescribeTopicPartitionsApi:
         names = {topic.name for topic in request.topics} if are_named else view.image.topic_ids
         cursor = request.cursor
         if cursor is not None and cursor.partition_index < 0:
-            return _refused(names)
+            return (yield from _refused(names, pace))
         first_name = "" if cursor is None else cursor.topic_name
         left = max(1, min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
         response = DescribeTopicPartitionsResponse()
@@ -72,14 +72,16 @@ class DescribeTopicPartitionsApi:
         return response
 
 
-def _refused(names: Iterable[str]) -> DescribeTopicPartitionsResponse:
+def _refused(names: Iterable[str], pace: Pace) -> Steps[DescribeTopicPartitionsResponse]:
     """Refuse a cursor that points nowhere; the answer has room for it with each topic only."""
-    return DescribeTopicPartitionsResponse(
-        topics=[
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(names):
+        response.topics.append(
             DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.INVALID_REQUEST)
-            for name in sorted(names)
-        ]
-    )
+        )
+        if pace.is_due():
+            yield
+    return response
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -4,8 +4,6 @@ Pure.  Replicas do not move between directories yet: where one is already, it is
 another directory it is refused (UNSUPPORTED_VERSION).  All else is answered as Kafka does.
 """
 
-from collections import defaultdict
-
 from ottla.broker.logs.describe_log_dirs import D, Logs
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import Pace, Steps, begun
@@ -44,14 +42,20 @@ class AlterReplicaLogDirsApi:
                     wanted[TopicPartition(topic.name, index)] = directory.path
                     if pace.is_due():
                         yield
+                if pace.is_due():
+                    yield
         # Looked up for each partition that is named.
         held = {
             directory.path: (directory, {at for at, _log in self._logs.in_directory(directory)})
             for directory in self._logs.directories
         }
-        topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+        topics: dict[str, AlterReplicaLogDirTopicResult] = {}
         for partition, path in wanted.items():
-            topics[partition.topic].append(
+            topic_result = topics.get(partition.topic)
+            if topic_result is None:
+                topic_result = AlterReplicaLogDirTopicResult(topic_name=partition.topic)
+                topics[partition.topic] = topic_result
+            topic_result.partitions.append(
                 AlterReplicaLogDirPartitionResult(
                     partition_index=partition.partition,
                     error_code=self._code(partition, held.get(path)),
@@ -59,12 +63,7 @@ class AlterReplicaLogDirsApi:
             )
             if pace.is_due():
                 yield
-        return AlterReplicaLogDirsResponse(
-            results=[
-                AlterReplicaLogDirTopicResult(topic_name=name, partitions=results)
-                for name, results in topics.items()
-            ]
-        )
+        return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
     def _code(self, at: TopicPartition, held: tuple[D, set[TopicPartition]] | None) -> ErrorCode:
         if len(str(at)) + FUTURE_NAME_OVERHEAD > FILE_NAME_LENGTH_MAX:

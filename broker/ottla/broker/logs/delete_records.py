@@ -126,6 +126,8 @@ class DeleteRecordsApi:
                 offsets[one.partition_index] = Offset(one.offset)
                 if pace.is_due():
                     yield
+            if pace.is_due():
+                yield
         left: list[Deletion] = []
         for name, offsets in asked.items():
             results = []
@@ -138,6 +140,8 @@ class DeleteRecordsApi:
                 if pace.is_due():
                     yield
             response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
+            if pace.is_due():
+                yield
         deleted: list[WaitingPartition] = []
         return self._delete_some(context, request, response, left, deleted)
 

@@ -81,6 +81,8 @@ class DescribeLogDirsApi(Generic[D]):
                 asked.add(TopicPartition(topic.topic, index))
                 if pace.is_due():
                     yield
+            if pace.is_due():
+                yield
         return self._measure(asked)
 
     async def _measure(self, asked: set[TopicPartition] | None) -> Any:

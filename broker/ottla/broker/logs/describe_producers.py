@@ -4,7 +4,7 @@ Pure.  Any replica answers, not only the leader: an operator compares what they 
 """
 
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.network.steps import Pace, Steps, begun, keep_each
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.storage.producer_state import Producer
@@ -32,7 +32,8 @@ class DescribeProducersApi:
         pace = Pace()
         asked: dict[str, dict[int, None]] = {}
         for topic in request.topics:
-            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+            indexes = asked.setdefault(topic.name, {})
+            yield from keep_each(indexes, topic.partition_indexes, pace)
         response = DescribeProducersResponse()
         for name, indexes in asked.items():
             partitions = []
@@ -41,6 +42,8 @@ class DescribeProducersApi:
                 if pace.is_due(1 + len(partitions[-1].active_producers)):
                     yield
             response.topics.append(TopicResponse(name=name, partitions=partitions))
+            if pace.is_due():
+                yield
         return response
 
     def _partition(self, topic: str, index: int) -> PartitionResponse:

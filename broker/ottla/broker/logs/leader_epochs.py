@@ -53,4 +53,6 @@ class LeaderEpochsApi:
             response.topics.append(
                 OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers)
             )
+            if pace.is_due():
+                yield
         return response

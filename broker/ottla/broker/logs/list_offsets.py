@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Answer, Pace, begun
+from ottla.broker.network.steps import STEP_COST, VALUES_PER_STEP, Answer, Pace, Steps, begun
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
@@ -66,12 +66,8 @@ class ListOffsetsApi:
         return begun(self._answer(context, request))
 
     def _answer(self, context: RequestContext, request: ListOffsetsRequest) -> Answer:
-        named = Counter(
-            (topic.name, asked.partition_index)
-            for topic in request.topics
-            for asked in topic.partitions
-        )
         pace = Pace()
+        named = yield from _counted(request, pace)
         response = ListOffsetsResponse()
         by_time: list[LookUp] = []
         for topic in request.topics:
@@ -94,6 +90,8 @@ class ListOffsetsApi:
                 if pace.is_due():
                     yield
             response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+            if pace.is_due():
+                yield
         return self._by_time(context, request, response, by_time) if by_time else response
 
     async def _by_time(
@@ -131,6 +129,18 @@ class ListOffsetsApi:
                 answer.leader_epoch = NO_EPOCH
         except RefusedError as error:
             answer.error_code = error.code
+
+
+def _counted(request: ListOffsetsRequest, pace: Pace) -> Steps[Counter[tuple[str, int]]]:
+    """Return how often each partition is named."""
+    named: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for at in range(0, len(topic.partitions), VALUES_PER_STEP):
+            part = topic.partitions[at : at + VALUES_PER_STEP]
+            named.update((topic.name, asked.partition_index) for asked in part)
+            if pace.is_due(len(part) * STEP_COST // VALUES_PER_STEP):
+                yield
+    return named
 
 
 async def _look_up(

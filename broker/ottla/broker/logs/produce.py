@@ -19,7 +19,7 @@ from ottla.broker.logs.transactions import refusal_of_transactions
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
 from ottla.broker.network.request_times import RequestTimes
-from ottla.broker.network.steps import Answer, Apart
+from ottla.broker.network.steps import Answer, Apart, Pace
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
@@ -203,6 +203,7 @@ class ProduceApi:
         waiting: list[WaitingPartition] = []
         inspected: list[Inspected] = []
         is_refused = False
+        pace = Pace()
         for topic in request.topic_data:
             answers: list[PartitionProduceResponse] = []
             for at in range(0, len(topic.partition_data), PARTITIONS_PER_STEP):
@@ -219,6 +220,8 @@ class ProduceApi:
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
+            if pace.is_due():
+                yield
         if inspected:
             return self._inspect(context, request, response, waiting, is_refused, inspected)
         return self._answer(context, request, response, waiting, is_refused)
