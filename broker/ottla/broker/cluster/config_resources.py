@@ -35,14 +35,14 @@ class ListConfigResourcesApi:
     ) -> ListConfigResourcesResponse:
         """Answer with all resources of the types asked for; of every type for none."""
         known = (ResourceType.CLIENT_METRICS,) if context.api_version == 0 else EVERY_TYPE
-        asked = request.resource_types or known
-        if not set(asked) <= set(known):
+        asked = dict.fromkeys(request.resource_types or known)
+        if not asked.keys() <= set(known):
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         view = ClusterView(self._metadata.image, self._config, context.peer)
         return ListConfigResourcesResponse(
             config_resources=[
                 ConfigResource(resource_name=name, resource_type=resource_type)
-                for resource_type in dict.fromkeys(asked)
+                for resource_type in asked
                 for name in _names(view, resource_type)
             ]
         )
