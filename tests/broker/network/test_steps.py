@@ -1,10 +1,14 @@
 """Costly answers in steps: bounded steps, in turn, apart from the loop where possible."""
 
+import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
+from ottla.broker.network.collector_pause_driver import PAUSE_S_MAX, CollectorPause
 from ottla.broker.network.dispatch import (
     INLINE_ELEMENTS_BYTES_MAX,
     Dispatcher,
@@ -101,6 +105,59 @@ async def test_one_step_is_done_in_a_turn_over_all_requests() -> None:
     # Each gets its step before another gets two.
     assert all(len(set(done[at : at + 20])) == 20 for at in range(0, 200, 20))
     assert all(len(owner.completed) == 1 for owner in owners)
+
+
+async def test_no_garbage_is_collected_while_costly_answers_are_made() -> None:
+    are_enabled: list[bool] = []
+
+    def steps() -> Steps[Any]:
+        are_enabled.append(gc.isenabled())
+        yield
+        return wait()
+
+    async def wait() -> Any:
+        are_enabled.append(gc.isenabled())
+        return Apart(lambda: are_enabled.append(gc.isenabled()), lambda _: MetadataResponse())
+
+    owner = Owner()
+    assert await PacedWork().result_of(slot_of(owner), steps()) is None
+    # A coroutine between the costly parts may wait for long.
+    assert are_enabled == [False, True, False]
+    assert gc.isenabled()
+    assert len(owner.completed) == 1
+
+
+async def test_garbage_is_collected_again_after_a_costly_answer_that_failed() -> None:
+    def steps() -> Steps[Message]:
+        yield
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        await PacedWork().result_of(slot_of(Owner()), steps())
+    assert gc.isenabled()
+
+
+async def test_garbage_of_costly_requests_without_end_is_collected_from_time_to_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    pause = CollectorPause()
+    collected: list[int] = []
+
+    def note(phase: str, about: dict[str, int]) -> None:
+        if phase == "start":
+            collected.append(about["generation"])
+
+    gc.callbacks.append(note)
+    try:
+        with pause.paused():
+            for _ in range(5):
+                await trio.sleep(PAUSE_S_MAX * 0.6)
+                with pause.paused():
+                    assert not gc.isenabled()
+    finally:
+        gc.callbacks.remove(note)
+    assert collected == [1, 1]
+    assert gc.isenabled()
 
 
 async def test_nobody_goes_on_for_a_client_that_has_gone() -> None:

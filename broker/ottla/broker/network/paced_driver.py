@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
+from ottla.broker.network.collector_pause_driver import CollectorPause
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart
 from ottla.wire.codec import encode_large
@@ -34,6 +35,7 @@ class PacedWork:
         self._run_apart = run_apart or _run_in_thread
         self._turn = trio.Lock()
         self._apart = trio.Lock()
+        self._collector = CollectorPause()
 
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
         """Return what a handler's coroutine or steps come to, once they are done.
@@ -41,22 +43,30 @@ class PacedWork:
         A costly answer is encoded apart and completes the slot here: then that is None.
         """
         is_costly = False
-        while pending is not None and not isinstance(pending, Message):
-            if isinstance(pending, Apart):
+        while pending is not None and (is_costly or not isinstance(pending, Message)):
+            if isinstance(pending, Apart | Generator | Message):
                 is_costly = True
+                with self._collector.paused():
+                    pending = await self._costly_result_of(slot, pending)
+            else:
+                # It may wait for long, so that garbage is collected meanwhile.
+                pending = await pending
+        return pending
+
+    async def _costly_result_of(self, slot: ResponseSlot, pending: Any) -> Any:
+        """Do costly work and answer; return None, or a coroutine that waits for something."""
+        while isinstance(pending, Apart | Generator):
+            if isinstance(pending, Apart):
                 # One at a time: what they come to takes memory.
                 async with self._apart:
                     result = await self._run_apart(pending.work)
                 pending = pending.then(result)
-            elif isinstance(pending, Generator):
-                is_costly = True
-                pending = await self._stepped(slot, pending)
             else:
-                pending = await pending
-        if pending is None or not is_costly:
-            return pending
-        await self._complete(slot, pending)
-        return None
+                pending = await self._stepped(slot, pending)
+        if isinstance(pending, Message):
+            await self._complete(slot, pending)
+            return None
+        return pending
 
     async def _stepped(self, slot: ResponseSlot, steps: Generator[None, None, Any]) -> Any:
         try:
