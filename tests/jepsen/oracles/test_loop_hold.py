@@ -3,19 +3,26 @@
 By default each version of each API gets some of the shapes of `kafka_requests`, in turn, so that
 about two minutes of processor time suffice; over its versions an API gets them all.  With
 OTTLA_LOOP_HOLD=full every version gets every shape, at 64 KiB and at 1 MiB.  OTTLA_LOOP_HOLD_SEED
-repeats what a failure printed.
+repeats what a failure printed.  That the oracle finds what it is for is shown with single mends
+taken out of the broker.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from random import Random
 from time import thread_time_ns
 
 import pytest
 import trio
 
+from ottla.broker.groups import offset_apis
+from ottla.broker.network.steps import Pace, Steps
+from ottla.jepsen.fuzz.chance import FuzzRng
+from ottla.jepsen.oracles.kafka_requests import Shape, request_of
 from ottla.jepsen.oracles.loop_cost import GROWTH_BYTES_MAX, HOLD_MS_MAX, Cost, LoopWatch
-from ottla.jepsen.oracles.loop_hold import costs_of, open_target
+from ottla.jepsen.oracles.loop_hold import ClusterSize, Target, costs_of, framed, open_target
 from ottla.model.limits import KIB, MIB
+from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 
 IS_FULL = os.environ.get("OTTLA_LOOP_HOLD") == "full"
 SEED = int(os.environ.get("OTTLA_LOOP_HOLD_SEED", "1"))
@@ -53,19 +60,59 @@ async def test_no_request_holds_the_loop_or_takes_memory_beyond_the_bounds() -> 
     )
 
 
+SMALL_CLUSTER = ClusterSize(large_topic_partitions=100, small_topics=0, groups=1)
+
+
+def cost_of(target: Target, shape: Shape, version: int, bytes_max: int) -> Cost:
+    """Send one OffsetFetch of a shape; return what it cost."""
+    rng = FuzzRng(Random(SEED))
+    api_key = OffsetFetchRequest.API_KEY
+    request = request_of(shape, api_key, version, rng, target.names, bytes_max=bytes_max)
+    return target.measure(f"OffsetFetch v{version} of {shape.name}", framed(request, version))
+
+
+async def test_an_answer_that_is_made_in_one_step_breaks_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_many = Shape.INVENTED_NESTED, 1, MIB
+    async with open_target(size=SMALL_CLUSTER) as target:
+        in_steps = await trio.to_thread.run_sync(cost_of, target, *of_many)
+        monkeypatch.setattr(Pace, "is_due", lambda self, cost=1: False)
+        at_once = await trio.to_thread.run_sync(cost_of, target, *of_many)
+    assert not in_steps.is_too_much, in_steps
+    assert at_once.hold_ms > HOLD_MS_MAX, at_once
+
+
+async def test_a_group_that_is_answered_as_often_as_it_is_named_breaks_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked_often(
+        groups: Iterable[OffsetFetchRequestGroup],
+    ) -> Steps[list[OffsetFetchRequestGroup]]:
+        return list(groups)
+        yield
+
+    of_one = Shape.DUPLICATED_ALL, 8, 128 * KIB
+    async with open_target(size=SMALL_CLUSTER) as target:
+        answered_once = await trio.to_thread.run_sync(cost_of, target, *of_one)
+        monkeypatch.setattr(offset_apis, "asked_once", asked_often)
+        answered_often = await trio.to_thread.run_sync(cost_of, target, *of_one)
+    assert not answered_once.is_too_much, answered_once
+    assert answered_often.growth_bytes > GROWTH_BYTES_MAX, answered_often
+
+
 async def test_a_task_that_holds_the_loop_is_seen_and_named() -> None:
     watch = LoopWatch()
-    trio.lowlevel.add_instrument(watch)
 
     async def hold() -> None:
         ends_ns = thread_time_ns() + 50_000_000
         while thread_time_ns() < ends_ns:
             pass
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(hold)
-    await trio.lowlevel.checkpoint()
-    await trio.sleep(0.001)
-    trio.lowlevel.remove_instrument(watch)
+    with watch.watching():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hold)
+        await trio.lowlevel.checkpoint()
+        await trio.sleep(0.001)
     assert watch.hold_ns >= 50_000_000
     assert "hold" in watch.holder

@@ -71,12 +71,11 @@ async def open_target(directory: Path) -> AsyncIterator[Target]:
         nursery.start_soon(serve)
         await is_ready.wait()
         meter = Meter()
-        trio.lowlevel.add_instrument(meter.watch)
         target = Target(Caller(f"127.0.0.1:{port}"), meter)
         try:
-            yield target
+            with meter.watch.watching():
+                yield target
         finally:
-            trio.lowlevel.remove_instrument(meter.watch)
             target.caller.close()
             is_stopping.set()
 

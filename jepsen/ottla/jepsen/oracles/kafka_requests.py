@@ -63,12 +63,22 @@ class Shape(Enum):
     LONG = "texts and bytes as long as they may be"
     HOSTILE = "extremes by chance"
     HOSTILE_MANY = "many elements, each of extremes by chance"
+    DUPLICATED_ALL = "the same outermost element as often as fits, null or empty inside: all of it"
+    KNOWN_ALL = "everything that exists, then invented names, null or empty inside"
 
 
 SHAPES = tuple(Shape)
 
 _SINGLE = frozenset((Shape.ONE, Shape.LONG))
-_DUPLICATED = frozenset((Shape.DUPLICATED, Shape.DUPLICATED_INSIDE, Shape.DUPLICATED_NESTED))
+_DUPLICATED = frozenset(
+    (
+        Shape.DUPLICATED,
+        Shape.DUPLICATED_INSIDE,
+        Shape.DUPLICATED_NESTED,
+        Shape.DUPLICATED_ALL,
+    )
+)
+_ALL_INSIDE = frozenset((Shape.DUPLICATED_ALL, Shape.KNOWN_ALL))
 _INSIDE = frozenset((Shape.DUPLICATED_INSIDE, Shape.INVENTED_INSIDE))
 _NESTED = frozenset(
     (Shape.DUPLICATED_NESTED, Shape.KNOWN_NESTED, Shape.INVENTED_NESTED, Shape.HOSTILE_MANY)
@@ -141,6 +151,7 @@ class _Filler:
         self._is_hostile = shape in _HOSTILE
         self._is_inside = shape in _INSIDE
         self._is_nested = shape in _NESTED
+        self._is_all_inside = shape in _ALL_INSIDE
         self._fields: dict[str, list[Field]] = {}
         self._version = version
         self._classes = classes
@@ -174,6 +185,8 @@ class _Filler:
             return None, 1
         if is_nullable and self._is_hostile and self._rng.below(4) == 0:
             return None, 1
+        if field.is_array and depth > 0 and self._is_all_inside:
+            return (None if is_nullable else []), 4
         if field.is_array:
             return self._array(field, struct, budget=budget, depth=depth)
         if field.struct is not None:

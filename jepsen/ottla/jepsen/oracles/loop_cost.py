@@ -8,7 +8,10 @@ of the loop its thread may use `HOLD_MS_MAX` of CPU time, and the process may gr
 import ctypes
 import gc
 import re
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +40,8 @@ class Cost:
     outcome: str
     hold_ms: float
     wall_ms: float
+    garbage_ms: float
+    """CPU time of the loop's longest collection of garbage, which `hold_ms` has in it."""
     growth_bytes: int
     holder: str
 
@@ -47,8 +52,9 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"{self.name} ({self.request_bytes:,} B, {self.outcome}): {self.hold_ms:.1f} ms CPU, "
-            f"{self.wall_ms:.1f} ms wall, {self.growth_bytes / MIB:.1f} MiB in {self.holder}"
+            f"{self.name} ({self.request_bytes:,} B, {self.outcome}): {self.hold_ms:.1f} ms CPU "
+            f"(garbage {self.garbage_ms:.1f}), {self.wall_ms:.1f} ms wall, "
+            f"{self.growth_bytes / MIB:.1f} MiB in {self.holder}"
         )
 
 
@@ -61,15 +67,39 @@ class LoopWatch(trio.abc.Instrument):
         self._limiter = trio.to_thread.current_default_thread_limiter()
         self.hold_ns = 0
         self.wall_ns = 0
+        self.garbage_ns = 0
+        """The longest collection of garbage in the loop's thread."""
         self.holder = ""
         """The task whose step was the longest."""
         self._step_ns = 0
         self._turn_cpu_ns = self._turn_wall_ns = self._step_start_ns = 0
+        self._garbage_start_ns = 0
+        self._thread = threading.get_ident()
 
     def reset(self) -> None:
         """Forget what was measured."""
-        self.hold_ns = self.wall_ns = self._step_ns = 0
+        self.hold_ns = self.wall_ns = self.garbage_ns = self._step_ns = 0
         self.holder = ""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Measure the loop and the collections of garbage in its thread meanwhile."""
+        trio.lowlevel.add_instrument(self)
+        gc.callbacks.append(self._on_garbage)
+        try:
+            yield
+        finally:
+            gc.callbacks.remove(self._on_garbage)
+            trio.lowlevel.remove_instrument(self)
+
+    def _on_garbage(self, phase: str, _: dict[str, int]) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            self._garbage_start_ns = time.thread_time_ns()
+        else:
+            took_ns = time.thread_time_ns() - self._garbage_start_ns
+            self.garbage_ns = max(self.garbage_ns, took_ns)
 
     def after_io_wait(self, timeout: float) -> None:
         """Begin a turn."""
@@ -116,6 +146,7 @@ class Meter:
             outcome=outcome,
             hold_ms=self.watch.hold_ns / 1e6,
             wall_ms=self.watch.wall_ns / 1e6,
+            garbage_ms=self.watch.garbage_ns / 1e6,
             growth_bytes=max(0, _memory_bytes(_PEAK) - self._resident_bytes),
             holder=self.watch.holder,
         )

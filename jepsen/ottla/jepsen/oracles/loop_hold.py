@@ -12,11 +12,11 @@ import struct
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import trio
-import trio.lowlevel
 
 from ottla.broker.broker_driver import Broker
 from ottla.jepsen.fuzz.chance import FuzzRng
@@ -42,9 +42,7 @@ from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 
-LARGE_TOPIC_PARTITIONS = 1_000
-SMALL_TOPICS, SMALL_TOPIC_PARTITIONS = 100, 10
-GROUPS = 1_000
+SMALL_TOPIC_PARTITIONS = 10
 ANSWER_WAIT_S = 0.5
 """How long an answer is waited for once the broker does nothing else; a request that waits by its
 nature has none."""
@@ -55,6 +53,15 @@ WORK_WAIT_S = 60.0
 SETTLED_WAIT_S = 60.0
 READ_BYTES = MIB
 _LENGTH = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSize:
+    """How much a cluster has to lose."""
+
+    large_topic_partitions: int = 1_000
+    small_topics: int = 100
+    groups: int = 1_000
 
 
 class Target:
@@ -143,8 +150,11 @@ class Client:
 
 
 @asynccontextmanager
-async def open_target(directory: Path | None = None) -> AsyncIterator[Target]:
+async def open_target(
+    directory: Path | None = None, *, size: ClusterSize | None = None
+) -> AsyncIterator[Target]:
     """Open a broker with many partitions and groups, in the caller's loop."""
+    size = size or ClusterSize()
     settings = {
         "auto.create.topics.enable": "false",
         "offsets.topic.num.partitions": "4",
@@ -159,11 +169,11 @@ async def open_target(directory: Path | None = None) -> AsyncIterator[Target]:
     ):
         (broker,) = cluster.brokers.values()
         meter = Meter()
-        groups = [f"group-{number:04}" for number in range(GROUPS)]
+        groups = [f"group-{number:04}" for number in range(size.groups)]
         target = stack.enter_context(
             closing(Target(broker, ClusterNames(topics=[], groups=groups), meter))
         )
-        await trio.to_thread.run_sync(_fill, target)
+        await trio.to_thread.run_sync(_fill, target, size)
         image = broker.member.image
         target.names = ClusterNames(
             topics=[
@@ -178,11 +188,10 @@ async def open_target(directory: Path | None = None) -> AsyncIterator[Target]:
         )
         gc.collect()
         gc.freeze()
-        trio.lowlevel.add_instrument(meter.watch)
         try:
-            yield target
+            with meter.watch.watching():
+                yield target
         finally:
-            trio.lowlevel.remove_instrument(meter.watch)
             gc.unfreeze()
 
 
@@ -206,11 +215,13 @@ def costs_of(
             numbers = frozenset(_turn_of(count, version + seed, requests_per_version))
             rng = FuzzRng(Random(f"{seed}/{api_key}/{version}"))
             requests = requests_of(api_key, version, rng, target.names, bytes_max=bytes_max)
-            for number, request in enumerate(requests):
+            for number in range(count):
+                request = next(requests)
                 if number not in numbers:
                     continue
                 frame = framed(request, version)
-                # Hundreds of thousands of objects: their memory must not pass for the broker's.
+                # Hundreds of thousands of objects, whose memory and whose collection of garbage
+                # must not pass for the broker's.
                 del request
                 name = f"{api.name} v{version} #{number}"
                 cost = target.measure(name, frame)
@@ -235,10 +246,10 @@ def framed(message: Message, version: int, correlation_id: int = 7) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def _fill(target: Target) -> None:
+def _fill(target: Target, size: ClusterSize) -> None:
     """Make the topics and the groups."""
-    names = ["a-large", *(f"small-{number:03}" for number in range(SMALL_TOPICS))]
-    counts = [LARGE_TOPIC_PARTITIONS, *[SMALL_TOPIC_PARTITIONS] * SMALL_TOPICS]
+    names = ["a-large", *(f"small-{number:03}" for number in range(size.small_topics))]
+    counts = [size.large_topic_partitions, *[SMALL_TOPIC_PARTITIONS] * size.small_topics]
     for name, count in zip(names, counts, strict=True):
         topic = CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         target.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
@@ -248,7 +259,7 @@ def _fill(target: Target) -> None:
             target.ask(request, 4)
         commits = [
             OffsetCommitRequestPartition(partition_index=index, committed_offset=index)
-            for index in range(LARGE_TOPIC_PARTITIONS if group_id.endswith("000") else 10)
+            for index in range(size.large_topic_partitions if group_id.endswith("000") else 10)
         ]
         topic_commits = OffsetCommitRequestTopic(name=names[0], partitions=commits)
         target.ask(OffsetCommitRequest(group_id=group_id, topics=[topic_commits]), 9)
