@@ -7,15 +7,17 @@ runs.  What it was asked is in `asked`.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 import trio
 
 from ottla.client.transport import TRANSPORT
-from ottla.jepsen.fuzz.hostile_broker import LENGTH_BYTES, api_versions
-from ottla.wire import apis, codec, headers
+from ottla.jepsen.fuzz.answering import AnsweringStream, api_versions, framed_answer
+from ottla.wire import apis, codec
 from ottla.wire.codec_types import Message
+from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.consumer_group_heartbeat_response import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
@@ -50,6 +52,8 @@ from ottla.wire.messages.produce_response import (
     TopicProduceResponse,
 )
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
+
+PartitionRow = TypeVar("PartitionRow")
 
 TOPIC = "t"
 TOPIC_ID = UUID(int=7)
@@ -154,33 +158,23 @@ class OneBroker:
         return OffsetFetchResponse(groups=rows), 0
 
     def _offset_commit(self, request: Any) -> tuple[Message, float]:
-        return OffsetCommitResponse(
-            topics=[
-                OffsetCommitResponseTopic(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        OffsetCommitResponsePartition(partition_index=one.partition_index)
-                        for one in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        ), 0
+        rows = [
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=_each_of(topic, OffsetCommitResponsePartition),
+            )
+            for topic in request.topics
+        ]
+        return OffsetCommitResponse(topics=rows), 0
 
     def _list_offsets(self, request: Any) -> tuple[Message, float]:
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        ListOffsetsPartitionResponse(partition_index=one.partition_index, offset=0)
-                        for one in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        ), 0
+        at_start = partial(ListOffsetsPartitionResponse, offset=0)
+        rows = [
+            ListOffsetsTopicResponse(name=topic.name, partitions=_each_of(topic, at_start))
+            for topic in request.topics
+        ]
+        return ListOffsetsResponse(topics=rows), 0
 
     def _fetch(self, request: Any) -> tuple[Message, float]:
         return FetchResponse(session_id=9), request.max_wait_ms / 1_000
@@ -201,6 +195,11 @@ class OneBroker:
         ), 0
 
 
+def _each_of(topic: Any, row: Callable[..., PartitionRow]) -> list[PartitionRow]:
+    """Return a row of the answer for each partition that is named."""
+    return [row(partition_index=one.partition_index) for one in topic.partitions]
+
+
 ANSWERS: dict[str, Callable[[OneBroker, Any], tuple[Message, float]]] = {
     "Metadata": OneBroker._metadata,
     "FindCoordinator": OneBroker._find_coordinator,
@@ -218,49 +217,35 @@ ANSWERS: dict[str, Callable[[OneBroker, Any], tuple[Message, float]]] = {
 }
 
 
-class OneStream:
+class OneStream(AnsweringStream):
     """One connection to it; requests are answered one after the other, as a broker does."""
 
+    closed_error = trio.ClosedResourceError
+
     def __init__(self, broker: OneBroker) -> None:
+        super().__init__()
         self._broker = broker
-        self._asked = bytearray()
         self._answers: deque[tuple[float, bytes]] = deque()
         self._received = bytearray()
         self._free_s = 0.0
-        self._is_closed = False
         self._news = trio.lowlevel.ParkingLot()
 
-    async def send_all(self, data: bytes, /) -> None:
-        """Take a request, or a part of one."""
-        await trio.lowlevel.checkpoint()
-        if self._is_closed:
-            raise trio.ClosedResourceError
-        self._asked += data
-        while len(self._asked) >= LENGTH_BYTES:
-            end = LENGTH_BYTES + int.from_bytes(self._asked[:LENGTH_BYTES])
-            if len(self._asked) < end:
-                return
-            self._take(bytes(self._asked[LENGTH_BYTES:end]))
-            del self._asked[:end]
-
-    def _take(self, frame: bytes) -> None:
-        asked = headers.decode_request_header(memoryview(frame))
-        key, version = asked.api_key, asked.api_version
-        answered = self._broker.answer(key, version, memoryview(frame)[asked.body_at :])
+    def take(self, asked: RequestHeader, body: memoryview) -> None:
+        """Answer behind the requests before it, or never."""
+        answered = self._broker.answer(asked.api_key, asked.api_version, body)
         if answered is None:
             self._free_s = float("inf")
             return
-        body, delay_s = answered
-        answer = headers.encode_response_header(key, version, asked.correlation_id) + body
+        answer, delay_s = answered
         self._free_s = max(self._free_s, trio.current_time()) + delay_s
-        self._answers.append((self._free_s, len(answer).to_bytes(LENGTH_BYTES) + answer))
+        self._answers.append((self._free_s, framed_answer(asked, answer)))
         self._news.unpark_all()
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
         """Give what has been answered."""
         await trio.lowlevel.checkpoint()
         while not self._received:
-            if self._is_closed:
+            if self.is_closed:
                 raise trio.ClosedResourceError
             if not self._answers:
                 await self._news.park()
@@ -275,18 +260,7 @@ class OneStream:
         del self._received[:max_bytes]
         return data
 
-    async def receive_into(self, room: memoryview, /) -> int:
-        """Do what `receive_some` does, into the caller's room."""
-        data = await self.receive_some(len(room))
-        room[: len(data)] = data
-        return len(data)
-
     def abort(self) -> None:
         """Hang up."""
-        self._is_closed = True
+        super().abort()
         self._news.unpark_all()
-
-    async def aclose(self) -> None:
-        """Hang up."""
-        self.abort()
-        await trio.lowlevel.checkpoint()

@@ -1,0 +1,80 @@
+"""A client's connection to a broker in memory: whole requests in, framed answers out.
+
+What the answers are, and when they arrive, is the business of the stream that extends it.
+"""
+
+from abc import ABC, abstractmethod
+
+import trio
+
+from ottla.wire import apis, codec, headers
+from ottla.wire.headers import RequestHeader
+from ottla.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+
+LENGTH_BYTES = 4
+
+
+class AnsweringStream(ABC):
+    """One connection, behind the client's transport."""
+
+    closed_error: type[Exception]
+    """What a client gets that sends to a closed one."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._asked = bytearray()
+
+    @abstractmethod
+    def take(self, asked: RequestHeader, body: memoryview) -> None:
+        """Accept one whole request."""
+
+    @abstractmethod
+    async def receive_some(self, max_bytes: int, /) -> bytes:
+        """Return some bytes of answers; none at the end of the stream."""
+
+    async def send_all(self, data: bytes, /) -> None:
+        """Accept a request, or a part of one."""
+        await trio.lowlevel.checkpoint()
+        if self.is_closed:
+            raise self.closed_error
+        self._asked += data
+        while len(self._asked) >= LENGTH_BYTES:
+            end = LENGTH_BYTES + int.from_bytes(self._asked[:LENGTH_BYTES])
+            if len(self._asked) < end:
+                return
+            frame = memoryview(bytes(self._asked[LENGTH_BYTES:end]))
+            del self._asked[:end]
+            asked = headers.decode_request_header(frame)
+            self.take(asked, frame[asked.body_at :])
+
+    async def receive_into(self, room: memoryview, /) -> int:
+        """Do what `receive_some` does, into the caller's room."""
+        data = await self.receive_some(len(room))
+        room[: len(data)] = data
+        return len(data)
+
+    def abort(self) -> None:
+        """Close the connection."""
+        self.is_closed = True
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        self.abort()
+        await trio.lowlevel.checkpoint()
+
+
+def framed_answer(asked: RequestHeader, body: bytes) -> bytes:
+    """Return the answer to a request as it goes over the wire."""
+    head = headers.encode_response_header(asked.api_key, asked.api_version, asked.correlation_id)
+    answer = head + body
+    return len(answer).to_bytes(LENGTH_BYTES) + answer
+
+
+def api_versions(version: int) -> bytes:
+    """Return the answer that everything is served in all versions that there are."""
+    rows = [
+        ApiVersion(api_key=key, min_version=api.lowest, max_version=api.latest_stable)
+        for key, api in sorted(apis.API.items())
+        if key < apis.OWN_KEYS_FROM
+    ]
+    return codec.encode(ApiVersionsResponse(api_keys=rows), version)
