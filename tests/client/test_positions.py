@@ -3,10 +3,11 @@
 import pytest
 
 from ottla.client.fetched import Fetched
-from ottla.client.positions import EARLIEST, LATEST, Place, Positions
+from ottla.client.positions import Place, Positions
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, TopicPartition
 from ottla.wire.batch_builder import build_batch
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 EPOCH = Epoch(2)

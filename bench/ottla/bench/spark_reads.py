@@ -21,8 +21,8 @@ from ottla.bench.load import Load, make_topic, produce
 from ottla.bench.processes import tree_seconds
 from ottla.bench.spark_session import jvm_pid, open_spark
 from ottla.client import TopicPartition, open_admin
-from ottla.client.positions import LATEST
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.offset_timestamps import LATEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,11 +24,12 @@ from ottla.client.group_member import Membership
 from ottla.client.group_offsets import Committed
 from ottla.client.handover import Listener
 from ottla.client.offset_lookup import FoundOffset, find_offsets
-from ottla.client.positions import EARLIEST, LATEST, Place, Positions
+from ottla.client.positions import Place, Positions
 from ottla.client.subscription import Subscription, SubscriptionPattern
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, OffsetAndEpoch, TopicPartition
 from ottla.model.settings.client import ConsumerConfig
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 RECORDS_PER_CHECKPOINT = 64
 """How many records the iterator gives before others get their turn."""

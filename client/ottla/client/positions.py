@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from ottla.client.fetched import ConsumerRecord, Fetched
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch, TopicPartition
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
-EARLIEST = -2
-LATEST = -1
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
 

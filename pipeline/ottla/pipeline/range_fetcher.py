@@ -18,7 +18,6 @@ from ottla.client.cluster import Cluster, Leader, open_cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.client.offset_lookup import ISOLATION, find_offsets
 from ottla.client.pipeline import Pipeline, Submitted, open_pipeline
-from ottla.client.positions import EARLIEST, LATEST
 from ottla.model.errors import CorruptDataError, ErrorCode, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition, uuid_text
 from ottla.pipeline.fetched_batches import FetchedBatches
@@ -27,6 +26,7 @@ from ottla.pipeline.ranges import OffsetRange
 from ottla.pipeline.read_options import ReadOptions
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 logger = logging.getLogger("ottla.pipeline")
 

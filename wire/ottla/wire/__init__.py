@@ -1,22 +1,23 @@
 """Kafka's bytes: messages, headers, frames, and record batches.
 
-schemas/           every message in our own notation, one file an API
-schema.py          the notation, read
-messages/          the message classes, one module each: generated, committed
-generator.py       writes messages/
-codec.py           decode and encode: start here
-codec_types.py     what message classes are made of; Records and Chunk
-codec_source.py    what the two writers of source share
-codec_decoder.py   writes one decode function per message and version
-codec_encoder.py   writes one encode function per message and version
-codec_runtime.py   what those functions call
-codec_examples.py  random messages, for tests
-apis.py            the table of APIs: versions, who serves, who decides
-headers.py         request and response headers
-frames.py          the length in front
-batch.py           the header of a record batch: read, checked, patched
-batch_builder.py   batches, built
-records.py         the records of a batch, scanned
-compression.py     the five codecs, bounded
-legacy.py          message sets v0 and v1, for the dump tool
+schemas/              every message in our own notation, one file an API
+schema.py             the notation, read
+messages/             the message classes, one module each: generated, committed
+generator.py          writes messages/
+codec.py              decode and encode: start here
+codec_types.py        what message classes are made of; Records and Chunk
+codec_source.py       what the two writers of source share
+codec_decoder.py      writes one decode function per message and version
+codec_encoder.py      writes one encode function per message and version
+codec_runtime.py      what those functions call
+codec_examples.py     random messages, for tests
+apis.py               the table of APIs: versions, who serves, who decides
+headers.py            request and response headers
+frames.py             the length in front
+batch.py              the header of a record batch: read, checked, patched
+batch_builder.py      batches, built
+records.py            the records of a batch, scanned
+compression.py        the five codecs, bounded
+offset_timestamps.py  timestamps of ListOffsets that stand for a place in the log
+legacy.py             message sets v0 and v1, for the dump tool
 """

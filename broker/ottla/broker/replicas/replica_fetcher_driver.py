@@ -12,7 +12,6 @@ from functools import partial
 
 import trio
 
-from ottla.broker.logs.list_offsets import EARLIEST, LATEST
 from ottla.broker.replicas.follower_duties_driver import FollowerDuties
 from ottla.broker.replicas.follower_fetch import (
     BeginAnew,
@@ -47,6 +46,7 @@ from ottla.wire.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 logger = logging.getLogger("ottla.broker.replicas")
 

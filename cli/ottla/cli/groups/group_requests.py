@@ -5,20 +5,16 @@ from typing import NamedTuple, TypeVar
 
 import trio
 
+from ottla.cli.topics.offsets import offsets_at
 from ottla.client.cluster import Cluster, raise_for
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
-from ottla.wire.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
+from ottla.wire.offset_timestamps import LATEST
 
 R = TypeVar("R", bound=Message)
 
@@ -34,7 +30,6 @@ MOVING = (
 OFFSETS_BY_NAME_VERSION = 9
 """The last version of OffsetFetch and OffsetCommit in which topics are named by their names."""
 
-EARLIEST, LATEST = -2, -1
 NO_OFFSET = -1
 
 
@@ -99,24 +94,6 @@ async def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition
         for one in topic.partitions
         if one.committed_offset != NO_OFFSET
     }
-
-
-async def offsets_at(
-    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int
-) -> dict[TopicPartition, int]:
-    """Return each partition's offset at a time in ms, or at EARLIEST or LATEST."""
-    found = {}
-    for at in partitions:
-        part = ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
-        request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=at.topic, partitions=[part])]
-        )
-        node = await cluster.leader_of(at)
-        answer = await cluster.request(request, ListOffsetsResponse, node=node)
-        result = answer.topics[0].partitions[0]
-        raise_for(result.error_code, f"{at}: {row_of(result.error_code).meaning}")
-        found[at] = result.offset
-    return found
 
 
 async def lags(cluster: Cluster, group: str, owned: Iterable[TopicPartition]) -> list[Lag]:

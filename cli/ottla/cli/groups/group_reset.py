@@ -5,15 +5,13 @@ from datetime import datetime
 
 from ottla.cli.common import print_json, print_table
 from ottla.cli.groups.group_requests import (
-    EARLIEST,
-    LATEST,
     NO_OFFSET,
     OFFSETS_BY_NAME_VERSION,
     ask_coordinator,
     committed_offsets,
-    offsets_at,
 )
 from ottla.cli.terminal import note
+from ottla.cli.topics.offsets import offsets_at
 from ottla.client.cluster import Cluster, raise_for
 from ottla.model.errors import ConfigError, row_of
 from ottla.model.ids import TopicPartition
@@ -23,6 +21,7 @@ from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.offset_commit_response import OffsetCommitResponse
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 COLUMNS = ("TOPIC", "PARTITION", "FROM", "TO", "DIFFERENCE")
 

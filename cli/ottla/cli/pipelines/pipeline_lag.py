@@ -18,6 +18,7 @@ from ottla.cli.common import (
 )
 from ottla.cli.terminal import clear_screen
 from ottla.pipeline.progress import SHADOW_PREFIX
+from ottla.wire.offset_timestamps import LATEST
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 WATCH_S = 2.0
 COLUMNS = ("QUERY", "TOPICS", "PARTITIONS", "LAG")
-LATEST = -1
 
 
 class QueryLag(NamedTuple):

@@ -10,6 +10,7 @@ import trio
 
 from ottla.cli.common import add_cluster_arguments, bootstrap_of, counted, run_async
 from ottla.cli.terminal import note
+from ottla.cli.topics.offsets import offsets_at
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.model.ids import TopicPartition
@@ -17,16 +18,9 @@ from ottla.model.visible_text import visible, visible_json
 from ottla.wire.batch import TimestampType, batches, check_crc
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse
-from ottla.wire.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
 from ottla.wire.records import Record, scan
 
-EARLIEST = -2
-LATEST = -1
 FETCH_BY_NAME_VERSION = 12
 PARTITION_BYTES_MAX = 1 << 20
 WAIT_MS_MAX = 500
@@ -148,21 +142,7 @@ async def _position(
 
 
 async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int) -> int:
-    request = ListOffsetsRequest(
-        replica_id=-1,
-        topics=[
-            ListOffsetsTopic(
-                name=at.topic,
-                partitions=[
-                    ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
-                ],
-            )
-        ],
-    )
-    answer = await cluster.request(request, ListOffsetsResponse, node=await cluster.leader_of(at))
-    found = answer.topics[0].partitions[0]
-    raise_for(found.error_code)
-    return found.offset
+    return (await offsets_at(cluster, [at], timestamp))[at]
 
 
 async def _read(cluster: Cluster, arguments: argparse.Namespace, positions: list[Position]) -> None:

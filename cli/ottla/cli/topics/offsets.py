@@ -1,22 +1,14 @@
-"""Offsets of many partitions at once, asked of each leader in one request."""
+"""Offsets of many partitions by time, and partitions by their leaders."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from ottla.client.cluster import Cluster, raise_for
-from ottla.model.errors import row_of
+from ottla.client.cluster import Cluster
+from ottla.client.offset_lookup import find_offsets
 from ottla.model.ids import NodeId, TopicPartition
-from ottla.wire.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
 
-EARLIEST = -2
-LATEST = -1
-CLIENT = -1
-"""The replica id of whoever is no replica."""
+TIMEOUT_S = 10.0
+"""Time in which a partition must have had a leader that answers."""
 
 
 async def by_leader(
@@ -30,21 +22,13 @@ async def by_leader(
 
 
 async def offsets_at(
-    cluster: Cluster, topic: str, partitions: Iterable[int], timestamp: int
-) -> dict[int, int]:
-    """Return each partition's first offset at or after a time; -1 where there is none.
+    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    """Return each partition's first offset at or after a time in ms; -1 where there is none.
 
-    EARLIEST and LATEST are times, too.
+    `EARLIEST` and `LATEST` are timestamps too.  Raises RefusedError if a partition refuses, or has
+    no leader within TIMEOUT_S.
     """
-    found: dict[int, int] = {}
-    for leader, led in (await by_leader(cluster, topic, partitions)).items():
-        asked = [ListOffsetsPartition(partition_index=one, timestamp=timestamp) for one in led]
-        request = ListOffsetsRequest(
-            replica_id=CLIENT, topics=[ListOffsetsTopic(name=topic, partitions=asked)]
-        )
-        answer = await cluster.request(request, ListOffsetsResponse, node=leader)
-        for row in answer.topics[0].partitions:
-            code = row.error_code
-            raise_for(code, f"{topic}-{row.partition_index}: {row_of(code).meaning}")
-            found[row.partition_index] = row.offset
-    return found
+    wanted = dict.fromkeys(partitions, timestamp)
+    found = await find_offsets(cluster, wanted, timeout_s=TIMEOUT_S)
+    return {at: found[at].offset for at in wanted}

@@ -19,9 +19,10 @@ from ottla.cli.topics.config_changes import (
     parse_changes,
     settings_of,
 )
-from ottla.cli.topics.offsets import EARLIEST, LATEST, by_leader, offsets_at
+from ottla.cli.topics.offsets import by_leader, offsets_at
 from ottla.client.cluster import Cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
+from ottla.model.ids import TopicPartition
 from ottla.model.settings.dynamic import ResourceType
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -37,6 +38,7 @@ from ottla.wire.messages.delete_records_response import DeleteRecordsResponse
 from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.elect_leaders_response import ElectLeadersResponse
 from ottla.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 REQUEST_TIMEOUT_MS = 30_000
 PREFERRED, UNCLEAN = 0, 1
@@ -145,13 +147,13 @@ async def trim(cluster: Cluster, arguments: argparse.Namespace) -> int:
             "--before",
             f"is an offset of one partition; name it with --partition (0 to {len(partitions) - 1})",
         )
-    starts = await offsets_at(cluster, topic, partitions, EARLIEST)
-    ends = await offsets_at(cluster, topic, partitions, LATEST)
+    starts = await _offsets_of(cluster, topic, partitions, EARLIEST)
+    ends = await _offsets_of(cluster, topic, partitions, LATEST)
     if arguments.before is not None:
         targets = dict.fromkeys(partitions, arguments.before)
     elif arguments.before_time is not None:
         moment_ms = parse_time("--before-time", arguments.before_time, _now_ms())
-        found = await offsets_at(cluster, topic, partitions, moment_ms)
+        found = await _offsets_of(cluster, topic, partitions, moment_ms)
         targets = {one: ends[one] if at < 0 else at for one, at in found.items()}
     else:
         targets = ends
@@ -176,6 +178,14 @@ async def trim(cluster: Cluster, arguments: argparse.Namespace) -> int:
     columns = ("PARTITION", "WAS-START", "START", "END", "OFFSETS-DELETED")
     show(arguments, columns, rows, list(refusals.values()))
     return 0
+
+
+async def _offsets_of(
+    cluster: Cluster, topic: str, partitions: list[int], timestamp: int
+) -> dict[int, int]:
+    wanted = [TopicPartition(topic, one) for one in partitions]
+    found = await offsets_at(cluster, wanted, timestamp)
+    return {at.partition: offset for at, offset in found.items()}
 
 
 async def _delete(cluster: Cluster, topic: str, before: dict[int, int]) -> dict[int, Refusal]:

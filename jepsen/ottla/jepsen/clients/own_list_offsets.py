@@ -21,8 +21,7 @@ from ottla.jepsen.workloads.keys import partition_of
 from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ProducerConfig
-
-LATEST = -1
+from ottla.wire.offset_timestamps import LATEST
 
 
 @asynccontextmanager

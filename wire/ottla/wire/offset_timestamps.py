@@ -1,0 +1,17 @@
+"""Timestamps of ListOffsets that stand for a place in the log and not for a time.
+
+The values are Kafka's (`ListOffsetsRequest`, KIP-734, KIP-405, KIP-1005, KIP-1023).
+"""
+
+LATEST = -1
+"""The end: the high watermark, or the last stable offset of a committed reader."""
+EARLIEST = -2
+"""The log's start."""
+MAX_TIMESTAMP = -3
+"""The record with the highest timestamp."""
+EARLIEST_LOCAL = -4
+"""The first offset on the leader's own disk."""
+LATEST_TIERED = -5
+"""The last offset in remote storage."""
+EARLIEST_PENDING_UPLOAD = -6
+"""The first offset that is not in remote storage yet."""
