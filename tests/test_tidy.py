@@ -58,6 +58,18 @@ PURE_IN_PIPELINE = {
 }  # fmt: skip
 EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 
+# Rooms of a package, lowest first: a module imports only its own room and the rooms before it.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "broker": ("network", "cluster", "replicas", "logs", "groups", "metrics"),
+    "cli": ("cluster", "topics", "records", "groups", "metrics", "pipelines", "lab"),
+}
+
+SHARED_MODULES: dict[str, tuple[str, ...]] = {
+    "broker": (),
+    "cli": ("common", "main", "outcomes", "terminal", "times"),
+}
+"""Modules outside of rooms that rooms may import."""
+
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 LINE_COLUMNS_MAX = 100
@@ -150,6 +162,22 @@ def test_a_module_keeps_the_house_rules(package: str, path: Path) -> None:
             owner = node.func.value
             called = (owner.id if isinstance(owner, ast.Name) else "", node.func.attr)
             assert is_edge(package, path) or called not in IMPURE_CALLS, called
+
+
+def test_rooms_import_only_lower_rooms() -> None:
+    upward = []
+    for package, path in sources():
+        if package not in ROOMS:
+            continue
+        rooms = ROOMS[package]
+        room, *rest = path.relative_to(ROOT / package / "ottla" / package).parts
+        assert not rest or room in rooms, f"{label(path)} lies in no room"
+        allowed = {*rooms[: rooms.index(room) + 1], *SHARED_MODULES[package]} if rest else None
+        for name in imported(ast.parse(path.read_text())):
+            other = name.removeprefix(f"ottla.{package}.").split(".")[0]
+            if name.startswith(f"ottla.{package}.") and allowed and other not in allowed:
+                upward.append(f"{label(path)} imports {name}")
+    assert upward == []
 
 
 def test_grpc_is_met_in_one_place_and_immutables_in_one_file() -> None:

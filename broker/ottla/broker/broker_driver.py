@@ -7,44 +7,34 @@ from pathlib import Path
 
 import trio
 
+from ottla.broker.broker_core import BROKER_API_KEYS, BrokerCore, ReplicaPorts
 from ottla.broker.cluster.assignments_driver import Assignments
-from ottla.broker.cluster.cluster_apis import (
-    CLUSTER_API_KEYS,
-    register_cluster_apis,
-    register_early_apis,
-)
 from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
 from ottla.broker.cluster.drain_api import DrainApi, refused_drain
 from ottla.broker.cluster.dynamic_settings import MAX_CONNECTIONS, DynamicSettings
 from ottla.broker.cluster.lifecycle import Lifecycle
 from ottla.broker.cluster.lifecycle_driver import LifecycleDriver
-from ottla.broker.cluster.metadata_cache import ImageWatch, MetadataCache
+from ottla.broker.cluster.metadata_cache import ImageWatch
 from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.registration import advertised_endpoints, registration_request
 from ottla.broker.cluster.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.groups.coordinator_driver import GroupCoordinator
-from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
-from ottla.broker.logs.data_apis import DATA_API_KEYS, register_data_apis
-from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.producer_ids import Block
-from ottla.broker.logs.replica_apis import REPLICA_API_KEYS, register_replica_apis
+from ottla.broker.logs.replica_apis import register_replica_apis
 from ottla.broker.metrics.broker_metrics import BrokerParts
 from ottla.broker.metrics.own_telemetry_driver import OwnTelemetry
 from ottla.broker.metrics.telemetry_apis import TELEMETRY_API_KEYS
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
 from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.server_seam import Server
 from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.isr_driver import IsrKeeper
 from ottla.broker.replicas.log_work_driver import LogWork
-from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
-from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS, ReplicaManager
-from ottla.broker.replicas.topic_traffic import BrokerTraffic
+from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.image import MetadataImage
 from ottla.model.background_driver import keep_running
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
@@ -60,9 +50,6 @@ from ottla.telemetry.instruments import Registry
 from ottla.wire.apis import DRAIN_BROKER
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
-
-
-BROKER_API_KEYS = CLUSTER_API_KEYS | DATA_API_KEYS | GROUP_API_KEYS | REPLICA_API_KEYS
 
 
 def served_api_keys(config: BrokerConfig) -> frozenset[int]:
@@ -135,11 +122,10 @@ class Broker:
         )
         self.errors = dispatcher.errors
         """What was caught at the edges of all its parts."""
-        self.purgatory = Purgatory(self.errors)
+        self.core = BrokerCore(config, clock=clock, rng=rng, dispatcher=dispatcher)
+        self.purgatory = self.core.purgatory
+        self.table = self.core.table
         self._flusher = Flusher(self.purgatory, clock, self.errors)
-        self.table = PartitionTable(EMPTY)
-        self._traffic = BrokerTraffic()
-        self._sessions = FetchSessionCache(config.fetch_session_count_max, rng)
         self._isr = IsrKeeper(
             self.table,
             self.controller,
@@ -157,32 +143,28 @@ class Broker:
             errors=self.errors,
         )
         self._log_work = LogWork(self.errors)
-        self._replicas = self._new_replica_manager()
         self._groups = self._new_group_coordinator()
+        self._open_replicas()
         self.telemetry = ClientTelemetry(config, clock=clock, rng=rng, errors=self.errors)
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
         logs.on_directory_failed = self._on_directory_failed
-        self.metadata = MetadataCache(self._replicas.is_opening)
         self.own_telemetry = self._new_own_telemetry()
         self._open_first_doors()
 
-    def _new_replica_manager(self) -> ReplicaManager:
-        return ReplicaManager(
-            self.config,
-            table=self.table,
+    def _open_replicas(self) -> None:
+        ports = ReplicaPorts(
             logs=self.logs,
-            purgatory=self.purgatory,
-            clock=self._clock,
             fetchers=self._fetchers,
             work=self._log_work,
             on_flush_due=self._flusher.request,
             on_isr_due=self._isr.note,
             on_placed=self._assignments.report,
-            on_led=lambda partition: self._groups.on_led(partition),
-            traffic=self._traffic,
-            errors=self.errors,
+            on_led=self._groups.on_led,
         )
+        self.core.open_replicas(ports, self._allocate_producer_ids)
+        self._replicas = self.core.replicas
+        self.metadata = self.core.metadata
 
     def _new_group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
@@ -201,13 +183,13 @@ class Broker:
             lifecycle=self.lifecycle.lifecycle,
             table=self.table,
             logs=self.logs,
-            traffic=self._traffic,
+            traffic=self.core.traffic,
             times=self.dispatcher.times,
             now_ms=self._clock.monotonic_ms,
             isr=self._isr,
             fetchers=self._fetchers,
             flusher=self._flusher,
-            sessions=self._sessions,
+            sessions=self.core.sessions,
             purgatory=self.purgatory,
             member=self.member,
             shards=self._groups.shards,
@@ -331,11 +313,8 @@ class Broker:
         """Tell who we are and how far the start is, from the first moment on."""
         lifecycle = self.lifecycle.lifecycle
         self.dispatcher.on_file_error = self.logs.on_file_error
-        register_early_apis(
-            self.dispatcher,
-            config=self.config,
+        self.core.register_early(
             cluster_id=self.cluster_id,
-            metadata=self.metadata,
             describe_node=DescribeNodeApi(
                 node_id=self.config.node_id,
                 state=lambda: lifecycle.state.name,
@@ -354,36 +333,14 @@ class Broker:
 
     def _open_doors(self) -> None:
         """Serve every API from now on."""
-        register_cluster_apis(
-            self.dispatcher,
-            config=self.config,
+        self.core.register(
             cluster_id=self.cluster_id,
-            metadata=self.metadata,
-            purgatory=self.purgatory,
             controller=self.controller,
+            coordinator=self._groups,
             followed=lambda: self._groups.image,
-            now_ms=self._clock.monotonic_ms,
         )
         self._register_own_requests()
         register_replica_apis(self.dispatcher, table=self.table, logs=self.logs)
-        register_data_apis(
-            self.dispatcher,
-            table=self.table,
-            purgatory=self.purgatory,
-            clock=self._clock,
-            sessions=self._sessions,
-            fetch_bytes_max=self.config.fetch_bytes_max,
-            on_flush_due=self._flusher.request,
-            on_isr_due=self._isr.note,
-            allocate_producer_ids=self._allocate_producer_ids,
-            traffic=self._traffic,
-        )
-        register_group_apis(
-            self.dispatcher,
-            config=self.config.groups,
-            coordinator=self._groups,
-            metadata=self.metadata,
-        )
         self.telemetry.open_doors(self.dispatcher)
 
     def _register_own_requests(self) -> None:
@@ -424,8 +381,8 @@ class Broker:
     def _metrics(self) -> dict[str, float]:
         """Return plain numbers about this broker, for DescribeNode."""
         return {
-            "fetch.sessions": len(self._sessions),
-            "fetch.sessions.evicted": self._sessions.eviction_count,
+            "fetch.sessions": len(self.core.sessions),
+            "fetch.sessions.evicted": self.core.sessions.eviction_count,
             "loop.pause.longest.ms": self.own_telemetry.pauses.longest_ever_ms,
             "metadata.applied.offset": self._metadata_offset(),
             "partitions.followed": len(self._fetchers),

@@ -27,7 +27,7 @@ class SeededRng(random.Random):
         return UUID(int=self.getrandbits(128))
 
 
-@pytest.mark.parametrize("api_key", sorted(CLUSTER_API_KEYS | {18, 20000}))
+@pytest.mark.parametrize("api_key", sorted(CLUSTER_API_KEYS | {10, 18, 20000}))
 async def test_random_requests_of_every_version_are_answered(
     new_client: NewClient, api_key: int
 ) -> None:

@@ -17,18 +17,14 @@ from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.describe_topic_partitions import DescribeTopicPartitionsApi
 from ottla.broker.cluster.forwarding import ControllerDoor
 from ottla.broker.cluster.log_levels import LogLevels
-from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX, MetadataApi
-from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
-from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
+from ottla.broker.cluster.metadata_api import MetadataApi
+from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
-from ottla.metadata.image import MetadataImage
-from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
 
 METADATA = 3
-FIND_COORDINATOR = 10
 DESCRIBE_CONFIGS = 32
 INCREMENTAL_ALTER_CONFIGS = 44
 DESCRIBE_CLUSTER = 60
@@ -37,7 +33,6 @@ DESCRIBE_TOPIC_PARTITIONS = 75
 
 CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
     METADATA,
-    FIND_COORDINATOR,
     DESCRIBE_CONFIGS,
     DESCRIBE_CLUSTER,
     LIST_CONFIG_RESOURCES,
@@ -80,13 +75,10 @@ def register_cluster_apis(
     metadata: MetadataCache,
     purgatory: Purgatory,
     controller: ControllerDoor,
-    followed: Callable[[], MetadataImage],
+    auto_create: AutoCreate,
     now_ms: Callable[[], int],
 ) -> None:
-    """Serve everything that is answered from the image or by the controller.
-
-    `followed` returns the image that this broker's group coordinator has followed.
-    """
+    """Serve everything that is answered from the image or by the controller."""
     admin = AdminApi(
         config=config,
         controller=controller,
@@ -99,12 +91,6 @@ def register_cluster_apis(
     loggers = LogLevels()
     alter = AlterLoggersApi(config.node_id, loggers, admin.handle, admin.handle_large)
     dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)
-    auto_create = AutoCreate(
-        controller,
-        timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
-        on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
-        internal={OFFSETS_TOPIC: offsets_topic(config.groups)},
-    )
     topics = MetadataApi(
         config=config,
         cluster_id=cluster_id,
@@ -113,14 +99,6 @@ def register_cluster_apis(
         auto_create=auto_create,
     )
     dispatcher.register(METADATA, topics.handle)
-    coordinators = FindCoordinatorApi(
-        config=config,
-        followed=followed,
-        purgatory=purgatory,
-        auto_create=auto_create,
-        is_opening=lambda topic: metadata.is_opening(topic),
-    )
-    dispatcher.register(FIND_COORDINATOR, coordinators.handle)
     configs = ConfigsApi(config=config, metadata=metadata, loggers=loggers)
     dispatcher.register(DESCRIBE_CONFIGS, configs.handle)
     resources = ListConfigResourcesApi(config=config, metadata=metadata)

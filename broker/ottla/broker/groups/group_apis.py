@@ -13,6 +13,7 @@ from ottla.model.settings.groups import GroupConfig
 
 OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
+FIND_COORDINATOR = 10
 JOIN_GROUP = 11
 HEARTBEAT = 12
 LEAVE_GROUP = 13
@@ -40,7 +41,7 @@ GROUP_API_KEYS = frozenset(
         CONSUMER_GROUP_DESCRIBE,
     )
 )
-"""What `register_group_apis` serves; FindCoordinator is answered from metadata."""
+"""What `register_group_apis` serves; any broker answers FindCoordinator from metadata."""
 
 
 def register_group_apis(

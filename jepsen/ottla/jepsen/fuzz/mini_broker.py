@@ -4,32 +4,27 @@ Its logs lie on the world's disk, its controller decides at once, its clock stan
 every input, so that an input means the same whenever it is read.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.cluster.cluster_apis import register_cluster_apis, register_early_apis
+from ottla.broker.broker_core import BrokerCore, ReplicaPorts
 from ottla.broker.cluster.describe_node import DescribeNodeApi
-from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.groups.effects import Asker, Instant
-from ottla.broker.groups.group_apis import register_group_apis
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
-from ottla.broker.logs.data_apis import register_data_apis
-from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.producer_ids import Block
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
 from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher, Peer
-from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart, run_through
 from ottla.broker.replicas.partition import Partition
-from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.controller.rehearsal import CountingRng, Rehearsal
 from ottla.jepsen.fuzz.sync import run_now
 from ottla.jepsen.world.disk import SimulatedDisk
@@ -37,14 +32,13 @@ from ottla.jepsen.world.rng import SeededRng
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId, Offset, ProducerId
+from ottla.model.ids import NodeId, Offset, ProducerId, TopicIdPartition, TopicPartition
 from ottla.model.limits import KIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
-from ottla.model.settings.topic import TopicConfig
 from ottla.proto import controller_pb2 as pb
-from ottla.storage.log import open_log
+from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.slice import FileSlice
 from ottla.telemetry.client_labels import ClientLabels
@@ -168,28 +162,110 @@ class AtOnce:
         return pb.ForwardResponse(body=encode(answer, version), metadata_offset=0)
 
 
+class OneDisk:
+    """The logs of the broker, on one disk in memory."""
+
+    offline: Mapping[TopicPartition, str] = MappingProxyType({})
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self._disk = disk
+        self._logs: dict[TopicPartition, Log] = {}
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
+        """Yield every log."""
+        return iter(self._logs.items())
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return a partition's log, if it was created."""
+        return self._logs.get(partition)
+
+    async def create(
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        directory_id: UUID | None = None,
+        holds_nothing: bool = True,
+    ) -> Log:
+        """Return the partition's log, created if need be, with a small index."""
+        log = self._logs.get(partition)
+        if log is None:
+            log = self._logs[partition] = await open_log(
+                self._disk,
+                f"/data/{partition.topic}-{partition.partition}",
+                config=replace(config, segment_index_bytes=4 * KIB),
+                topic_id=topic_id,
+                is_clean=True,
+                recovery_point=Offset(0),
+                log_start_offset=Offset(0),
+                now_ms=WALL_MS,
+            )
+        return log
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Remove a partition's log."""
+        self._logs.pop(partition, None)
+
+    def directory_of(self, partition: TopicPartition) -> None:
+        """Return None: there is one disk."""
+
+    def apply_retention_soon(self) -> None:
+        """Do nothing: all is kept."""
+
+
+class NoFetchers:
+    """Followers of a broker that leads everything."""
+
+    def follow(self, partition: Partition) -> None:
+        """Do nothing."""
+
+    def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Any]:
+        """Return nothing to wait for."""
+        return {}
+
+
+class AtOnceWork:
+    """Work of the disk, done when it is asked for."""
+
+    def add(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
+        """Do a step."""
+        run_now(step())
+
+    def has_steps(self, partition: TopicPartition) -> bool:
+        """Return False: every step was done when it was asked for."""
+        return False
+
+    async def breathe(self) -> None:
+        """Do nothing: there are no other tasks."""
+
+
 class MiniBroker:
     """All of it, and the one connection; it is the connection's host."""
 
     def __init__(self) -> None:
-        self.purgatory = Purgatory()
         self.faults: list[Exception] = []
         self._work: list[Connection] = []
-        image = cluster().image
         clock, rng = StandingClock(), SeededRng(1)
-        self.table = PartitionTable(image)
-        self._disk = SimulatedDisk(rng)
-        for index in range(PARTITION_COUNT):
-            self._add(index)
-        metadata = MetadataCache()
-        metadata.image = image
         dispatcher = Dispatcher()
-        coordinator = OneShard()
-        register_early_apis(
-            dispatcher,
-            config=CONFIG,
+        self.core = BrokerCore(CONFIG, clock=clock, rng=rng, dispatcher=dispatcher)
+        self.purgatory, self.table = self.core.purgatory, self.core.table
+        ports = ReplicaPorts(
+            logs=OneDisk(SimulatedDisk(rng)),
+            fetchers=NoFetchers(),
+            work=AtOnceWork(),
+            on_flush_due=lambda partition: None,
+            on_isr_due=lambda partition: None,
+            on_placed=lambda key, directory: None,
+            on_led=lambda partition: None,
+        )
+        self.core.open_replicas(ports, _block)
+        image = cluster().image
+        delta = MetadataDelta.between(EMPTY, image)
+        run_now(self.core.metadata.publish(delta, image))
+        run_now(self.core.replicas.publish(delta, image))
+        self.core.register_early(
             cluster_id="fuzz",
-            metadata=metadata,
             describe_node=DescribeNodeApi(
                 node_id=LOCAL,
                 state=lambda: "RUNNING",
@@ -199,29 +275,11 @@ class MiniBroker:
             ),
             coming=(),
         )
-        register_cluster_apis(
-            dispatcher,
-            config=CONFIG,
+        self.core.register(
             cluster_id="fuzz",
-            metadata=metadata,
-            purgatory=self.purgatory,
             controller=AtOnce(),
+            coordinator=OneShard(),
             followed=lambda: image,
-            now_ms=clock.monotonic_ms,
-        )
-        register_data_apis(
-            dispatcher,
-            table=self.table,
-            purgatory=self.purgatory,
-            clock=clock,
-            sessions=FetchSessionCache(10, rng),
-            fetch_bytes_max=CONFIG.fetch_bytes_max,
-            on_flush_due=lambda partition: None,
-            on_isr_due=lambda partition: None,
-            allocate_producer_ids=_block,
-        )
-        register_group_apis(
-            dispatcher, config=CONFIG.groups, coordinator=coordinator, metadata=metadata
         )
         clients = ClientInstances(fresh_id=rng.uuid, payload_bytes_max=FRAME_BYTES_MAX)
         clients.on_subscriptions({"all": {"metrics": "*", "interval.ms": str(PUSH_INTERVAL_MS)}})
@@ -238,32 +296,6 @@ class MiniBroker:
             limits=ConnectionLimits(frame_bytes_max=FRAME_BYTES_MAX),
             now_ms=NOW_MS,
         )
-
-    def _add(self, index: int) -> None:
-        topic = cluster().image.topic(TOPIC)
-        assert topic is not None
-        partition = Partition(
-            TOPIC,
-            topic.id,
-            index,
-            local_id=LOCAL,
-            is_eligible=lambda replica, epoch: True,
-            lag_ms_max=30_000,
-        )
-        self.table.add(partition)
-        settings = TopicConfig()
-        partition.apply(topic.partitions[index], settings, NOW_MS)
-        opened = open_log(
-            self._disk,
-            f"/data/{TOPIC}-{index}",
-            config=LogConfig(segment_index_bytes=4 * KIB),
-            topic_id=topic.id,
-            is_clean=True,
-            recovery_point=Offset(0),
-            log_start_offset=Offset(0),
-            now_ms=WALL_MS,
-        )
-        partition.attach(run_now(opened), NOW_MS)
 
     # --- what a connection needs of its host ---
 

@@ -1,9 +1,8 @@
 """One broker in a walk: its machine, which keeps logs, and its processes, one after the other.
 
-A process has the real cores, wired as `broker_driver` wires them: partitions and their table, the
-manager of replicas, fetch with its sessions, produce, the purgatory, the keeper of in-sync
-replicas, and a `FollowerFetch` for each leader it follows.  Only what drives them is the walk's:
-requests and answers become messages that the walk delivers or not.
+A process is a `BrokerCore` as in a real broker, with a keeper of in-sync replicas and a
+`FollowerFetch` for each leader that it follows.  Only what drives them is the walk's: requests and
+answers become messages that the walk delivers or not.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -11,12 +10,9 @@ from types import MappingProxyType
 from typing import Any, Protocol
 from uuid import UUID
 
-from ottla.broker.logs.delete_records import DeleteRecordsApi
-from ottla.broker.logs.fetch import FetchApi
-from ottla.broker.logs.fetch_session import FetchSessionCache
-from ottla.broker.logs.produce import ProduceApi
-from ottla.broker.network.dispatch import Peer, RequestContext
-from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.broker_core import BrokerCore, ReplicaPorts
+from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
+from ottla.broker.network.request_times import Times
 from ottla.broker.network.steps import finished
 from ottla.broker.replicas.follower_fetch import (
     BeginAnew,
@@ -32,8 +28,7 @@ from ottla.broker.replicas.follower_fetch import (
 from ottla.broker.replicas.isr_changes import IsrChange
 from ottla.broker.replicas.isr_driver import IsrKeeper
 from ottla.broker.replicas.partition import Partition
-from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.broker.replicas.replica_manager import Directory, ReplicaManager
+from ottla.broker.replicas.replica_manager import Directory
 from ottla.jepsen.world.invariants.replication import Held
 from ottla.jepsen.world.walk.now import run_now
 from ottla.metadata.delta import MetadataDelta
@@ -109,12 +104,13 @@ class Store(Protocol):
 class Slot:
     """The place of one answer; it stands in for that of a connection."""
 
-    __slots__ = ("_on_answer", "on_abandoned")
+    __slots__ = ("_on_answer", "on_abandoned", "times")
     is_abandoned = False
 
     def __init__(self, on_answer: OnAnswer) -> None:
         self._on_answer = on_answer
         self.on_abandoned: Callable[[], None] | None = None
+        self.times: Times | None = None
 
     def complete(self, response: Message) -> None:
         """Send the answer."""
@@ -165,38 +161,24 @@ class Life:
         self.fetchers: dict[NodeId, LeaderFetcher] = {}
         self._fetcher_of: dict[TopicIdPartition, LeaderFetcher] = {}
         self._clock = clock
-        self.purgatory = Purgatory()
-        self.table = PartitionTable(EMPTY)
+        self.core = BrokerCore(machine.config, clock=clock, rng=rng, dispatcher=Dispatcher())
+        self.purgatory = self.core.purgatory
+        self.table = self.core.table
         unused: Any = None
         self.keeper = IsrKeeper(
             self.table, unused, self.purgatory, clock, machine.config, lambda: epoch
         )
-        self.replicas = ReplicaManager(
-            machine.config,
-            table=self.table,
+        ports = ReplicaPorts(
             logs=machine,
-            purgatory=self.purgatory,
-            clock=clock,
             fetchers=self,
             work=self,
             on_flush_due=self.request_flush,
             on_isr_due=self.keeper.note,
             on_placed=lambda key, directory: None,
+            on_led=lambda partition: None,
         )
-        self.fetch_api = FetchApi(
-            table=self.table,
-            purgatory=self.purgatory,
-            sessions=FetchSessionCache(SESSION_SLOTS, rng),
-            fetch_bytes_max=machine.config.fetch_bytes_max,
-            on_isr_due=self.keeper.note,
-        )
-        self.produce_api = ProduceApi(
-            table=self.table,
-            purgatory=self.purgatory,
-            clock=clock,
-            on_flush_due=self.request_flush,
-        )
-        self.delete_api = DeleteRecordsApi(table=self.table, purgatory=self.purgatory)
+        self.core.open_replicas(ports, unused)
+        self.replicas = self.core.replicas
         for index in machine.store.indexes():
             at = TopicPartition(machine.topic, index)
             if self.replicas.is_stray(image, at, machine.topic_id):
@@ -258,14 +240,16 @@ class Life:
     def fetch(self, request: FetchRequest, now_ms: int, on_answer: OnAnswer) -> None:
         """Serve a fetch, at once or when there is enough."""
         slot: Any = Slot(on_answer)
-        response = self.fetch_api.handle(RequestContext(FETCH_HEADER, PEER, slot, now_ms), request)
+        response = self.core.data.fetch.handle(
+            RequestContext(FETCH_HEADER, PEER, slot, now_ms), request
+        )
         if response is not None:
             on_answer(response)
 
     def produce(self, request: ProduceRequest, now_ms: int, on_answer: OnAnswer) -> None:
         """Serve a produce, at once or when it is committed."""
         slot: Any = Slot(on_answer)
-        response = self.produce_api.handle(
+        response = self.core.data.produce.handle(
             RequestContext(PRODUCE_HEADER, PEER, slot, now_ms), request
         )
         if response is not None:
@@ -277,7 +261,7 @@ class Life:
         """Serve a DeleteRecords, at once or when everybody has deleted."""
         slot: Any = Slot(on_answer)
         context = RequestContext(DELETE_HEADER, PEER, slot, now_ms)
-        run_now(finished(self.delete_api.handle(context, request)))
+        run_now(finished(self.core.data.delete_records.handle(context, request)))
 
     # --- following ----------------------------------------------------------------------------
 
@@ -435,5 +419,6 @@ def broker_config(node_id: NodeId) -> BrokerConfig:
             node_id=node_id,
             replica_lag_time_ms_max=LAG_MS,
             replica_fetch_bytes_max=FETCH_BYTES,
+            fetch_session_count_max=SESSION_SLOTS,
         )
     return found

@@ -1,0 +1,167 @@
+"""The objects of a broker that decide, and how they are wired.
+
+Pure.  `BrokerCore` is the one wiring: the process (`broker_driver`), the walks and the fuzzers
+build their broker from it and add only what acts: sockets, tasks, disks, the way to the controller.
+Handlers are registered in two steps, because the listener opens before the logs are recovered:
+first the APIs that a broker answers at any time, then, when it serves, the rest.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.broker.cluster.auto_create import AutoCreate
+from ottla.broker.cluster.cluster_apis import (
+    CLUSTER_API_KEYS,
+    register_cluster_apis,
+    register_early_apis,
+)
+from ottla.broker.cluster.describe_node import DescribeNodeApi
+from ottla.broker.cluster.forwarding import ControllerDoor
+from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX
+from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
+from ottla.broker.groups.coordinator_door import CoordinatorDoor
+from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
+from ottla.broker.groups.group_apis import FIND_COORDINATOR, GROUP_API_KEYS, register_group_apis
+from ottla.broker.logs.data_apis import DATA_API_KEYS, DataApis
+from ottla.broker.logs.fetch_session import FetchSessionCache
+from ottla.broker.logs.producer_ids import Block
+from ottla.broker.logs.replica_apis import REPLICA_API_KEYS
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.replicas.replica_manager import Fetchers, Logs, ReplicaManager, Work
+from ottla.broker.replicas.topic_traffic import BrokerTraffic
+from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.model.ids import TopicIdPartition
+from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+
+BROKER_API_KEYS = (
+    CLUSTER_API_KEYS | DATA_API_KEYS | GROUP_API_KEYS | REPLICA_API_KEYS | {FIND_COORDINATOR}
+)
+"""APIs that every broker serves; client telemetry comes on top where it is enabled."""
+
+
+class ReplicaPorts(NamedTuple):
+    """What the replicas ask of the surroundings that act for them."""
+
+    logs: Logs
+    fetchers: Fetchers
+    work: Work
+    on_flush_due: Callable[[Partition], None]
+    """Called when records wait for a flush."""
+    on_isr_due: Callable[[Partition], None]
+    """Called when the in-sync set of a partition led here may have to change."""
+    on_placed: Callable[[TopicIdPartition, UUID], None]
+    """Called with a replica that lies in another directory than the metadata says."""
+    on_led: Callable[[Partition], None]
+    """Called when a partition leads because its log has been opened."""
+
+
+class BrokerCore:
+    """Partitions, waiting requests, sessions and handlers of one broker."""
+
+    def __init__(
+        self, config: BrokerConfig, *, clock: Clock, rng: Rng, dispatcher: Dispatcher
+    ) -> None:
+        self.config = config
+        self.dispatcher = dispatcher
+        self.errors = dispatcher.errors
+        self.purgatory = Purgatory(self.errors)
+        self.table = PartitionTable(EMPTY)
+        self.traffic = BrokerTraffic()
+        self.sessions = FetchSessionCache(config.fetch_session_count_max, rng)
+        self._clock = clock
+        self.replicas: ReplicaManager
+        self.metadata: MetadataCache
+        self.data: DataApis
+
+    def open_replicas(
+        self, ports: ReplicaPorts, allocate_producer_ids: Callable[[], Awaitable[Block]]
+    ) -> None:
+        """Put the replicas and their handlers on top of what acts for them."""
+        self.replicas = ReplicaManager(
+            self.config,
+            table=self.table,
+            logs=ports.logs,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            fetchers=ports.fetchers,
+            work=ports.work,
+            on_flush_due=ports.on_flush_due,
+            on_isr_due=ports.on_isr_due,
+            on_placed=ports.on_placed,
+            on_led=ports.on_led,
+            traffic=self.traffic,
+            errors=self.errors,
+        )
+        self.metadata = MetadataCache(self.replicas.is_opening)
+        self.data = DataApis(
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            sessions=self.sessions,
+            fetch_bytes_max=self.config.fetch_bytes_max,
+            on_flush_due=ports.on_flush_due,
+            on_isr_due=ports.on_isr_due,
+            allocate_producer_ids=allocate_producer_ids,
+            traffic=self.traffic,
+            times=self.dispatcher.times,
+        )
+
+    def register_early(
+        self, *, cluster_id: str, describe_node: DescribeNodeApi, coming: Iterable[int]
+    ) -> None:
+        """Serve ApiVersions and DescribeNode; `coming` are the keys that follow later."""
+        register_early_apis(
+            self.dispatcher,
+            config=self.config,
+            cluster_id=cluster_id,
+            metadata=self.metadata,
+            describe_node=describe_node,
+            coming=coming,
+        )
+
+    def register(
+        self,
+        *,
+        cluster_id: str,
+        controller: ControllerDoor,
+        coordinator: CoordinatorDoor,
+        followed: Callable[[], MetadataImage],
+    ) -> None:
+        """Serve clients; `followed` returns the image that the group coordinator has followed."""
+        auto_create = AutoCreate(
+            controller,
+            timeout_ms=min(self.config.request_timeout_ms, CREATION_WAIT_MS_MAX),
+            on_refused=lambda: self.purgatory.wake(IMAGE_CHANGED),
+            internal={OFFSETS_TOPIC: offsets_topic(self.config.groups)},
+        )
+        register_cluster_apis(
+            self.dispatcher,
+            config=self.config,
+            cluster_id=cluster_id,
+            metadata=self.metadata,
+            purgatory=self.purgatory,
+            controller=controller,
+            auto_create=auto_create,
+            now_ms=self._clock.monotonic_ms,
+        )
+        coordinators = FindCoordinatorApi(
+            config=self.config,
+            followed=followed,
+            purgatory=self.purgatory,
+            auto_create=auto_create,
+            is_opening=self.metadata.is_opening,
+        )
+        self.dispatcher.register(FIND_COORDINATOR, coordinators.handle)
+        self.data.register(self.dispatcher)
+        register_group_apis(
+            self.dispatcher,
+            config=self.config.groups,
+            coordinator=coordinator,
+            metadata=self.metadata,
+        )
