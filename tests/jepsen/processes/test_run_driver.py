@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.lab.jepsen import UNKNOWN
 from ottla.client.cluster import open_cluster
 from ottla.jepsen.history import History, Kind
 from ottla.jepsen.in_process import open_in_process_cluster
@@ -79,7 +80,7 @@ def test_an_interrupted_run_cleans_up_and_is_judged_as_far_as_it_went(tmp_path: 
         process.kill()
         process.wait()
 
-    assert process.returncode == 3, printed
+    assert process.returncode == UNKNOWN, printed
     assert "interrupted: healing and cleaning up" in printed
     results = json.loads(history.with_name("results.json").read_text())
     assert results["valid"] == "unknown"
