@@ -95,6 +95,8 @@ class Call:
         self.slot = ResponseSlot(self, header)
         self.context = RequestContext(header, PEER, self.slot, arrived_ms)
         self.is_completed = False
+        self.is_in_steps = False
+        """Whether the answer was given as steps, which are encoded apart from the loop."""
 
     def on_slot_completed(self, slot: ResponseSlot) -> None:
         self.is_completed = True
@@ -103,6 +105,7 @@ class Call:
         raise AssertionError("no handler throttles")
 
     def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
+        self.is_in_steps = True
         answer = run_through(steps)
         if answer is not None:
             slot.complete(answer)

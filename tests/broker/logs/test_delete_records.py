@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.logs.delete_records import DeleteRecordsApi
-from ottla.broker.network.steps import finished
+from ottla.broker.network.steps import STEP_COST, finished
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
@@ -172,3 +172,16 @@ async def test_an_asker_that_has_gone_is_not_kept(world: World) -> None:
     call = await ask(world, 2)
     call.slot.abandon()
     assert world.purgatory.waiting_count == 0
+
+
+@pytest.mark.parametrize("count", [2, STEP_COST + 1])
+async def test_only_a_large_answer_that_was_waited_for_is_encoded_apart(
+    world: World, count: int
+) -> None:
+    partition = await replicated(world)
+    call = await ask(world, 2, "t", *(f"missing-{number}" for number in range(1, count)))
+    assert not call.is_completed
+    fetched(world, partition, TWO, 2)
+    fetched(world, partition, THREE, 2)
+    assert call.is_completed
+    assert call.is_in_steps is (count > STEP_COST)

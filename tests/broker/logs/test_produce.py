@@ -479,3 +479,25 @@ async def test_very_many_partitions_are_appended_to_in_steps(world: World) -> No
     assert [one.index for one in answered.partition_responses] == list(range(count))
     codes = [one.error_code for one in answered.partition_responses]
     assert codes == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (count - 1)
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+async def test_only_a_large_answer_that_was_waited_for_is_encoded_apart(
+    world: World, is_large: bool
+) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    asked = request(world, "t", world.batch(b"a"), acks=-1)
+    api = world.produce_api
+    handle = api.handle_large if is_large else api.handle
+    call = world.run(handle, world.call(0, 13), asked)
+    assert not call.is_completed
+    partition.on_follower_fetch(
+        NodeId(2),
+        end_offset=Offset(1),
+        log_start_offset=Offset(0),
+        broker_epoch=10,
+        now_ms=world.clock.now_ms,
+    )
+    world.purgatory.wake(partition.high_watermark_key)
+    assert call.is_completed
+    assert call.is_in_steps is is_large

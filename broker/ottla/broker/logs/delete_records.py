@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import Answer, Pace, begun
+from ottla.broker.network.steps import STEP_COST, Answer, Pace, begun
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
@@ -52,7 +52,7 @@ class WaitingPartition:
 class WaitingDeletion(WaitingEntry):
     """A request whose records are deleted here and not yet everywhere."""
 
-    __slots__ = ("_open", "_response", "_slot")
+    __slots__ = ("_is_large", "_open", "_response", "_slot")
 
     def __init__(
         self,
@@ -61,6 +61,8 @@ class WaitingDeletion(WaitingEntry):
         open_partitions: list[WaitingPartition],
     ) -> None:
         super().__init__()
+        entry_count = len(response.topics) + sum(len(one.partitions) for one in response.topics)
+        self._is_large = entry_count > STEP_COST
         self._slot = slot
         self._response = response
         self._open = open_partitions
@@ -75,7 +77,7 @@ class WaitingDeletion(WaitingEntry):
         self._open = [waiting for waiting in self._open if not waiting.is_settled()]
         if self._open:
             return False
-        self._slot.complete(self._response)
+        self._answer()
         return True
 
     def on_expire(self) -> None:
@@ -83,11 +85,17 @@ class WaitingDeletion(WaitingEntry):
         for waiting in self._open:
             if not waiting.is_settled():
                 _refuse(waiting.result, ErrorCode.REQUEST_TIMED_OUT)
-        self._slot.complete(self._response)
+        self._answer()
 
     def on_fault(self, fault: Exception) -> None:
         """Close the connection."""
         self._slot.fail(fault)
+
+    def _answer(self) -> None:
+        if self._is_large:
+            self._slot.complete_large(self._response)
+        else:
+            self._slot.complete(self._response)
 
 
 DELETIONS_PER_STEP = 50

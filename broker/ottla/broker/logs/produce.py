@@ -114,7 +114,7 @@ class Inspected:
 class WaitingProduce(WaitingEntry):
     """A produce whose batches are appended and not all acknowledged."""
 
-    __slots__ = ("_acks", "_api", "_context", "_open", "_response")
+    __slots__ = ("_acks", "_api", "_context", "_is_large", "_open", "_response")
 
     def __init__(
         self,
@@ -123,8 +123,11 @@ class WaitingProduce(WaitingEntry):
         response: ProduceResponse,
         open_partitions: list[WaitingPartition],
         acks: int,
+        *,
+        is_large: bool,
     ) -> None:
         super().__init__()
+        self._is_large = is_large
         self._api = api
         self._context = context
         self._response = response
@@ -158,7 +161,10 @@ class WaitingProduce(WaitingEntry):
 
     def _answer(self) -> None:
         self._api.add_hints(self._context, self._response)
-        self._context.slot.complete(self._response)
+        if self._is_large:
+            self._context.slot.complete_large(self._response)
+        else:
+            self._context.slot.complete(self._response)
 
 
 class ProduceApi:
@@ -223,8 +229,10 @@ class ProduceApi:
             if pace.is_due():
                 yield
         if inspected:
-            return self._inspect(context, request, response, waiting, is_refused, inspected)
-        return self._answer(context, request, response, waiting, is_refused)
+            return self._inspect(
+                context, request, response, waiting, is_refused, inspected, is_large=True
+            )
+        return self._answer(context, request, response, waiting, is_refused, is_large=True)
 
     def _append(
         self,
@@ -290,6 +298,8 @@ class ProduceApi:
         waiting: list[WaitingPartition],
         is_refused: bool,
         inspected: list[Inspected],
+        *,
+        is_large: bool = False,
     ) -> Apart[list[Accepted | RefusedError]]:
         """Look at records apart from the loop, append what may be, then answer or wait."""
         now_ms = self._clock.wall_ms()
@@ -301,7 +311,9 @@ class ProduceApi:
                 if appended is not None:
                     waiting.append(appended)
                 is_any_refused |= each.answer.error_code != ErrorCode.NONE
-            return self._answer(context, request, response, waiting, is_any_refused)
+            return self._answer(
+                context, request, response, waiting, is_any_refused, is_large=is_large
+            )
 
         return Apart(lambda: [each.accepted(now_ms) for each in inspected], append)
 
@@ -352,6 +364,8 @@ class ProduceApi:
         response: ProduceResponse,
         waiting: list[WaitingPartition],
         is_refused: bool,
+        *,
+        is_large: bool = False,
     ) -> ProduceResponse | None:
         slot = context.slot
         if request.acks == ACKS_NONE:
@@ -365,7 +379,7 @@ class ProduceApi:
             if is_refused:
                 self.add_hints(context, response)
             return response
-        entry = WaitingProduce(self, context, response, waiting, request.acks)
+        entry = WaitingProduce(self, context, response, waiting, request.acks, is_large=is_large)
         # An earlier wake may have moved what this one waits for.
         if entry.try_complete():
             return None

@@ -126,6 +126,10 @@ class ResponseSlot:
         else:
             self.complete_by(result)
 
+    def complete_large(self, response: Message) -> None:
+        """Answer with a message of very many entries, which is encoded apart from the loop."""
+        self.complete_by(_made(response))
+
     def complete_encoded(self, response: Message, body: list[Chunk]) -> None:
         """Answer with a message that was encoded in the request's version."""
         header = self.header
@@ -232,3 +236,9 @@ class ResponseQueue:
         """Return every slot and forget it: the connection has closed."""
         slots, self._slots = self._slots, deque()
         return slots
+
+
+def _made(response: Message) -> Answer:
+    """Return an answer that needs no more steps."""
+    yield
+    return response
