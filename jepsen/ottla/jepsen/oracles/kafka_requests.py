@@ -35,6 +35,7 @@ __all__ = [
     "ClusterNames",
     "KnownTopic",
     "Shape",
+    "numbered_request",
     "request_count",
     "request_of",
     "requests_of",
@@ -93,22 +94,31 @@ def requests_of(
     api_key: int, version: int, rng: Rng, names: ClusterNames, *, bytes_max: int = BYTES_MAX
 ) -> Iterator[Message]:
     """Yield one request for each shape; an API of resources gets one for each type of them."""
-    for shape in SHAPES:
-        for resource_type in _resource_types(api_key, version):
-            yield request_of(
-                shape,
-                api_key,
-                version,
-                rng,
-                names,
-                bytes_max=bytes_max,
-                resource_type=resource_type,
-            )
+    for number in range(request_count(api_key, version)):
+        yield numbered_request(number, api_key, version, rng, names, bytes_max=bytes_max)
 
 
 def request_count(api_key: int, version: int) -> int:
     """Return how many requests `requests_of` yields."""
     return len(SHAPES) * len(_resource_types(api_key, version))
+
+
+def numbered_request(
+    number: int,
+    api_key: int,
+    version: int,
+    rng: Rng,
+    names: ClusterNames,
+    *,
+    bytes_max: int = BYTES_MAX,
+) -> Message:
+    """Return one of the requests that `requests_of` yields."""
+    types = _resource_types(api_key, version)
+    shape = SHAPES[number // len(types)]
+    resource_type = types[number % len(types)]
+    return request_of(
+        shape, api_key, version, rng, names, bytes_max=bytes_max, resource_type=resource_type
+    )
 
 
 def request_of(

@@ -23,8 +23,8 @@ from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.in_process import LISTENER, open_in_process_cluster
 from ottla.jepsen.oracles.kafka_requests import (
     DESTRUCTIVE_API_KEYS,
+    numbered_request,
     request_count,
-    requests_of,
 )
 from ottla.jepsen.oracles.kafka_values import ClusterNames, KnownTopic
 from ottla.jepsen.oracles.loop_cost import Cost, Meter
@@ -212,13 +212,11 @@ def costs_of(
         api = API[api_key]
         for version in range(api.lowest, api.latest_stable + 1):
             count = request_count(api_key, version)
-            numbers = frozenset(_turn_of(count, version + seed, requests_per_version))
-            rng = FuzzRng(Random(f"{seed}/{api_key}/{version}"))
-            requests = requests_of(api_key, version, rng, target.names, bytes_max=bytes_max)
-            for number in range(count):
-                request = next(requests)
-                if number not in numbers:
-                    continue
+            for number in _turn_of(count, version + seed, requests_per_version):
+                rng = FuzzRng(Random(f"{seed}/{api_key}/{version}/{number}"))
+                request = numbered_request(
+                    number, api_key, version, rng, target.names, bytes_max=bytes_max
+                )
                 frame = framed(request, version)
                 # Hundreds of thousands of objects, whose memory and whose collection of garbage
                 # must not pass for the broker's.
