@@ -14,6 +14,7 @@ GATED = (
     ("A", "replication-disk"),
     ("A", "controller"),
     ("A", "log"),
+    ("A", "log-failing"),
     ("A", "group"),
     ("B", "raft"),
     ("B", "cluster"),

@@ -118,6 +118,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "replication-disk": "ottla.jepsen.world.walk.replication_walk:DiskReplicationWalk",
         "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",
         "log": "ottla.jepsen.world.walk.log_walk:LogWalk",
+        "log-failing": "ottla.jepsen.world.walk.log_walk:FailingLogWalk",
         "group": "ottla.jepsen.world.walk.group_walk:GroupWalk",
     },
     "B": {

@@ -4,9 +4,10 @@ from typing import Any
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
-from ottla.jepsen.world.walk.log_walk import LogWalk
+from ottla.jepsen.world.walk.log_walk import FailingLogWalk, LogWalk
 
 HISTORY_COUNT = 600
+FAILING_COUNT = 300
 JOB = Job(engine="A", subject="log", budget=LogWalk.budget)
 
 
@@ -18,6 +19,16 @@ def test_no_history_breaks_an_invariant_and_every_rare_state_is_met(explored: An
     assert tally.missed(LogWalk.required) == []
     assert tally.figures["power cuts"] > HISTORY_COUNT
     assert tally.figures["recoveries"] > HISTORY_COUNT
+
+
+def test_a_directory_that_fails_inside_any_operation_breaks_no_invariant(explored: Any) -> None:
+    job = Job(engine="A", subject="log-failing", budget=FailingLogWalk.budget)
+
+    tally = run_batch(job, 0, FAILING_COUNT)
+
+    explored(f"{job.engine} {job.subject}", tally)
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.rare["the directory fails inside a truncation"] > FAILING_COUNT // 10
 
 
 def test_a_run_is_its_decisions() -> None:

@@ -41,7 +41,7 @@ class LogWalk:
     name = "A"
     subject = "log"
     budget = 120
-    required = (
+    required: tuple[str, ...] = (
         "a segment is rolled",
         "unflushed batches are lost",
         "all unflushed batches outlive the power",
@@ -65,6 +65,19 @@ class LogWalk:
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one history of at most `budget` events."""
         walk = Walk(chance)
+        violation = violation_in(lambda: walk.go(budget))
+        return outcome_of(self, chance, walk, violation)
+
+
+class FailingLogWalk(LogWalk):
+    """The same, in a directory that fails while the log's tasks are under way."""
+
+    subject = "log-failing"
+    required = (*LogWalk.required, "the directory fails inside a truncation")
+
+    def run(self, chance: Chance, *, budget: int) -> Outcome:
+        """Walk one history of at most `budget` events."""
+        walk = FailingWalk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
@@ -472,3 +485,23 @@ class Walk(Life):
         self._open()
         assert self.log is not None
         self._after("end")
+
+
+class FailingWalk(Walk):
+    """A log whose files are closed under its tasks, as the manager does that fails a directory."""
+
+    def _draw_actions(self) -> list[Callable[[], None]]:
+        return [*super()._draw_actions(), *[self._fail_directory] * 4, *[self._truncate] * 4]
+
+    def _fail_directory(self) -> None:
+        """Close the files; what is under way may end as it likes, but with an error of ours."""
+        log = self._serving()
+        if log is None or not self._tasks:
+            return
+        if self._cut is not None:
+            self.rare.sometimes("the directory fails inside a truncation")
+        log.abandon()
+
+    def _check_whole(self, log: Log) -> None:
+        if log.failure is None:
+            super()._check_whole(log)
