@@ -198,6 +198,8 @@ class SimulatedDisk:
         """Which process's handles are valid: counts crashes."""
         self.capacity_bytes: int | None = None
         """Bytes all files may hold together before writing fails with ENOSPC."""
+        self.refused_count = 0
+        """Writes that found no room."""
         self._rng = rng
         self._pause = pause
         self._root = _Directory()
@@ -458,6 +460,7 @@ class SimulatedDisk:
             missing_bytes = self.used_bytes + grown_bytes - self.capacity_bytes
             if missing_bytes > 0:
                 self._write_part(file.inode, position, data[: max(0, len(data) - missing_bytes)])
+                self.refused_count += 1
                 raise OSError(errno.ENOSPC, "no space left on the world's disk", file.path)
         self._write_part(file.inode, position, data)
 

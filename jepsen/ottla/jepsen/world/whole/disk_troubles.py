@@ -36,6 +36,9 @@ HANG_MS = (1_000, 15_000)
 FULL_MS = (1_000, 15_000)
 DESCRIPTORS_MS = (500, 8_000)
 GONE_MS = (1_000, 12_000)
+ALONE_MS = (0, 4_000)
+"""How long a broker that lacked a directory then serves before the others start."""
+
 DOWN_MS = (20, 3_000)
 
 JUDGED_S_MAX = 3.0
@@ -45,7 +48,9 @@ MOVED_S_MAX = 6.0
 FOLLOWED_S_MAX = 6.0
 SERVED_S_MAX = 12.0
 RESERVED_FOR = ("__cluster_metadata", ".tmp")
-ROOM_BYTES_MAX = 30_000
+ROOMS_BYTES = (30_000, 3_000, 300)
+"""Less than this is left on a disk as it begins to be full."""
+
 EVER = 1_000_000_000
 
 
@@ -251,7 +256,11 @@ class DiskTroubles:
     # ---- a directory that is gone
 
     async def lose_directory(self) -> None:
-        """Stop a broker, and start it while one of its directories cannot be read."""
+        """Stop a broker, and start it while one of its directories cannot be read.
+
+        It may do so more than once, and it may be the last one that was in sync and the first that
+        starts: what it then says of its logs is all the cluster knows of them.
+        """
         found = self._pick_directory()
         if found is None:
             return
@@ -259,24 +268,40 @@ class DiskTroubles:
         if machine.is_paused or not self._mercy.may_die(machine):
             return
         self._counts["lost directories"] += 1
+        others: list[Machine] = []
+        if self._chance.below(2):
+            others = [one for one in self._cluster.broker_machines.values() if one is not machine]
+            self._rare.sometimes("the last in sync starts without one of its directories")
         with _troubled(machine, f"{directory} is gone", has_lost_directory=True) as trouble:
-            await self._end(machine)
+            for other in others:
+                await self._stop(other)
+            await (self._stop(machine) if others else self._end(machine))
             machine.disk.faults.lose(directory)
             try:
-                if not machine.is_running:
-                    machine.start()
-                trouble.start_count = machine.start_count
-                self._rare.sometimes("a broker starts without one of its directories")
-                await self._wait(GONE_MS)
-                await self._end(machine)
+                for _ in range(1 + self._chance.below(3)):
+                    if not machine.is_running:
+                        machine.start()
+                    trouble.start_count = machine.start_count
+                    self._rare.sometimes("a broker starts without one of its directories")
+                    await self._wait(GONE_MS)
+                    await (self._stop(machine) if others else self._end(machine))
             finally:
                 machine.disk.faults.give_back(directory)
             await self._start_later(machine)
+            if others:
+                await trio.sleep(self._within_s(ALONE_MS))
+            for other in others:
+                if not other.is_running:
+                    other.start()
 
-    async def _end(self, machine: Machine) -> None:
-        if self._chance.below(2) and not machine.is_paused and machine.is_running:
+    async def _stop(self, machine: Machine) -> None:
+        if machine.is_running and not machine.is_paused:
             with trio.move_on_after(20):
                 await machine.stop()
+
+    async def _end(self, machine: Machine) -> None:
+        if self._chance.below(2):
+            await self._stop(machine)
         if machine.is_running:
             machine.kill()
             await machine.has_ended.wait()
@@ -308,23 +333,32 @@ class DiskTroubles:
             self._demand_all_live("NoDescriptorIsNoFault", node, machine, trouble)
 
     async def fill(self) -> None:
-        """Let a node's disk be full for a while."""
+        """Let a node's disk be full for a while, in which the node may have to start."""
         machine = self._chance.pick(self._cluster.machines)
         if not self._may_trouble(machine):
             return
         self._counts["full disks"] += 1
-        is_controller = machine in self._cluster.controller_machines.values()
-        with _troubled(machine, "the disk is full", may_end=is_controller) as trouble:
+        with _troubled(machine, "the disk is full") as trouble:
             disk = machine.disk
-            disk.capacity_bytes = disk.used_bytes + self._chance.below(ROOM_BYTES_MAX)
+            refused_count = disk.refused_count
+            disk.capacity_bytes = disk.used_bytes + self._chance.below(
+                self._chance.pick(ROOMS_BYTES)
+            )
             await self._wait(FULL_MS)
-            if disk.capacity_bytes is not None and disk.used_bytes >= disk.capacity_bytes:
-                self._rare.sometimes("a disk is filled to the last byte")
+            if self._chance.below(2) and self._mercy.may_die(machine):
+                await self._end(machine)
+                if not machine.is_running:
+                    machine.start()
+                trouble.start_count = machine.start_count
+                self._rare.sometimes("a node starts on a full disk")
+                await self._wait(FULL_MS)
+            if disk.refused_count > refused_count:
+                self._rare.sometimes("a write finds no room")
             disk.capacity_bytes = None
             for node, broker_machine in self._cluster.broker_machines.items():
                 if machine is broker_machine:
                     self._demand_all_live("FullDiskIsNoFault", node, machine, trouble)
-            if not machine.is_running and is_controller:
+            if not machine.is_running:
                 await self._start_later(machine)
 
     def _demand_all_live(
@@ -375,7 +409,6 @@ class _troubled:  # noqa: N801 - reads as a sentence after `with`
         machine: Machine,
         name: str,
         *,
-        may_end: bool = False,
         may_fail_to_start: bool = False,
         has_lost_directory: bool = False,
     ) -> None:
@@ -383,7 +416,6 @@ class _troubled:  # noqa: N801 - reads as a sentence after `with`
         self._trouble = Trouble(
             name=name,
             start_count=machine.start_count,
-            may_end=may_end,
             may_fail_to_start=may_fail_to_start,
             has_lost_directory=has_lost_directory,
         )

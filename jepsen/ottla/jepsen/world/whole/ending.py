@@ -3,7 +3,8 @@
 Invariants: EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, GroupCatchesUp, MetadataAgrees
 (every broker has the same image), SettingsInForce (and its logs act on it), ReplicasAlike (all
 replicas of a partition begin and end at the same offsets), LogsAgree (what is committed is the same
-bytes on every replica), and those that `history.py` judges by reading everything once more.
+bytes on every replica), LogsHaveTheirFiles (what a log serves lies under its name), and those that
+`history.py` judges by reading everything once more.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,9 @@ LOOK_S = 0.25
 METADATA_LOG = "__cluster_metadata-0"
 Replica = tuple[Machine, str]
 """Where a log lies: on whose disk, and where there."""
+
+LAST_DELTA = slice(23, 27)
+"""The last record's offset, counted from the batch's first, in a batch's bytes."""
 
 BATCH_OVERHEAD = 12
 """Bytes of a batch before what its length counts: base offset and the length itself."""
@@ -85,6 +89,7 @@ class Ending:
         )
         await trio.sleep(2.0)
         await self._compare_logs()
+        await self._look_for_files()
 
     async def _settle_producers(self) -> None:
         """Wait until every record that was sent is acknowledged or given up."""
@@ -142,6 +147,22 @@ class Ending:
             METADATA_LOG,
             [(machine, path) for machine in self._cluster.controller_machines.values()],
         )
+
+    async def _look_for_files(self) -> None:
+        """Hold every log to its files: a removed one would serve until its process ends."""
+        for node, broker in sorted(self._cluster.brokers.items()):
+            for at, log in broker.logs:
+                end_offset = log.end_offset
+                found = await batches_of(self._cluster.broker_machines[node], log.directory)
+                lies_to: int = log.log_start_offset
+                if found:
+                    base_offset, last = max(found.items())
+                    lies_to = base_offset + int.from_bytes(last[LAST_DELTA], "big") + 1
+                if log.failure is None and lies_to < end_offset:
+                    raise Violation(
+                        "LogsHaveTheirFiles",
+                        f"broker {node}: {at} ends at {end_offset}, its files at {lies_to}",
+                    )
 
     async def _until(
         self, invariant: str, missing: Callable[[], list[str]], patience_s: float

@@ -36,8 +36,6 @@ class Trouble:
     name: str
     start_count: int
     """Which start of the machine met it."""
-    may_end: bool
-    """Whether the process may end by it, as a controller without room may."""
     may_fail_to_start: bool
     """Whether a later process may end by it."""
     has_lost_directory: bool
@@ -54,7 +52,7 @@ class Trouble:
     def allows_end_of(self, machine: "Machine") -> bool:
         """Say whether the process that ended by itself may have done so."""
         is_later = machine.start_count != self.start_count
-        return self.may_end or (is_later and self.may_fail_to_start)
+        return is_later and self.may_fail_to_start
 
 
 Process = Callable[["Machine", trio.Event], Awaitable[None]]

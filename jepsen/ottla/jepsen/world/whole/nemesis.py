@@ -42,6 +42,7 @@ OFF = (
     "no descriptors",
     "full disk",
     "topic made again",
+    "late removal",
     "changed setting",
 )
 """Faults that only runs which ask for them by name have."""
@@ -101,6 +102,7 @@ class Nemesis:
             "no descriptors": disks.take_descriptors,
             "full disk": disks.fill,
             "topic made again": self.rebirths.recreate,
+            "late removal": self.rebirths.outlive,
             "changed setting": self.rebirths.change_settings,
         }
         self._faults: list[tuple[str, Fault]] = []
@@ -135,8 +137,7 @@ class Nemesis:
             trouble = machine.trouble
             if trouble is not None and trouble.has_lost_directory and machine.is_running:
                 machine.kill()
-            if trouble is not None and not trouble.may_end:
-                machine.trouble = None
+            machine.trouble = None
             if machine.has_bad_disk:
                 if machine.is_running:
                     machine.cut_power()

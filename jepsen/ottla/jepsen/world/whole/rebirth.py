@@ -8,7 +8,7 @@ image says).
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import trio
@@ -46,7 +46,16 @@ START_MS = (0, 1_500)
 
 RECOVERY_S_MAX = 5.0
 SOON_MS = (0, 3_000)
+REMOVAL_MS = (50, 500)
+"""From the begin of a removal to the deletion of its topic."""
+
+BEHIND_MS = (500, 3_000)
+"""How long a removal then still waits."""
+
 RECORDS_MAX = 30
+SHORT_SEGMENTS = {"segment.ms": "5"}
+"""Nearly every record of a topic has a segment of its own, so that there is much to remove."""
+
 RETENTIONS_MS = ("-1", "10000000000", "11000000000", "12000000000")
 """All of them keep what the clients of a run send."""
 
@@ -94,8 +103,7 @@ class Rebirths:
             return
         self._is_busy = True
         self._counts["re-created topics"] += 1
-        topic = Reborn(TopicPartition(f"reborn-{len(self._reborn)}", 0))
-        self._reborn.append(topic)
+        topic = self._next_topic()
         with trio.move_on_after(PATIENCE_S):
             try:
                 await self._live_twice(topic, machine)
@@ -106,12 +114,17 @@ class Rebirths:
         if not machine.is_running:
             machine.start()
 
+    def _next_topic(self) -> Reborn:
+        topic = Reborn(TopicPartition(f"reborn-{len(self._reborn)}", 0))
+        self._reborn.append(topic)
+        return topic
+
     async def _live_twice(self, topic: Reborn, machine: Machine) -> None:
         async with open_admin(self._cluster.bootstrap, timeout_s=20.0) as admin:
             await self._create(admin, topic.at.topic)
-            await self._use(topic.at, 1 + self._chance.below(RECORDS_MAX), life=1)
-            if self._chance.below(2):
-                before = 1 + self._chance.below(RECORDS_MAX)
+            sent = await self._use(topic.at, 1 + self._chance.below(RECORDS_MAX), life=1)
+            if self._chance.below(8):
+                before = 1 + self._chance.below(len(sent))
                 await self._cut_start(admin, topic.at, before)
             order = self._chance.below(4)
             if order:
@@ -133,10 +146,10 @@ class Rebirths:
 
     async def _strike(self, machine: Machine) -> None:
         """Kill the broker, cut its power, or let it be."""
-        kind = self._chance.below(3)
+        kind = self._chance.below(4)
         if not kind or not machine.is_running or not self._mercy.may_die(machine):
             return
-        if kind == 2 and self._mercy.wound(machine):
+        if kind == 1 and self._mercy.wound(machine):
             self._counts["power cuts"] += 1
             machine.cut_power()
         else:
@@ -146,10 +159,90 @@ class Rebirths:
         if not machine.is_running:
             machine.start()
 
-    async def _create(self, admin: Admin, name: str) -> None:
+    # ---- a removal that outlives its topic
+
+    async def outlive(self) -> None:
+        """Delete a topic, and make it again, while the removal of its records waits for a disk."""
+        if self._is_busy or self._cluster.unready():
+            return
+        self._is_busy = True
+        self._counts["removals that waited"] += 1
+        topic = self._next_topic()
+        with trio.move_on_after(PATIENCE_S):
+            try:
+                await self._outlive(topic)
+            except* TROUBLE:
+                pass
+        self._is_busy = False
+
+    async def _outlive(self, topic: Reborn) -> None:
+        name = topic.at.topic
+        async with open_admin(self._cluster.bootstrap, timeout_s=20.0) as admin:
+            await self._create(admin, name, SHORT_SEGMENTS)
+            count = len(await self._use(topic.at, 2 + self._chance.below(RECORDS_MAX), life=1))
+            machine = self._leader_of(topic.at)
+            if machine is None:
+                return
+            path = self._first_file_of(machine, topic.at)
+            goes_on = trio.Event()
+            machine.disk.faults.hang(path, goes_on.wait)
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._remove, topic.at, count)
+                    await self._wait(REMOVAL_MS)
+                    await self._delete(admin, name)
+                    nursery.start_soon(self._let_go_on, machine, path, goes_on)
+                    await self._create(admin, name)
+                    topic.is_alive = True
+                    topic.acknowledged = await self._use(
+                        topic.at, self._chance.below(RECORDS_MAX), life=2
+                    )
+                    await goes_on.wait()
+                    nursery.cancel_scope.cancel()
+            finally:
+                machine.disk.faults.give_back(path)
+                goes_on.set()
+            self._rare.sometimes("a topic is made again while its removal waits")
+            await self._wait(SOON_MS)
+
+    async def _remove(self, at: TopicPartition, before: int) -> None:
+        try:
+            async with open_admin(self._cluster.bootstrap, timeout_s=20.0) as admin:
+                await admin.delete_records({at: before})
+        except* TROUBLE:
+            pass  # its topic is gone
+
+    async def _let_go_on(self, machine: Machine, path: str, goes_on: trio.Event) -> None:
+        await self._wait(BEHIND_MS)
+        machine.disk.faults.give_back(path)
+        goes_on.set()
+
+    def _leader_of(self, at: TopicPartition) -> Machine | None:
+        image = self._cluster.latest_image
+        topic = None if image is None else image.topic(at.topic)
+        if topic is None:
+            return None
+        return self._cluster.broker_machines.get(topic.partitions[at.partition].leader)
+
+    def _first_file_of(self, machine: Machine, at: TopicPartition) -> str:
+        """Return the file of the oldest records that a machine has of a partition."""
+        return min(
+            path
+            for directory in self._cluster.log_directories
+            for path in machine.disk.files_in(directory)
+            if f"/{at}/" in path and path.endswith(".log")
+        )
+
+    # ---- what operators ask for
+
+    async def _create(
+        self, admin: Admin, name: str, configs: Mapping[str, str] | None = None
+    ) -> None:
         replica_count = min(3, len(self._cluster.broker_machines))
         try:
-            await admin.create_topic(name, partition_count=1, replication_factor=replica_count)
+            await admin.create_topic(
+                name, partition_count=1, replication_factor=replica_count, configs=configs
+            )
         except RefusedError as refusal:
             if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise  # else a repeated request met its own effect

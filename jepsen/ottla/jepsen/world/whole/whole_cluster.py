@@ -94,7 +94,9 @@ class DisksOfCluster(WholeCluster):
         "other directories acknowledge beside a hung one",
         "a broker starts without one of its directories",
         "a file cannot be opened for want of descriptors",
-        "a disk is filled to the last byte",
+        "a write finds no room",
+        "a node starts on a full disk",
+        "the last in sync starts without one of its directories",
     )
 
 
@@ -106,6 +108,7 @@ class NamesOfCluster(WholeCluster):
     is_light = True
     only = (
         *("topic made again",) * 3,
+        *("late removal",) * 2,
         *("changed setting",) * 2,
         "restart",
         "breaks",
@@ -113,6 +116,7 @@ class NamesOfCluster(WholeCluster):
     required = (
         "a topic dies whose log begins above 0",
         *(f"a topic is made again{order}" for order in ORDERS[1:]),
+        "a topic is made again while its removal waits",
         "a setting changes while a broker starts",
     )
 
