@@ -20,10 +20,19 @@ BUDGET_MAX = 5_000
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     engine = make_engine(mutant.engine, mutant.subject)
     job = Job(
-        engine=mutant.engine, subject=mutant.subject, budget=engine.budget, mutant=mutant.name
+        engine=mutant.engine,
+        subject=mutant.subject,
+        budget=mutant.budget or engine.budget,
+        mutant=mutant.name,
     )
 
-    tally = run_many(job, 0, count=mutant.seed_count, seconds=SECONDS_MAX, ends_at_failure=True)
+    tally = run_many(
+        job,
+        mutant.first_seed,
+        count=mutant.seed_count,
+        seconds=SECONDS_MAX,
+        ends_at_failure=True,
+    )
 
     assert tally.violation_count > 0, f"{mutant.sentence}: not found in {tally.run_count} runs"
     violation = tally.failures[0].violation

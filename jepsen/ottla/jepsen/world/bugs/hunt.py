@@ -38,7 +38,7 @@ class Found:
 
 
 def hunt(mutant: Mutant, *, seconds: float, processes: int = 1) -> Found:
-    """Run seeds from 0 on with the bug planted until one shows it, or time is over."""
+    """Run seeds from its first on with the bug planted until one shows it, or time is over."""
     engine = make_engine(mutant.engine, mutant.subject)
     job = Job(
         engine=mutant.engine,
@@ -47,7 +47,9 @@ def hunt(mutant: Mutant, *, seconds: float, processes: int = 1) -> Found:
         mutant=mutant.name,
     )
     started = time.perf_counter()
-    tally = run_many(job, 0, seconds=seconds, processes=processes, ends_at_failure=True)
+    tally = run_many(
+        job, mutant.first_seed, seconds=seconds, processes=processes, ends_at_failure=True
+    )
     failure = tally.failures[0] if tally.failures else None
     return Found(
         mutant=mutant,

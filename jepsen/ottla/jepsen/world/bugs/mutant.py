@@ -23,7 +23,9 @@ class Mutant:
     """Where it is found."""
     plant: Plant
     seed_count: int
-    """Seeds from 0 on among which it is found, with room to spare."""
+    """Number of seeds among which it is found, with room to spare."""
+    first_seed: int = 0
+    """The first of these seeds."""
     budget: int = 0
     """Events of a run; 0: as many as the engine takes."""
     is_quick: bool = False

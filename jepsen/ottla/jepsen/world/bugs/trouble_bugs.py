@@ -1,20 +1,29 @@
 """Mutants of a broker with a disk in trouble, and of topics whose names are used again."""
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+import errno
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.replicas import follower_fetch, replica_manager
-from ottla.broker.replicas.follower_fetch import BeginAnew, Followed, Truncate
+from ottla.broker.replicas import replica_fetcher_driver, replica_manager
+from ottla.broker.replicas.follower_fetch import BeginAnew, Followed, RaiseStart, Truncate
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
+from ottla.jepsen.world.whole.whole_cluster import DisksOfCluster, NamesOfCluster
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
+from ottla.model.errors import RefusedError
 from ottla.model.ids import Offset, TopicPartition
-from ottla.storage import disk_errors
-from ottla.storage.checkpoints_driver import Checkpoints
+from ottla.node.metadata_log import MetadataLog
+from ottla.node.reserved_space import ReservedSpace
+from ottla.raft.effects import Append
+from ottla.storage import disk_errors, log_manager_driver
+from ottla.storage.checkpoints_driver import Checkpoints, Line
+from ottla.storage.disk_seam import DiskFile
+from ottla.storage.entry_file import EntryFile
+from ottla.storage.local_log import LocalLog
 from ottla.storage.log import Log
 from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager
@@ -51,8 +60,34 @@ def _wait_for_the_disk_in_a_publisher() -> Any:
     return patched(ReplicaManager, publish=publish)
 
 
-def _make_empty_replicas_anywhere() -> Any:
-    return patched(replica_manager, _holds_nothing=lambda state, replica: True)
+@contextmanager
+def _make_empty_replicas_anywhere() -> Iterator[None]:
+    with (
+        patched(replica_manager, _holds_nothing=lambda state, replica: True),
+        patched(DisksOfCluster, only=("lost directory",), directory_counts=(2,)),
+    ):
+        yield
+
+
+def _give_nothing(self: ReservedSpace, size_bytes: int, *, is_for_election: bool = False) -> bool:
+    return False
+
+
+def _append_or_end(self: MetadataLog, append: Append) -> None:
+    try:
+        self._append(append)
+    except RefusedError as refusal:
+        raise OSError(errno.EIO, refusal.message, self.directory) from refusal
+
+
+@contextmanager
+def _end_by_a_full_disk() -> Iterator[None]:
+    with (
+        patched(ReservedSpace, give=_give_nothing),
+        patched(MetadataLog, append=_append_or_end),
+        patched(DisksOfCluster, only=("full disk",)),
+    ):
+        yield
 
 
 # --- names that are used again --------------------------------------------------------------------
@@ -70,30 +105,87 @@ async def _forget_nothing(
     """Leave the lines where they are."""
 
 
-def _begin_at_the_end(
+async def _replace_by_name(
+    self: Checkpoints, name: str, lines: Mapping[TopicPartition, Line]
+) -> None:
+    await self._write_lines(name, {key: line.offset for key, line in lines.items()})
+
+
+def _place_at_the_end(
     followed: Followed, leader_start: Offset, leader_end: Offset
-) -> Truncate | BeginAnew:
+) -> Truncate | BeginAnew | RaiseStart:
     log = followed.log
-    shared_end = leader_end if followed.shared_end is None else followed.shared_end
-    followed.shared_end = None
+    shared_end, followed.shared_end = followed.shared_end, None
+    if shared_end is not None:
+        return Truncate(shared_end)
+    if leader_end < log.end_offset:
+        return Truncate(leader_end)
     if leader_start > log.end_offset:
         return BeginAnew(leader_start)
-    return Truncate(max(log.log_start_offset, min(shared_end, leader_end)))
+    return RaiseStart(min(leader_start, log.high_watermark))
 
 
 @contextmanager
 def _checkpoints_by_name() -> Iterator[None]:
-    original = follower_fetch.place_of
+    with (
+        patched(
+            Checkpoints,
+            offset_of=_offset_by_name,
+            forget=_forget_nothing,
+            _replace=_replace_by_name,
+        ),
+        patched(replica_fetcher_driver, place_of=_place_at_the_end),
+        patched(NamesOfCluster, only=("topic made again",)),
+    ):
+        yield
 
-    def place_of(followed: Followed, leader_start: Offset, leader_end: Offset) -> Any:
-        place = original(followed, leader_start, leader_end)
-        if isinstance(place, BeginAnew) and leader_start < followed.log.end_offset:
-            return _begin_at_the_end(followed, leader_start, leader_end)
-        return place
 
-    with ExitStack() as stack:
-        stack.enter_context(patched(Checkpoints, offset_of=_offset_by_name, forget=_forget_nothing))
-        stack.enter_context(patched(follower_fetch, place_of=place_of))
+# --- a directory that fails inside a truncation ---------------------------------------------------
+
+
+@contextmanager
+def _assert_closed_files_open() -> Iterator[None]:
+    original_open, original_check = EntryFile._open, LocalLog._check_online
+
+    def open_file(self: EntryFile) -> DiskFile:
+        assert not self._is_closed
+        return original_open(self)
+
+    def check_online(self: LocalLog) -> None:
+        if not self._is_cutting:
+            original_check(self)
+
+    with patched(EntryFile, _open=open_file), patched(LocalLog, _check_online=check_online):
+        yield
+
+
+# --- a removal that outlives its topic ------------------------------------------------------------
+
+
+async def _wait_for_nobody(log: Log) -> None:
+    """Take a log's name while its tasks still work on its files."""
+
+
+async def _remove_leaving_on(self: LocalLog) -> None:
+    self._is_removing = True
+    try:
+        while self._leaving:
+            segment = self._leaving[0]
+            await self._remove_segment(segment)
+            await self._producer_files.remove(segment.base_offset)
+            del self._leaving[0]
+        self._epochs.truncate_from_start(self._segments[0].base_offset)
+    finally:
+        self._is_removing = False
+
+
+@contextmanager
+def _unlink_by_name() -> Iterator[None]:
+    with (
+        patched(log_manager_driver, _wait_until_idle=_wait_for_nobody),
+        patched(LocalLog, _remove_leaving=_remove_leaving_on),
+        patched(NamesOfCluster, only=("late removal",)),
+    ):
         yield
 
 
@@ -121,7 +213,31 @@ def _forget_producers_by_their_records() -> Any:
     return patched(ProducerStates, expire=expire)
 
 
-def _mutant(subject: str, name: str, sentence: str, plant: Plant, seed_count: int) -> Mutant:
+LOG_MUTANT = Mutant(
+    name="truncation-of-closed-files",
+    sentence="a truncation goes on in the files of a directory that failed meanwhile",
+    engine="A",
+    subject="log-failing",
+    plant=_assert_closed_files_open,
+    seed_count=1_000,
+    is_quick=True,
+)
+
+
+def _mutant(
+    subject: str,
+    name: str,
+    sentence: str,
+    plant: Plant,
+    seed_count: int,
+    *,
+    quick_budget: int = 0,
+    first_seed: int = 0,
+) -> Mutant:
+    """Return a row; with a `quick_budget` of events it is hunted in every test run.
+
+    Plants of those leave on only the fault that brings the bug to light.
+    """
     return Mutant(
         name=name,
         sentence=sentence,
@@ -129,10 +245,14 @@ def _mutant(subject: str, name: str, sentence: str, plant: Plant, seed_count: in
         subject=subject,
         plant=plant,
         seed_count=seed_count,
+        budget=quick_budget,
+        first_seed=first_seed,
+        is_quick=quick_budget > 0,
     )
 
 
 MUTANTS: tuple[Mutant, ...] = (
+    LOG_MUTANT,
     _mutant(
         DISKS,
         "failed-file-alone",
@@ -160,6 +280,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "a replica whose directory is missing is made anew in another one",
         _make_empty_replicas_anywhere,
         60,
+        quick_budget=14_000,
+        first_seed=2,
+    ),
+    _mutant(
+        DISKS,
+        "full-disk-ends-nodes",
+        "nothing is kept for the metadata log, and a node ends that cannot append to it",
+        _end_by_a_full_disk,
+        20,
+        quick_budget=10_000,
     ),
     _mutant(
         NAMES,
@@ -167,6 +297,15 @@ MUTANTS: tuple[Mutant, ...] = (
         "what a checkpoint says of a topic holds for the next one of its name",
         _checkpoints_by_name,
         60,
+        quick_budget=14_000,
+    ),
+    _mutant(
+        NAMES,
+        "removal-by-name",
+        "a deleted topic's removal goes on in the files of the next topic of its name",
+        _unlink_by_name,
+        20,
+        quick_budget=8_000,
     ),
     _mutant(
         NAMES,
