@@ -1,4 +1,4 @@
-# make check, make test, make fix, make sim (ENGINE=B SEED=7), make soak, make jepsen, make bench.
+# make check, make test, make fix, make docs, make sim (ENGINE=B SEED=7), make soak, make jepsen, make bench.
 PYTHON ?= .venv/bin/python
 TESTS =
 FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker pipeline jepsen bench cli tests
@@ -8,7 +8,7 @@ SEED ?= 0
 FOR ?= 60m
 STORE ?= store
 
-.PHONY: check test fix sim soak jepsen bench
+.PHONY: check test fix docs sim soak jepsen bench
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -20,6 +20,10 @@ test:
 fix:
 	$(PYTHON) -m ruff check --fix $(FOLDERS)
 	$(PYTHON) -m ruff format $(FOLDERS)
+
+# The reference pages, from the declarations.
+docs:
+	$(PYTHON) -m ottla.cli.lab.reference_pages docs
 
 sim:
 	$(PYTHON) -m ottla.cli world run --engine $(ENGINE) --seed $(SEED)

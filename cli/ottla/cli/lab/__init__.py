@@ -9,4 +9,5 @@ jepsen_matrix.py  every workload under every nemesis
 jepsen_bugs.py    runs with planted bugs
 jepsen_view.py    tables of a run
 jepsen_serve.py   stored reports over HTTP
+reference_pages.py  the generated pages of docs/
 """

@@ -1,0 +1,252 @@
+"""The reference pages of docs/, written from the declarations: `make docs`.
+
+settings.md from `model/settings`, cli.md from the parsers, compatibility.md from `wire/apis.py` and
+what a broker serves, metrics.md from the registries of a broker and a controller, and the table of
+features in README.md.  A test compares the committed pages with what is written here.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+
+import trio
+
+from ottla.broker.broker_core import BROKER_API_KEYS
+from ottla.broker.metrics.telemetry_apis import TELEMETRY_API_KEYS
+from ottla.cli.main import COMMANDS, Parser
+from ottla.controller.controller_metrics import ControllerCounts, controller_registry
+from ottla.jepsen.in_process import open_in_process_cluster
+from ottla.metadata.image import EMPTY
+from ottla.model.ids import NodeId
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+from ottla.model.settings.client_metrics import SubscriptionConfig
+from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.declare import Definition, definitions
+from ottla.model.settings.dynamic import ResourceType, broker_definitions, definitions_of
+from ottla.model.settings.topic import TopicConfig
+from ottla.telemetry.instruments import Registry
+from ottla.wire.apis import API, API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER, OWN_KEYS_FROM
+
+NOTICE = "<!-- Written by `make docs`; a test compares it with the declarations. -->\n"
+EARLY_API_KEYS = {API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER}
+MISSING = {
+    "quotas": (48, 49),
+    "transactions": (24, 25, 26, 27, 28, 65, 66),
+    "SASL and SCRAM": (17, 36, 50, 51),
+    "ACLs": (29, 30, 31),
+    "delegation tokens": (38, 39, 40, 41),
+    "share groups (KIP-932)": (*range(76, 80), *range(83, 88), 90, 91, 92),
+    "streams groups (KIP-1071)": (88, 89, 93),
+}
+"""APIs of capabilities that Ottla does not have, by capability."""
+
+FEATURES = (
+    ("produce, fetch, all five codecs, idempotent producers", "yes", "record bytes never change"),
+    ("replication: acks=all, in-sync sets, ELR (KIP-966), unclean elections", "yes", ""),
+    ("KRaft quorum", "yes", "static voters; gRPC between nodes, not Kafka's own requests"),
+    ("consumer groups: classic and KIP-848", "yes", "groups may move from one to the other"),
+    ("retention by time and size, DeleteRecords, segments as Kafka's tools read them", "yes", ""),
+    ("admin requests: topics, configs, partitions, reassignment, elections, groups", "yes", ""),
+    ("client metrics (KIP-714)", "yes", "OTLP, Prometheus, a topic, plug-ins"),
+    ("Kafka Connect, Kafka Streams with at-least-once", "yes", "as they are"),
+    ("several log directories", "partly", "a failed one goes offline; no moves between them yet"),
+    ("log compaction", "no", "`cleanup.policy=compact` keeps everything and warns"),
+    ("transactions", "no", "a transactional id is refused with the reason"),
+    ("quotas, replication throttles", "no", ""),
+    ("TLS, SASL, ACLs, delegation tokens", "no", "their settings are refused, never ignored"),
+    ("share groups, streams groups, tiered storage", "no", ""),
+)
+"""Features of Kafka: whether they work, and what to know."""
+FEATURES_BEGIN, FEATURES_END = "<!-- features: begin -->\n", "<!-- features: end -->\n"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def features_table() -> str:
+    """Return which features of Kafka work."""
+    return table(("feature of Kafka", "works", "note"), FEATURES)
+
+
+def with_features(readme: str) -> str:
+    """Return the text of the README with the table of features between its two marks."""
+    before, _, rest = readme.partition(FEATURES_BEGIN)
+    _, _, after = rest.partition(FEATURES_END)
+    return before + FEATURES_BEGIN + features_table() + FEATURES_END + after
+
+
+def code(text: str) -> str:
+    """Return a text as code; nothing for an empty one."""
+    return f"`{text}`" if text else ""
+
+
+def settings_page() -> str:
+    """Return docs/settings.md."""
+    sections = [
+        ("Brokers", {**definitions(BrokerConfig), **broker_definitions()}),
+        ("Controllers", definitions(ControllerConfig)),
+        ("Topics", definitions(TopicConfig)),
+        ("Groups", definitions_of(ResourceType.GROUP)),
+        ("Client metrics subscriptions", definitions(SubscriptionConfig)),
+        ("Producer of `ottla.client`", definitions(ProducerConfig)),
+        ("Consumer of `ottla.client`", definitions(ConsumerConfig)),
+    ]
+    text = (
+        f"{NOTICE}# Settings\n\nKeys, units and defaults are Kafka's; keys of our own begin with "
+        "`ottla.`. Settings of the security family are refused, never ignored.\n"
+    )
+    for title, found in sections:
+        rows = (_setting_row(each) for _, each in sorted(found.items()))
+        text += f"\n## {title}\n\n{table(('key', 'default', 'allowed', 'meaning'), rows)}"
+    return text
+
+
+def _setting_row(setting: Definition) -> tuple[str, ...]:
+    note = " A running broker takes a change of it." if setting.is_dynamic else ""
+    return (
+        code(setting.key),
+        "" if setting.default is None else code(setting.default),
+        setting.allowed(),
+        setting.documentation + note,
+    )
+
+
+def cli_page() -> str:
+    """Return docs/cli.md."""
+    text = (
+        f"{NOTICE}# The `ottla` command\n\nExit codes: 0 ok, 1 usage or refused, 2 unhealthy or "
+        "invalid, 3 unreachable, 4 unknown.\n"
+    )
+    for name, command in COMMANDS.items():
+        text += f"\n## `ottla {name}`\n\n{command.summary}\n"
+        for module_name in filter(None, (command.module, command.verbs_module)):
+            parser = Parser(prog=f"ottla {name}")
+            import_module(module_name).configure(parser)
+            text += "".join(_parser_sections(parser))
+    return text
+
+
+def _parser_sections(parser: argparse.ArgumentParser) -> Iterator[str]:
+    # argparse has no public way to list what was declared.
+    actions = parser._actions
+    rows = [
+        (_spelling(action), _meaning(action, parser))
+        for action in actions
+        if action.dest != "help" and not isinstance(action, argparse._SubParsersAction)
+    ]
+    if rows:
+        yield f"\n{table(('argument', 'meaning'), rows)}"
+    for action in actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {each.dest: each.help or "" for each in action._choices_actions}
+            for name, verb in action.choices.items():
+                yield f"\n### `{verb.prog}`\n\n{helps.get(name, '')}\n"
+                yield from _parser_sections(verb)
+
+
+def _spelling(action: argparse.Action) -> str:
+    names = ", ".join(action.option_strings)
+    if action.nargs == 0:
+        return code(names)
+    if action.choices and action.metavar is None:
+        return code(f"{names} {{{','.join(map(str, action.choices))}}}".strip())
+    value = action.metavar or action.dest.upper()
+    return code(f"{names} {value if isinstance(value, str) else ' '.join(value)}".strip())
+
+
+def _meaning(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
+    text = (action.help or "") % {"default": action.default, "prog": parser.prog}
+    is_plain = isinstance(action.default, str | int | float) and not isinstance(
+        action.default, bool
+    )
+    if is_plain and "default" not in text and action.default != argparse.SUPPRESS:
+        text += f" (default: {action.default})"
+    return text.strip()
+
+
+def compatibility_page() -> str:
+    """Return docs/compatibility.md."""
+    served = BROKER_API_KEYS | TELEMETRY_API_KEYS | EARLY_API_KEYS
+    rows = [
+        (str(api.key), api.name, f"{api.lowest}–{api.latest_stable}")
+        for api in API.values()
+        if api.key in served and api.key < OWN_KEYS_FROM
+    ]
+    own = [(str(api.key), api.name) for api in API.values() if api.key >= OWN_KEYS_FROM]
+    missing = [
+        (capability, ", ".join(API[key].name for key in keys))
+        for capability, keys in MISSING.items()
+        if not served.intersection(keys)
+    ]
+    named = {key for keys in MISSING.values() for key in keys}
+    others = [
+        (API[key].name,)
+        for key in API
+        if key not in served | named and API[key].on_broker and key < OWN_KEYS_FROM
+    ]
+    return (
+        f"{NOTICE}# Compatibility\n\n{features_table()}\nThe protocol is that of Apache Kafka 4.3. "
+        "A broker lists the APIs below in ApiVersions, and refuses others with UNSUPPORTED_VERSION."
+        "\n\n## Served\n\n"
+        f"{table(('key', 'API', 'versions'), rows)}\n## Not served\n\n"
+        f"{table(('capability', 'APIs'), missing)}\n"
+        f"Also not served on a broker's listener: {', '.join(name for (name,) in others)}.\n\n"
+        f"## Our own\n\nNo client lists these; `ottla` uses them.\n\n{table(('key', 'API'), own)}"
+    )
+
+
+def metrics_page(of_brokers: Registry) -> str:
+    """Return docs/metrics.md, from the registry of a broker at work."""
+    of_controllers = controller_registry(
+        ControllerCounts(),
+        is_active=lambda: True,
+        image=lambda: EMPTY,
+        committed_offset=lambda: 0,
+        wall_ms=lambda: 0,
+        now_ms=lambda: 0,
+    )
+    text = (
+        f"{NOTICE}# Metrics\n\n`/metrics` of a node (`metrics.prometheus.port`). Names are Kafka's "
+        "MBeans by the usual rules of the JMX exporter; names of our own begin with `ottla_`. "
+        "What clients report is on [its page](telemetry.md).\n"
+    )
+    for title, registry in (("Brokers", of_brokers), ("Controllers", of_controllers)):
+        found = {each.name: each for each in registry.collect() if each is not None}
+        rows = [
+            (code(name), each.kind.value, ", ".join(each.label_names), each.help)
+            for name, each in sorted(found.items())
+        ]
+        text += f"\n## {title}\n\n{table(('name', 'kind', 'labels', 'meaning'), rows)}"
+    return text
+
+
+async def pages() -> dict[str, str]:
+    """Return every page by its file name."""
+    async with open_in_process_cluster() as cluster:
+        metrics = metrics_page(cluster.brokers[NodeId(1)].registry)
+    return {
+        "cli.md": cli_page(),
+        "compatibility.md": compatibility_page(),
+        "metrics.md": metrics,
+        "settings.md": settings_page(),
+    }
+
+
+def main() -> None:
+    """Write the pages into the folder that is named."""
+    folder = Path(sys.argv[1])
+    for name, text in trio.run(pages).items():
+        (folder / name).write_text(text)
+    readme = folder.parent / "README.md"
+    readme.write_text(with_features(readme.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The reference pages say what the declarations say."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.lab.reference_pages import (
+    FEATURES_BEGIN,
+    cli_page,
+    compatibility_page,
+    metrics_page,
+    settings_page,
+    with_features,
+)
+from ottla.client.testing import ClusterUnderTest
+from ottla.client.testing.fixtures import ottla_cluster
+from ottla.model.ids import NodeId
+
+__all__ = ["ottla_cluster"]
+ROOT = Path(__file__).parents[3]
+STALE = "docs/{} is stale; run 'make docs'"
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("cli.md", cli_page),
+        ("compatibility.md", compatibility_page),
+        ("settings.md", settings_page),
+    ],
+)
+def test_a_page_shows_what_is_declared(name: str, write: object) -> None:
+    assert callable(write)
+    assert (ROOT / "docs" / name).read_text() == write(), STALE.format(name)
+
+
+async def test_the_page_of_metrics_shows_every_family(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    written = metrics_page(ottla_cluster.brokers[NodeId(1)].registry)
+    assert (ROOT / "docs" / "metrics.md").read_text() == written, STALE.format("metrics.md")
+
+
+def test_the_readme_shows_which_features_work() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert FEATURES_BEGIN in readme
+    assert with_features(readme) == readme, "README.md is stale; run 'make docs'"
