@@ -57,15 +57,6 @@ class Broken(Toy):
         return None if bad is None else Violation("NoSeven" if bad == 7 else "NoEight", str(drawn))
 
 
-class Cases(Toy):
-    """One that has three cases, and no more."""
-
-    name = "D"
-    subject = "cases"
-    required: tuple[str, ...] = ()
-    case_count = 3
-
-
 class Here(Executor):
     """Processes that are this one."""
 
@@ -78,17 +69,16 @@ class Here(Executor):
         return future
 
 
-PLAN = (Part("A", "calm", 60), Part("A", "broken", 30), Part("D", "cases", 10))
+PLAN = (Part("A", "calm", 60), Part("A", "broken", 30))
 
 
 @pytest.fixture(autouse=True)
 def _toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module = ModuleType("toys_of_the_soak")
-    vars(module).update(Calm=Toy, Broken=Broken, Cases=Cases)
+    vars(module).update(Calm=Toy, Broken=Broken)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     at = f"{module.__name__}:"
     monkeypatch.setitem(engine.ENGINES, "A", {"calm": f"{at}Calm", "broken": f"{at}Broken"})
-    monkeypatch.setitem(engine.ENGINES, "D", {"cases": f"{at}Cases"})
     monkeypatch.setattr("ottla.jepsen.world.runner.BATCH_SECONDS", 0.002)
     yield
 
@@ -99,10 +89,9 @@ def soaked(folder: Path, seconds: float = 0.3, **options: Any) -> Soak:
     return soak
 
 
-def test_everybody_has_their_share_and_small_cases_are_seen_once(tmp_path: Path) -> None:
-    calm, broken, cases = soaked(tmp_path).rows
+def test_every_subject_has_its_share(tmp_path: Path) -> None:
+    calm, broken = soaked(tmp_path).rows
 
-    assert cases.tally.run_count == 3
     # Whoever is dealt next is at most a batch behind.
     assert 1.2 < calm.tally.busy_seconds / broken.tally.busy_seconds < 3.5
 
@@ -133,7 +122,7 @@ def test_the_table_is_made_of_what_the_outcomes_counted(tmp_path: Path) -> None:
     assert row["elections"] is None, "what is not counted is not 0"
     assert (row["rare_reached"], row["rare_required"]) == (1, 2)
     assert facts["totals"]["schedules"] == sum(each.tally.run_count for each in soak.rows)
-    assert [cells[0] for cells in cells_of(facts)] == ["A calm", "A broken", "D cases", "all"]
+    assert [cells[0] for cells in cells_of(facts)] == ["A calm", "A broken", "all"]
     page = markdown_of(facts)
     assert f"| A calm | {calm.run_count:,} | {3 * calm.run_count:,} |" in page
     assert "A calm never reached: a hundred" in page

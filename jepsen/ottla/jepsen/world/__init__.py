@@ -14,7 +14,6 @@ corpus.py            failures worth keeping, as files
 walk/                engine A: walks without a clock
 timed/               engine B: timed events, network and disk faults
 whole/               engine C: whole nodes and clients on trio, in virtual time
-exhaustive/          engine D: every course of events of a small case
 invariants/          what must hold, one domain a file
 bugs/                the bug bank: mutants that the engines must find
 rng.py               chance from a seed

@@ -43,7 +43,7 @@ class Engine(Protocol):
     """One way of searching one subject."""
 
     name: str
-    """`A`, `B`, `C` or `D`."""
+    """`A`, `B` or `C`."""
     subject: str
     budget: int
     """Events of a run unless told otherwise."""
@@ -130,10 +130,6 @@ ENGINES: dict[str, dict[str, str]] = {
         "names": "ottla.jepsen.world.whole.whole_cluster:NamesOfCluster",
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
     },
-    "D": {
-        "raft": "ottla.jepsen.world.exhaustive.raft_cases:RaftCases",
-        "replication": "ottla.jepsen.world.exhaustive.partition_cases:PartitionCases",
-    },
 }
 """By engine and subject: where its class lies.  The first subject is the one meant by default."""
 
@@ -141,7 +137,6 @@ SENTENCES = {
     "A": "walks without a clock: any timer may fire, any message may be next, crashes everywhere",
     "B": "timed events: a network and disks with faults and latency, clocks that drift",
     "C": "whole controllers, brokers and clients in virtual time",
-    "D": "every course of events of a small case",
 }
 
 
