@@ -200,3 +200,17 @@ async def test_transactional_producers_are_refused_for_good(world: World) -> Non
     api = ProducerIdsApi(allocate=Blocks().allocate)
     code, _ = await init_producer(world, api, transactional_id="x")
     assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+async def test_partitions_that_are_not_here_are_refused_without_waiting_for_a_look_up(
+    world: World,
+) -> None:
+    await world.add("t")
+    named = [ListOffsetsPartition(partition_index=index, timestamp=T0) for index in range(1, 9)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=named)])
+    result = ListOffsetsApi(table=world.table).handle(world.call(2, 11).context, request)
+    assert isinstance(result, ListOffsetsResponse)
+    (topic,) = result.topics
+    assert [one.error_code for one in topic.partitions] == (
+        [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(named)
+    )

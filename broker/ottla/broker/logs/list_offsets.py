@@ -76,22 +76,31 @@ class ListOffsetsApi:
                 answers.append(answer)
                 is_named_twice = named[topic.name, asked.partition_index] > 1
                 look_up = LookUp(topic.name, asked, answer)
-                if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
-                    if not is_named_twice:
+                if is_named_twice:
+                    answer.error_code = ErrorCode.INVALID_REQUEST
+                elif asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+                    if self._is_here(look_up):
                         by_time.append(look_up)
-                elif not is_named_twice:
+                else:
                     # Without a look-up by time the coroutine awaits nothing.
                     with suppress(StopIteration):
                         self._look_up(context, request, look_up).send(None)
                         raise AssertionError("the ends of a log are known without waiting")
-                if is_named_twice:
-                    answer.error_code = ErrorCode.INVALID_REQUEST
                 if pace.is_due():
                     yield
             response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
             if pace.is_due():
                 yield
         return self._by_time(context, request, response, by_time) if by_time else response
+
+    def _is_here(self, look_up: LookUp) -> bool:
+        """Return whether the partition may be looked at; refuse it if not."""
+        try:
+            self._table.find(look_up.topic, look_up.asked.partition_index)
+        except RefusedError as refusal:
+            look_up.answer.error_code = refusal.code
+            return False
+        return True
 
     async def _by_time(
         self,
