@@ -184,9 +184,9 @@ class Controller:
             first_offset = next_offset
             request = decode(request_class(api_key), api_version, body)
             decision = forward.decide(image, api_key, api_version, request, context)
-            return Decision(
-                decision.records, encode(decision.reply, api_version), decision.is_atomic
-            )
+            is_large = len(body) > SHORT_BYTES_MAX
+            reply = encode(decision.reply, api_version, is_large=is_large)
+            return Decision(decision.records, reply, decision.is_atomic)
 
         answer, last_offset = await self._decided(make, is_long=True)
         return answer, last_offset if last_offset >= first_offset else NO_RECORDS

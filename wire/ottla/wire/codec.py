@@ -63,9 +63,12 @@ def decode_prefix(
         raise ProtocolError(f"{message.__name__} v{version} has text that is no UTF-8") from None
 
 
-def encode(message: Message, version: int) -> bytes:
-    """Write a message as one piece; its records must be bytes."""
-    chunks = encode_chunks(message, version)
+def encode(message: Message, version: int, *, is_large: bool = False) -> bytes:
+    """Write a message as one piece; its records must be bytes.
+
+    One that `is_large` is written as by `encode_large`.
+    """
+    chunks = (encode_large if is_large else encode_chunks)(message, version)
     return b"".join(chunks)  # type: ignore[arg-type]  # a slice of a file raises TypeError
 
 

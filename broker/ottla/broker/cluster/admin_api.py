@@ -82,7 +82,7 @@ class AdminApi:
         `finish` may be called apart from the loop too.
         """
         return Apart(
-            lambda: encode(request, context.api_version),
+            lambda: encode(request, context.api_version, is_large=True),
             lambda body: self._forward(context, request, body, finish or _as_it_is),
         )
 
