@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from random import Random
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.metadata import check_metadata
@@ -90,6 +90,7 @@ def test_brokers_that_show_what_the_log_holds_pass(seed: int, trouble: float) ->
 
 
 @given(SEEDS)
+@example(4422)  # the answer that goes back repeats one that ran beside the newer one
 @settings(max_examples=80, deadline=None)
 def test_a_broker_that_goes_back_is_reported_and_nothing_else(seed: int) -> None:
     history = object_history(Random(seed), Cluster(), trouble=0.05, count=80)

@@ -196,31 +196,54 @@ def _broker(operation: Operation) -> str:
 
 
 def _without_repetitions(operations: Sequence[Operation]) -> list[Operation]:
-    """Leave out answers that say again what the same broker had said before.
+    """Leave out answers that repeat what the same broker had answered before.
 
-    An answer is needed where it differs from that broker's last one of its kind, or where the last
-    one of the other kind has changed since: a topic's id, count and settings never return to what
-    they were in one life, so what holds before and after such an answer held at it too.
+    An answer is needed where it differs from that broker's last one of its kind, where the last one
+    of the other kind has changed since, or where another answer ran beside one of the two: a
+    topic's id, count and settings never return to what they were in one life, so what holds before
+    and after any other answer held at it too.
     """
-    last: dict[tuple[str, bool], Json] = {}
+    others: dict[tuple[str, bool], list[Operation]] = {}
+    for operation in operations:
+        if operation.invoke.f == "describe" and not operation.extra.get("final"):
+            others.setdefault(_part(operation), []).append(operation)
+    last: dict[tuple[str, bool], Operation] = {}
     changed_since: dict[tuple[str, bool], bool] = {}
     kept: list[Operation] = []
     for operation in sorted(operations, key=lambda operation: operation.index):
-        told = operation.value
         if operation.invoke.f != "describe" or operation.extra.get("final"):
             kept.append(operation)
             continue
-        part = (_broker(operation), "id" in told)
-        other = (part[0], not part[1])
-        said = (told["id"], told["count"]) if part[1] else _frozen(told.get("config"))
-        is_new = part not in last or last[part] != said
-        if is_new or changed_since.get(part, False):
+        part = _part(operation)
+        before = last.get(part)
+        is_new = before is None or _said(before) != _said(operation)
+        if is_new or changed_since.get(part, False) or _differ(before, operation, others[part]):
             kept.append(operation)
             changed_since[part] = False
+            last[part] = operation
         if is_new:
-            last[part] = said
-            changed_since[other] = True
+            changed_since[part[0], not part[1]] = True
     return kept
+
+
+def _part(answer: Operation) -> tuple[str, bool]:
+    """Return the broker that answered, and whether it showed the topic or its settings."""
+    return _broker(answer), "id" in answer.value
+
+
+def _said(answer: Operation) -> Json:
+    told = answer.value
+    return (told["id"], told["count"]) if "id" in told else _frozen(told.get("config"))
+
+
+def _differ(before: Operation | None, again: Operation, others: Sequence[Operation]) -> bool:
+    """Return whether another answer differs that ran between or beside two equal ones."""
+    return before is not None and any(
+        other.index > before.invoke.index
+        and other.invoke.index < again.index
+        and _said(other) != _said(again)
+        for other in others
+    )
 
 
 def _frozen(config: Mapping[str, Json] | None) -> Json:
