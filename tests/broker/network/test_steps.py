@@ -18,7 +18,7 @@ from ottla.broker.network.dispatch import (
 )
 from ottla.broker.network.paced_driver import PacedWork
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import STEP_COST, Apart, Pace, Steps, begun, run_through
+from ottla.broker.network.steps import STEP_COST, Apart, Pace, Steps, begun, run_through, used_up
 from ottla.model.errors import ProtocolError
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message
@@ -80,6 +80,11 @@ def test_what_is_small_is_done_at_once() -> None:
     left = begun(answer(STEP_COST))
     assert isinstance(left, Iterator)
     assert run_through(left) == STEP_COST
+
+
+def test_what_was_used_is_gone_from_a_request_before_the_next_is_used() -> None:
+    values = [1, 2, 3]
+    assert [(value, list(values)) for value in used_up(values)] == [(1, [3, 2]), (2, [3]), (3, [])]
 
 
 async def test_one_step_is_done_in_a_turn_over_all_requests() -> None:

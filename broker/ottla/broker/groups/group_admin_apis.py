@@ -86,11 +86,7 @@ class GroupAdminApis:
         pace = Pace()
 
         def answer(codes: Sequence[ErrorCode]) -> None:
-            results = [
-                DeletableGroupResult(group_id=group_id, error_code=code)
-                for group_id, code in zip(group_ids, codes, strict=True)
-            ]
-            context.slot.complete(DeleteGroupsResponse(results=results))
+            context.slot.complete_begun(begun(_deleted(group_ids, codes)))
 
         gathering = Gathering(len(group_ids), answer)
         for at, group_id in enumerate(group_ids):
@@ -105,3 +101,13 @@ class GroupAdminApis:
             lambda shard, now: shard.delete_group(group_id, asker),
             is_write=True,
         )
+
+
+def _deleted(group_ids: list[str], codes: Sequence[ErrorCode]) -> Steps[DeleteGroupsResponse]:
+    pace = Pace()
+    response = DeleteGroupsResponse()
+    for group_id, code in zip(group_ids, codes, strict=True):
+        response.results.append(DeletableGroupResult(group_id=group_id, error_code=code))
+        if pace.is_due():
+            yield
+    return response

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Answer, Pace, Steps, begun
+from ottla.broker.network.steps import Answer, Pace, Steps, begun, used_up
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
@@ -76,7 +76,7 @@ class DescribeLogDirsApi(Generic[D]):
             return self._measure(None)
         pace = Pace()
         asked = set()
-        for topic in request.topics:
+        for topic in used_up(request.topics):
             for index in topic.partitions:
                 asked.add(TopicPartition(topic.topic, index))
                 if pace.is_due():

@@ -8,7 +8,15 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import STEP_COST, VALUES_PER_STEP, Answer, Pace, Steps, begun
+from ottla.broker.network.steps import (
+    STEP_COST,
+    VALUES_PER_STEP,
+    Answer,
+    Pace,
+    Steps,
+    begun,
+    used_up,
+)
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
@@ -69,7 +77,7 @@ class ListOffsetsApi:
         named = yield from _counted(request, pace)
         response = ListOffsetsResponse()
         by_time: list[LookUp] = []
-        for topic in request.topics:
+        for topic in used_up(request.topics):
             answers = []
             for asked in topic.partitions:
                 answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)

@@ -7,7 +7,7 @@ step in a turn of the loop, over all requests together.  Between two steps the w
 changed: whoever yields looks again at what it holds.
 """
 
-from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -59,6 +59,16 @@ def keep_each(known: dict[K, None], values: Sequence[K], pace: Pace) -> Steps[No
         known.update(dict.fromkeys(part))
         if pace.is_due(1 + len(part) * STEP_COST // VALUES_PER_STEP):
             yield
+
+
+def used_up(values: list[T]) -> Iterator[T]:
+    """Yield each value of a list, and leave the list empty.
+
+    What a large request names is freed step by step so, not all of it in the last step.
+    """
+    values.reverse()
+    while values:
+        yield values.pop()
 
 
 def begun(steps: Steps[T]) -> T | Steps[T]:
