@@ -1,5 +1,6 @@
 """ListOffsets, OffsetForLeaderEpoch and InitProducerId."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from ottla.broker.logs.leader_epochs import LeaderEpochsApi
 from ottla.broker.logs.list_offsets import ListOffsetsApi
 from ottla.broker.logs.producer_ids import Block, ProducerIdsApi
-from ottla.broker.network.steps import finished
+from ottla.broker.network.steps import STEP_COST, finished
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ProducerId
@@ -214,3 +215,12 @@ async def test_partitions_that_are_not_here_are_refused_without_waiting_for_a_lo
     assert [one.error_code for one in topic.partitions] == (
         [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(named)
     )
+
+
+async def test_very_many_topics_of_one_partition_are_counted_in_steps(world: World) -> None:
+    topic = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0)])
+    request = ListOffsetsRequest(topics=[topic] * (10 * STEP_COST))
+    steps = ListOffsetsApi(table=world.table).handle(world.call(2, 11).context, request)
+    assert isinstance(steps, Iterator)
+    # Some to count them, more to answer.
+    assert sum(1 for _ in steps) >= 2 * 10

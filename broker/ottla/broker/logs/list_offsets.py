@@ -154,7 +154,7 @@ def _counted(request: ListOffsetsRequest, pace: Pace) -> Steps[Counter[tuple[str
         for at in range(0, len(topic.partitions), VALUES_PER_STEP):
             part = topic.partitions[at : at + VALUES_PER_STEP]
             named.update((topic.name, asked.partition_index) for asked in part)
-            if pace.is_due(len(part) * STEP_COST // VALUES_PER_STEP):
+            if pace.is_due(1 + len(part) * STEP_COST // VALUES_PER_STEP):
                 yield
     return named
 
