@@ -31,6 +31,10 @@ from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 
+PASSING = "passing-"
+"""Begin of the names of topics that are made and deleted; their records are older than what is
+kept, so that retention removes them, each replica's in its own time."""
+
 TROUBLE = (ConnectionLostError, NotDeliveredError, ProtocolError, RefusedError, trio.TooSlowError)
 """What calls may come to while the cluster is broken."""
 
@@ -326,7 +330,7 @@ class Workload:
         chance = self._chance(machine)
         while not is_stopping.is_set():
             await trio.sleep(1.0 + 4.0 * chance.random())
-            name = f"passing-{chance.below(3)}"
+            name = f"{PASSING}{chance.below(3)}"
             with _sitting_out():
                 await self._change_topic(name, chance)
 
