@@ -313,9 +313,9 @@ class Nemesis:
         What an fsync could not write is lost, as after a loss of power.
         """
         machine = self._chance.pick(self._cluster.machines)
-        if not machine.is_running or not self._mercy.may_die(machine):
-            return
-        if not self._mercy.wound(machine):
+        if machine.trouble is not None or not machine.is_running:
+            return  # what is demanded of a disk in trouble another failure would excuse
+        if not self._mercy.may_die(machine) or not self._mercy.wound(machine):
             return
         operation = self._chance.pick((Operation.FSYNC, Operation.WRITE, Operation.NAME))
         number = self._chance.pick((errno.EIO, errno.ENOSPC))
