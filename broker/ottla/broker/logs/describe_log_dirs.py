@@ -75,10 +75,18 @@ class DescribeLogDirsApi(Generic[D]):
         if request.topics is None:
             return self._measure(None)
         pace = Pace()
+        # A request may name hundreds of thousands that are not here: those are not kept.
+        held = {
+            at
+            for directory in self._logs.directories
+            for at, _log in self._logs.in_directory(directory)
+        }
         asked = set()
         for topic in used_up(request.topics):
             for index in topic.partitions:
-                asked.add(TopicPartition(topic.topic, index))
+                at = TopicPartition(topic.topic, index)
+                if at in held:
+                    asked.add(at)
                 if pace.is_due():
                     yield
             if pace.is_due():
