@@ -1,4 +1,5 @@
-# make check, make test, make fix, make docs, make sim (ENGINE=B SEED=7), make soak, make jepsen, make bench.
+# make check, make test, make fix, make docs, make sim (ENGINE=B SEED=7), make soak, make jepsen,
+# make bench, make bench-gate.
 PYTHON ?= .venv/bin/python
 TESTS =
 FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker pipeline jepsen bench cli tests
@@ -8,7 +9,7 @@ SEED ?= 0
 FOR ?= 60m
 STORE ?= store
 
-.PHONY: check test fix docs sim soak jepsen bench
+.PHONY: check test fix docs sim soak jepsen bench bench-gate
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -40,3 +41,7 @@ jepsen:
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help
+
+# Instructions of ten short paths, against bench/gate.json; --write makes what is counted the table.
+bench-gate:
+	$(PYTHON) -m ottla.bench.gate

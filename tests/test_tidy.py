@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {*SHARED, "node", "client"},
     "pipeline": {*BASE, "client"},
     "jepsen": {*SHARED, "node", "controller", "client", "broker"},
-    "bench": {*BASE, "client", "pipeline"},
+    "bench": {*SHARED, "node", "controller", "client", "broker", "pipeline", "jepsen"},
     "cli": {*SHARED, "node", "controller", "client", "broker", "pipeline", "jepsen", "bench"},
 }
 # What touches the clock, chance, the network or the disk: only drivers may.

@@ -11,6 +11,8 @@ timeline.py    what clients saw, second by second: table, picture, longest gaps
 clusters.py    what needs a cluster of its own: start, failover, replication, heartbeats
 local_cluster.py  that cluster: `ottla up` in a process, asked and hurt
 requests.py    small requests over raw sockets: what one request costs a broker
+gate.py          instructions of ten short paths, against a committed table
+gate_paths.py    the paths
 instructions.py  instructions of a broker per request, counted under callgrind
 clients.py     our client beside others on the same work, in turns
 client_work.py that work, one client a process

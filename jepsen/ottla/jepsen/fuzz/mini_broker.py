@@ -243,7 +243,7 @@ class AtOnceWork:
 class MiniBroker:
     """All of it, and the one connection; it is the connection's host."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.faults: list[Exception] = []
         self._work: list[Connection] = []
         clock, rng = StandingClock(), SeededRng(1)
@@ -293,7 +293,7 @@ class MiniBroker:
             dispatcher,
             self,
             memory=self.memory,
-            limits=ConnectionLimits(frame_bytes_max=FRAME_BYTES_MAX),
+            limits=ConnectionLimits(frame_bytes_max=frame_bytes_max),
             now_ms=NOW_MS,
         )
 
@@ -335,6 +335,19 @@ class MiniBroker:
         self.purgatory.expire(NOW_MS + 3_600_000)
         self._go_on(sent)
         return bytes(sent)
+
+    def exchange(self, data: bytes) -> int:
+        """Bring one frame whole; return the size of the answer, which is not read."""
+        connection, size = self.connection, 0
+        connection.on_bytes(memoryview(data), NOW_MS)
+        while True:
+            if count := connection.output.byte_count:
+                connection.on_sent(count, NOW_MS)
+                size += count
+            if not (self._work or connection.has_more_to_take_up):
+                return size
+            self._work.clear()
+            connection.resume(NOW_MS)
 
     def _go_on(self, sent: bytearray) -> None:
         connection = self.connection

@@ -1,0 +1,185 @@
+"""`make bench-gate`: instructions of ten short paths, against a committed table.
+
+Seconds on shared cores cannot show a change of 3 %; instructions can.  The paths run in a process
+of their own under valgrind's callgrind, which counts only between two marks around each of them.
+The marks are valgrind's client requests: a fixed sequence of x86-64 instructions that does nothing
+on a real processor.  A table holds for one version of Python; beside another one the differences
+are shown and decide nothing.
+"""
+
+import argparse
+import ctypes
+import gc
+import json
+import mmap
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+TABLE = Path(__file__).parents[2] / "gate.json"
+HIGHEST_INCREASE = 0.05
+WARM_UP_RUNS = 50
+RUNS = 20
+TIMEOUT_S = 600.0
+OK, WORSE, MISSING = 0, 2, 4
+
+ZERO, DUMP, START, STOP = 0x4354_0001, 0x4354_0000, 0x4354_0004, 0x4354_0005
+"""Callgrind's client requests (valgrind/callgrind.h)."""
+REQUEST = bytes.fromhex(
+    "4889f8"  # mov rax, rdi: the request and its arguments
+    "31d2"  # xor edx, edx: the answer without valgrind
+    "48c1c703 48c1c70d 48c1c73d 48c1c733"  # rol rdi by 128 bits in all: the mark
+    "4887db"  # xchg rbx, rbx
+    "4889d0"  # mov rax, rdx
+    "c3"  # ret
+)
+TOTALS = re.compile(rb"^totals: (\d+)", re.MULTILINE)
+
+
+class Comparison(NamedTuple):
+    """One path: its instructions, and those of the table."""
+
+    path: str
+    instructions: int
+    before: int | None
+
+    @property
+    def increase(self) -> float | None:
+        """The relative difference to the table; None for a path that it lacks."""
+        return None if not self.before else self.instructions / self.before - 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Count, compare and print; return 2 where a path takes over 5 % more than in the table."""
+    parser = argparse.ArgumentParser(prog="ottla.bench.gate", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="make what is counted the table")
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument("--count-into", type=Path, help=argparse.SUPPRESS)
+    parsed = parser.parse_args(arguments)
+    if parsed.count_into is not None:
+        count_paths(parsed.count_into)
+        return OK
+    if shutil.which("valgrind") is None or platform.machine() != "x86_64":
+        print("bench-gate: NOT RUN, nothing was compared; install valgrind (x86-64)")
+        return MISSING
+    counted = counts()
+    table = json.loads(TABLE.read_text()) if TABLE.exists() else {"instructions": {}}
+    found = compare(counted, table["instructions"])
+    decides = table.get("python") == platform.python_version()
+    if parsed.format == "json":
+        print(json.dumps([each._asdict() for each in found]))
+    else:
+        print(as_text(found))
+        if not decides:
+            print(f"undecided: the table is of Python {table.get('python')}")
+    if parsed.write:
+        written = {"python": platform.python_version(), "instructions": dict(counted)}
+        TABLE.write_text(json.dumps(written, indent=2) + "\n")
+        return OK
+    return WORSE if decides and any(is_worse(each) for each in found) else OK
+
+
+def compare(counted: Mapping[str, int], before: Mapping[str, int]) -> list[Comparison]:
+    """Return each path with its entry of the table."""
+    return [Comparison(path, count, before.get(path)) for path, count in counted.items()]
+
+
+def is_worse(found: Comparison) -> bool:
+    """Return whether a path takes more instructions than the gate allows."""
+    before = found.before
+    return before is not None and found.instructions > before * (1 + HIGHEST_INCREASE)
+
+
+def as_text(found: list[Comparison]) -> str:
+    """Return an aligned table of the comparisons."""
+    lines = [f"{'PATH':18}{'INSTRUCTIONS':>14}{'TABLE':>14}{'DIFFERENCE':>12}"]
+    for each in found:
+        change = "new" if each.increase is None else f"{each.increase:+.1%}"
+        mark = "  above 5 %" if is_worse(each) else ""
+        before = "" if each.before is None else f"{each.before:,}"
+        lines.append(f"{each.path:18}{each.instructions:>14,}{before:>14}{change:>12}{mark}")
+    return "\n".join(lines)
+
+
+def counts() -> dict[str, int]:
+    """Return the instructions of one run of each path."""
+    with tempfile.TemporaryDirectory(prefix="ottla-gate-") as name:
+        directory = Path(name)
+        subprocess.run(
+            [
+                "valgrind",
+                "--tool=callgrind",
+                "--instr-atstart=no",
+                f"--callgrind-out-file={directory / 'counts'}",
+                sys.executable,
+                "-m",
+                "ottla.bench.gate",
+                "--count-into",
+                name,
+            ],
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+        names: list[str] = json.loads((directory / "paths.json").read_text())
+        return {
+            path: _total(directory / f"counts.{number}") // RUNS
+            for number, path in enumerate(names, start=1)
+        }
+
+
+def _total(path: Path) -> int:
+    found = TOTALS.search(path.read_bytes())
+    if found is None:
+        raise ValueError(f"{path}: callgrind wrote no total")
+    return int(found[1])
+
+
+def count_paths(directory: Path) -> None:
+    """Run every path under valgrind, and have callgrind write one file for each."""
+    from ottla.bench.gate_paths import paths
+
+    request = _client_request()
+    found = paths()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    for run in found.values():
+        for _ in range(WARM_UP_RUNS):
+            run()
+    for run in found.values():
+        request(ZERO)
+        request(START)
+        for _ in range(RUNS):
+            run()
+        request(STOP)
+        request(DUMP)
+    (directory / "paths.json").write_text(json.dumps(list(found)))
+
+
+def _client_request() -> Callable[[int], object]:
+    """Return a function that sends one request without arguments to valgrind."""
+    memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(REQUEST)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    call = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p)(address)
+    arguments = (ctypes.c_size_t * 6)()
+
+    def send(number: int) -> object:
+        arguments[0] = number
+        return call(ctypes.addressof(arguments)), memory
+
+    return send
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""Ten short paths through the code whose instructions the gate counts.
+
+The requests run through a whole broker core behind one connection (`MiniBroker`): frame, header,
+handler, partition, answer.  Its log lies on a disk in memory and its clock stands, so that a count
+means the same on every machine; what sockets, the kernel and real files cost is not in it.
+"""
+
+from collections.abc import Callable, Sequence
+
+from ottla.bench.requests import frame_of
+from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, MiniBroker, id_of
+from ottla.model.ids import Epoch
+from ottla.model.limits import MIB
+from ottla.storage.log import Log
+from ottla.wire.batch import parse_header
+from ottla.wire.batch_builder import build_batch
+from ottla.wire.codec import decode, encode
+from ottla.wire.codec_types import Message
+from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.records import scan
+
+Path = Callable[[], object]
+
+PRODUCE_VERSION = 12
+FETCH_VERSION = 17
+METADATA_VERSION = 12
+COMMIT_VERSION = 8
+HEARTBEAT_VERSION = 1
+GROUP = "gate"
+LARGE_RECORDS = 128
+LARGE_RECORD_BYTES = 1_000
+SMALL_BATCH = [(NOW_MS, b"key", b"v" * 100)]
+LARGE_BATCH = [(NOW_MS, None, b"v" * LARGE_RECORD_BYTES)] * LARGE_RECORDS
+CODEC_PARTITIONS = 20
+
+
+def paths() -> dict[str, Path]:
+    """Return the paths by name; each call runs one once and leaves all as it was."""
+    small, large = MiniBroker(frame_bytes_max=MIB), MiniBroker(frame_bytes_max=MIB)
+    group = MiniBroker(frame_bytes_max=MIB)
+    member = _join(group)
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP, member_id=member, member_epoch=1, rebalance_timeout_ms=-1
+    )
+    log, batch = _log(small), build_batch(SMALL_BATCH)
+    return {
+        "produce small": _request(small, _produce(build_batch(SMALL_BATCH)), PRODUCE_VERSION),
+        "produce 128 KiB": _request(large, _produce(build_batch(LARGE_BATCH)), PRODUCE_VERSION),
+        "fetch small": _request(_filled(SMALL_BATCH), _fetch(), FETCH_VERSION),
+        "fetch 128 KiB": _request(_filled(LARGE_BATCH), _fetch(), FETCH_VERSION),
+        "metadata": _request(
+            small,
+            MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]),
+            METADATA_VERSION,
+        ),
+        "offset commit": _request(group, _commit(), COMMIT_VERSION),
+        "group heartbeat": _request(group, heartbeat, HEARTBEAT_VERSION),
+        "append": lambda: log.append_as_leader(
+            memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=NOW_MS
+        ),
+        "scan 128 records": _scan,
+        "codec": _code,
+    }
+
+
+def _request(broker: MiniBroker, message: Message, version: int) -> Path:
+    data = frame_of(message, version)
+    return lambda: broker.exchange(data)
+
+
+def _produce(batch: bytes) -> ProduceRequest:
+    data = [PartitionProduceData(index=0, records=batch)]
+    return ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
+    )
+
+
+def _fetch() -> FetchRequest:
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MIB)
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=MIB,
+        session_epoch=-1,
+        topics=[FetchTopic(topic_id=id_of(TOPIC), partitions=[asked])],
+    )
+
+
+def _filled(records: Sequence[tuple[int, bytes | None, bytes | None]]) -> MiniBroker:
+    broker = MiniBroker(frame_bytes_max=MIB)
+    broker.exchange(frame_of(_produce(build_batch(records)), PRODUCE_VERSION))
+    return broker
+
+
+def _commit() -> OffsetCommitRequest:
+    parts = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+    return OffsetCommitRequest(
+        group_id="committers", topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=parts)]
+    )
+
+
+def _join(broker: MiniBroker) -> str:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP,
+        member_id="gate-member-000000000",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    answer = broker.take(frame_of(request, HEARTBEAT_VERSION), MIB)
+    # A length, a correlation id and no tagged fields stand before the body.
+    told = decode(ConsumerGroupHeartbeatResponse, HEARTBEAT_VERSION, answer[9:])
+    assert told.error_code == 0, told.error_message
+    assert told.member_epoch == 1
+    return str(told.member_id)
+
+
+def _log(broker: MiniBroker) -> Log:
+    partition = broker.table.by_id[id_of(TOPIC)][1]
+    assert partition.log is not None
+    return partition.log
+
+
+_SCANNED = build_batch(LARGE_BATCH)
+_SCANNED_HEADER = parse_header(_SCANNED)
+
+
+def _scan() -> None:
+    for _ in scan(_SCANNED, 0, _SCANNED_HEADER):
+        pass
+
+
+_ANSWER = MetadataResponse(
+    topics=[
+        MetadataResponseTopic(
+            name=TOPIC,
+            partitions=[
+                MetadataResponsePartition(
+                    partition_index=index,
+                    leader_id=1,
+                    replica_nodes=[1, 2, 3],
+                    isr_nodes=[1, 2, 3],
+                )
+                for index in range(CODEC_PARTITIONS)
+            ],
+        )
+    ]
+)
+
+
+def _code() -> None:
+    decode(MetadataResponse, METADATA_VERSION, encode(_ANSWER, METADATA_VERSION))
