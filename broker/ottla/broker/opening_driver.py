@@ -175,7 +175,7 @@ async def _cluster_id(disk: Disk, config: BrokerConfig, rpc: Rpc) -> str | None:
 
     A broker may do what a voter may not: an empty directory of it forgets no vote.
     """
-    for path in {*config.log_dirs, config.metadata_directory}:
+    for path in sorted({*config.log_dirs, config.metadata_directory}):
         # A directory that cannot be read is the log manager's to judge.
         with suppress(OSError):
             if await read_meta_properties(disk, path) is not None:
