@@ -180,6 +180,35 @@ def test_rooms_import_only_lower_rooms() -> None:
     assert upward == []
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    trees = {module_of(path): ast.parse(path.read_text()) for _, path in sources()}
+    imports = {name: modules_imported(tree) & trees.keys() - {name} for name, tree in trees.items()}
+    # A module that nothing else left imports, or that imports nothing left, is in no circle.
+    while leaves := [name for name, others in imports.items() if not others & imports.keys()]:
+        for name in leaves:
+            del imports[name]
+    assert sorted(imports) == []
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules_imported(tree: ast.AST) -> set[str]:
+    """Return what may be modules among the imports of a tree, but those for type checkers."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        found |= modules_imported(node)
+    return found
+
+
 def test_grpc_is_met_in_one_place_and_immutables_in_one_file() -> None:
     # One call to a collector every now and then is the exception, and tells why in its file.
     users: dict[str, set[str]] = {"grpc": set(), "immutables": set()}

@@ -19,8 +19,9 @@ from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint, parse_o
 from ottla.telemetry.export_queue import Outcome, Verdict
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.otlp import decode, label
-from ottla.telemetry.otlp_exporter_driver import TRACES, OtlpExporter, OtlpSender, open_sender
+from ottla.telemetry.otlp_exporter_driver import OtlpExporter, OtlpSender, open_sender
 from ottla.telemetry.otlp_http_driver import retry_after_ms
+from ottla.telemetry.otlp_outcomes import TRACES
 
 Build = Callable[..., Any]
 

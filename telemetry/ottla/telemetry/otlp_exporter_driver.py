@@ -8,20 +8,12 @@ measured, are not in the way.  What is retried is what OTLP's specification name
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceResponse,
-)
-
 from ottla.model.seams import Rng
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
 from ottla.telemetry.batching_driver import BatchingExporter
-from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.export_queue import Outcome
 from ottla.telemetry.exporter import LabelledPush
-
-METRICS = "metrics"
-TRACES = "traces"
-"""What is sent; a trace's request has the same shape around other contents."""
+from ottla.telemetry.otlp_outcomes import METRICS
 
 
 class OtlpSender(Protocol):
@@ -79,17 +71,3 @@ def open_sender(endpoint: OtlpEndpoint, config: ExporterConfig, signal: str) -> 
     from ottla.telemetry.otlp_http_driver import HttpSender
 
     return HttpSender(endpoint, config, signal)
-
-
-def sent(answer: bytes) -> Outcome:
-    """Return the outcome of a batch that was taken, with what its answer leaves out."""
-    try:
-        # The answer to traces has the same shape.
-        partial = ExportMetricsServiceResponse.FromString(answer).partial_success
-    except DecodeError:
-        return Outcome(verdict=Verdict.SENT)
-    return Outcome(
-        verdict=Verdict.SENT,
-        why=partial.error_message,
-        rejected_points=max(partial.rejected_data_points, 0),
-    )

@@ -16,7 +16,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # it s
 
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
 from ottla.telemetry.export_queue import Outcome, Verdict
-from ottla.telemetry.otlp_exporter_driver import METRICS, TRACES, sent
+from ottla.telemetry.otlp_outcomes import METRICS, TRACES, sent
 
 PATHS = {
     METRICS: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",

@@ -15,7 +15,7 @@ import trio
 from ottla.model.limits import KIB
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
 from ottla.telemetry.export_queue import Outcome, Verdict
-from ottla.telemetry.otlp_exporter_driver import sent
+from ottla.telemetry.otlp_outcomes import sent
 
 ANSWER_BYTES_MAX = 64 * KIB
 """What is read of an answer; what it leaves out fits in a few hundred."""

@@ -39,7 +39,8 @@ def node_attributes(
 
 def open_trace_exporters(config: ExporterConfig, rng: Rng) -> list[Exporter]:
     """Return a way out for traces to each collector, not yet running."""
-    from ottla.telemetry.otlp_exporter_driver import TRACES, OtlpExporter
+    from ottla.telemetry.otlp_exporter_driver import OtlpExporter
+    from ottla.telemetry.otlp_outcomes import TRACES
 
     return [
         OtlpExporter(endpoint, config, rng, signal=TRACES) for endpoint in config.otlp_endpoints

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.lab import jepsen, jepsen_matrix, jepsen_view
-from ottla.cli.lab.jepsen import HARNESS, INVALID, UNKNOWN, code_of
+from ottla.cli.lab import jepsen_matrix, jepsen_plan, jepsen_view
+from ottla.cli.lab.jepsen_plan import HARNESS, INVALID, UNKNOWN, code_of
 from ottla.cli.lab.jepsen_serve import open_server
 from ottla.cli.main import REFUSED, run
 from ottla.jepsen.history import History, Recorder, event_line
@@ -241,4 +241,4 @@ def test_the_progress_line_tells_how_far_it_is() -> None:
         "queue,offsets × kill  load 15/60 s [#####...............]  12,345 ops (812/s)  2 faults"
         "  duplicate × 1  now: kill"
     )
-    assert jepsen.names_of("a, b,,c") == ("a", "b", "c")
+    assert jepsen_plan.names_of("a, b,,c") == ("a", "b", "c")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.lab.jepsen import UNKNOWN
+from ottla.cli.lab.jepsen_plan import UNKNOWN
 from ottla.client.cluster import open_cluster
 from ottla.jepsen.history import History, Kind
 from ottla.jepsen.in_process import open_in_process_cluster

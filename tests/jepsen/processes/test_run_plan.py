@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.lab import jepsen
+from ottla.cli.lab import jepsen, jepsen_plan
 from ottla.jepsen.processes.run_plan import RunPlan
 from ottla.model.errors import ConfigError
 
@@ -41,8 +41,11 @@ def test_its_command_does_the_same_again(plan: RunPlan) -> None:
     arguments = parser.parse_args(words)
 
     assert (program, name) == ("ottla", "jepsen")
-    workloads, nemeses = jepsen.names_of(arguments.workload), jepsen.names_of(arguments.nemesis)
-    assert jepsen.plan_of(arguments, workloads, nemeses) == plan
+    workloads, nemeses = (
+        jepsen_plan.names_of(arguments.workload),
+        jepsen_plan.names_of(arguments.nemesis),
+    )
+    assert jepsen_plan.plan_of(arguments, workloads, nemeses) == plan
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=RunPlan.command)

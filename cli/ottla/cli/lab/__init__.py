@@ -4,7 +4,8 @@ world.py          `ottla world`
 world_soak.py     schedules until a time is over
 world_fuzz.py     fuzzers
 jepsen.py         `ottla jepsen`
-jepsen_runs.py    stored runs
+jepsen_plan.py    arguments and exit codes that its verbs share
+jepsen_runs.py    one run, in a process of its own
 jepsen_matrix.py  every workload under every nemesis
 jepsen_bugs.py    runs with planted bugs
 jepsen_view.py    tables of a run

@@ -9,17 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import add_format_argument, print_json, print_table
+from ottla.cli.lab.jepsen_plan import HARNESS, code_of, names_of, plan_of
 from ottla.cli.terminal import note, say
-from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError, OttlaError
 
 if TYPE_CHECKING:
-    from ottla.jepsen.processes.run_plan import RunPlan
     from ottla.jepsen.processes.store import RunDirectory
 
-HARNESS = 1
-INVALID = 2
-UNKNOWN = 4
 STORE_DEFAULT = "store"
 PORT_DEFAULT = 8470
 EPILOG = "Exit codes: 0 valid, 1 usage or the harness failed, 2 invalid, 4 unknown."
@@ -99,36 +95,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", type=Path, default=Path(STORE_DEFAULT), metavar="DIR")
 
 
-def plan_of(
-    arguments: argparse.Namespace, workloads: tuple[str, ...], nemeses: tuple[str, ...]
-) -> "RunPlan":
-    """Return the plan of a run as the command line has it."""
-    from ottla.jepsen.processes.run_plan import RunPlan
-
-    return RunPlan(
-        workloads=workloads,
-        nemeses=nemeses,
-        clients=names_of(arguments.clients),
-        seconds=parse_duration("--for", arguments.duration),
-        interval_s=parse_duration("--interval", arguments.interval),
-        threads=arguments.threads,
-        seed=arguments.seed,
-        controllers=arguments.controllers,
-        brokers=arguments.brokers,
-        flush=arguments.flush,
-        plain=arguments.plain,
-        bootstrap=getattr(arguments, "bootstrap_server", None),
-        planted=getattr(arguments, "planted", None),
-        ops_per_s_min=arguments.min_ops,
-        faults_min=arguments.min_faults,
-    )
-
-
-def names_of(text: str) -> tuple[str, ...]:
-    """Return the names of a list with commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Run the verb."""
     verbs = {
@@ -147,14 +113,6 @@ def run(arguments: argparse.Namespace) -> int:
         # Nobody there, or refused: no run, hence none of the codes that say how one went.
         note(f"ottla jepsen: {error}")
         return HARNESS
-
-
-def code_of(results: list[dict[str, Any]]) -> int:
-    """Return the exit code for verdicts: the worst of them; none at all is unknown."""
-    verdicts = [found["valid"] for found in results]
-    if any(valid is False for valid in verdicts):
-        return INVALID
-    return UNKNOWN if not verdicts or "unknown" in verdicts else 0
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from ottla.cli.common import print_json, print_table
-from ottla.cli.lab.jepsen import INVALID
+from ottla.cli.lab.jepsen_plan import INVALID
 from ottla.cli.lab.jepsen_runs import run_apart
 from ottla.cli.terminal import note, say
 from ottla.model.errors import ConfigError

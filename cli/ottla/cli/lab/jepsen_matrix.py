@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import print_json
-from ottla.cli.lab.jepsen import code_of, names_of, plan_of
+from ottla.cli.lab.jepsen_plan import code_of, names_of, plan_of
 from ottla.cli.lab.jepsen_runs import run_apart
 from ottla.cli.lab.jepsen_view import WORDS, recovery_of
 from ottla.cli.terminal import note, say

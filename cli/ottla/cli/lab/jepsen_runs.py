@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.lab.jepsen import INVALID, UNKNOWN
+from ottla.cli.lab.jepsen_plan import INVALID, UNKNOWN
 from ottla.cli.lab.jepsen_view import ProgressLine
 from ottla.cli.terminal import note
 

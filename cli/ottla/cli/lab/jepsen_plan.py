@@ -1,0 +1,51 @@
+"""The plan of a Jepsen run from its arguments, and the exit codes of verdicts."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.times import parse_duration
+
+if TYPE_CHECKING:
+    from ottla.jepsen.processes.run_plan import RunPlan
+
+HARNESS = 1
+INVALID = 2
+UNKNOWN = 4
+
+
+def plan_of(
+    arguments: argparse.Namespace, workloads: tuple[str, ...], nemeses: tuple[str, ...]
+) -> "RunPlan":
+    """Return the plan of a run as the command line has it."""
+    from ottla.jepsen.processes.run_plan import RunPlan
+
+    return RunPlan(
+        workloads=workloads,
+        nemeses=nemeses,
+        clients=names_of(arguments.clients),
+        seconds=parse_duration("--for", arguments.duration),
+        interval_s=parse_duration("--interval", arguments.interval),
+        threads=arguments.threads,
+        seed=arguments.seed,
+        controllers=arguments.controllers,
+        brokers=arguments.brokers,
+        flush=arguments.flush,
+        plain=arguments.plain,
+        bootstrap=getattr(arguments, "bootstrap_server", None),
+        planted=getattr(arguments, "planted", None),
+        ops_per_s_min=arguments.min_ops,
+        faults_min=arguments.min_faults,
+    )
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def code_of(results: list[dict[str, Any]]) -> int:
+    """Return the exit code for verdicts: the worst of them; none at all is unknown."""
+    verdicts = [found["valid"] for found in results]
+    if any(valid is False for valid in verdicts):
+        return INVALID
+    return UNKNOWN if not verdicts or "unknown" in verdicts else 0
