@@ -11,6 +11,7 @@ import pytest
 GATED = (
     ("A", "raft", 20, 4_000),
     ("A", "raft-forged", 20, 4_000),
+    ("A", "raft-disk", 20, 4_000),
     ("A", "replication", 20, 4_000),
     ("A", "replication-forged", 20, 4_000),
     ("A", "replication-disk", 20, 4_000),
@@ -18,8 +19,6 @@ GATED = (
     ("A", "log", 20, 4_000),
     ("A", "log-failing", 20, 4_000),
     ("A", "group", 20, 4_000),
-    ("B", "raft", 6, 4_000),
-    ("B", "cluster", 10, 4_000),
     ("C", "cluster", 2, 1_000),
     ("C", "disks", 2, 1_000),
     ("C", "names", 2, 1_000),

@@ -12,7 +12,6 @@ soak_table.py        what came of it, as one table
 shrink.py            makes a failing run small
 corpus.py            failures worth keeping, as files
 walk/                engine A: walks without a clock
-timed/               engine B: timed events, network and disk faults
 whole/               engine C: whole nodes and clients on trio, in virtual time
 invariants/          what must hold, one domain a file
 bugs/                the bug bank: mutants that the engines must find

@@ -35,11 +35,6 @@ class Chance:
         self._is_logged = is_logged
 
     @property
-    def is_replay(self) -> bool:
-        """Say whether the choices come from a list."""
-        return self._replay is not None
-
-    @property
     def is_spent(self) -> bool:
         """Say whether a replay has come to the end of its list; an engine may stop there."""
         return self._replay is not None and self._at >= len(self._replay)

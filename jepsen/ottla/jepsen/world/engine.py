@@ -43,7 +43,7 @@ class Engine(Protocol):
     """One way of searching one subject."""
 
     name: str
-    """`A`, `B` or `C`."""
+    """`A` or `C`."""
     subject: str
     budget: int
     """Events of a run unless told otherwise."""
@@ -111,6 +111,7 @@ ENGINES: dict[str, dict[str, str]] = {
     "A": {
         "raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk",
         "raft-forged": "ottla.jepsen.world.walk.raft_walk:ForgedRaftWalk",
+        "raft-disk": "ottla.jepsen.world.walk.raft_disk:DiskRaftWalk",
         "replication": "ottla.jepsen.world.walk.replication_walk:ReplicationWalk",
         "replication-forged": (
             "ottla.jepsen.world.walk.replication_forgeries:ForgedReplicationWalk"
@@ -120,10 +121,6 @@ ENGINES: dict[str, dict[str, str]] = {
         "log": "ottla.jepsen.world.walk.log_walk:LogWalk",
         "log-failing": "ottla.jepsen.world.walk.log_walk:FailingLogWalk",
         "group": "ottla.jepsen.world.walk.group_walk:GroupWalk",
-    },
-    "B": {
-        "raft": "ottla.jepsen.world.timed.timed_raft:TimedRaft",
-        "cluster": "ottla.jepsen.world.timed.timed_cluster:TimedCluster",
     },
     "C": {
         "cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster",
@@ -135,7 +132,6 @@ ENGINES: dict[str, dict[str, str]] = {
 
 SENTENCES = {
     "A": "walks without a clock: any timer may fire, any message may be next, crashes everywhere",
-    "B": "timed events: a network and disks with faults and latency, clocks that drift",
     "C": "whole controllers, brokers and clients in virtual time",
 }
 

@@ -46,6 +46,7 @@ class Part(NamedTuple):
 PLAN = (
     Part("A", "raft", 9),
     Part("A", "raft-forged", 3),
+    Part("A", "raft-disk", 10),
     Part("A", "replication", 12),
     Part("A", "replication-forged", 2),
     Part("A", "replication-disk", 8),
@@ -53,9 +54,7 @@ PLAN = (
     Part("A", "log", 10),
     Part("A", "log-failing", 3),
     Part("A", "group", 7),
-    Part("B", "raft", 8),
-    Part("B", "cluster", 8),
-    Part("C", "cluster", 8),
+    Part("C", "cluster", 14),
     Part("C", "disks", 7),
     Part("C", "names", 7),
 )

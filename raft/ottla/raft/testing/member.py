@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ottla.model.errors import RefusedError
+from ottla.model.ids import Epoch, Offset
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import (
@@ -16,7 +17,7 @@ from ottla.raft.effects import (
 )
 from ottla.raft.election_state import ElectionState
 from ottla.raft.events import AppendRequested, Event, Tick
-from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Response
+from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Records, Response
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.memory_log import Entries, Entry, MemoryLog
@@ -131,7 +132,7 @@ class Member:
     def propose(self, value: str, now_ms: int) -> tuple[list[tuple[int, Response]], Effects] | None:
         """Append a value as the leader; None when this member does not lead."""
         core = self.running
-        event = AppendRequested(epoch=core.epoch, records=Entries([Entry(core.epoch, value)]))
+        event = AppendRequested(epoch=core.epoch, records=self._records_of(core.epoch, value))
         try:
             return self.step(event, now_ms)
         except RefusedError:
@@ -141,13 +142,35 @@ class Member:
         """Tick and return the messages."""
         return self.step(Tick(), now_ms)[1].messages
 
+    def flush(self, left: int) -> Offset:
+        """End an fsync that began before the last `left` entries were written; return its end."""
+        return self.log.flush(Offset(self.log.end_offset - left))
+
+    def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> None:
+        """Write a snapshot of all below an offset."""
+        self.log.snapshot_at(offset, keeps_log=keeps_log)
+
+    # --- what another kind of log does otherwise ----------------------------------------------
+
     def _change_log(self, effects: Effects) -> None:
         if effects.truncate_to is not None:
-            self.log.truncate_to(effects.truncate_to)
+            self._truncate(effects.truncate_to)
         for append in effects.append:
-            self.log.append(entries_of(append))
+            self._append(append)
         if effects.snapshot_chunk is not None:
             self._write_chunk(effects)
+
+    def _truncate(self, offset: Offset) -> None:
+        self.log.truncate_to(offset)
+
+    def _append(self, append: Append) -> None:
+        self.log.append(entries_of(append))
+
+    def _keep_election(self, state: ElectionState) -> None:
+        self.election = state
+
+    def _records_of(self, epoch: Epoch, value: str) -> Records:
+        return Entries([Entry(epoch, value)])
 
     def _write_chunk(self, effects: Effects) -> None:
         chunk = effects.snapshot_chunk
@@ -159,7 +182,7 @@ class Member:
 
     def _persist(self, effects: Effects) -> None:
         if effects.persist_election is not None:
-            self.election = effects.persist_election
+            self._keep_election(effects.persist_election)
         if effects.flush:
             if self.flushes_at_once:
                 self.log.flush()
@@ -188,14 +211,14 @@ class Member:
     ) -> tuple[list[tuple[int, Response]], Effects]:
         """Perform one effect after the other for as long as there is power."""
         if effects.truncate_to is not None and self._has_power():
-            self.log.truncate_to(effects.truncate_to)
+            self._truncate(effects.truncate_to)
         for append in effects.append:
             if self._has_power():
-                self.log.append(entries_of(append))
+                self._append(append)
         if effects.snapshot_chunk is not None and self._has_power():
             self._write_chunk(effects)
         if effects.persist_election is not None and self._has_power():
-            self.election = effects.persist_election
+            self._keep_election(effects.persist_election)
         if effects.flush and not self.is_cut:
             self.wants_flush = True
             if self.flushes_at_once:

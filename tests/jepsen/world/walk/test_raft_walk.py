@@ -4,10 +4,12 @@ from typing import Any
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.runner import Job, run_batch
+from ottla.jepsen.world.walk.raft_disk import DiskRaftWalk
 from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
 
 SCHEDULE_COUNT = 1_500
 FORGED_COUNT = 300
+DISK_SCHEDULE_COUNT = 300
 JOB = Job(engine="A", subject="raft", budget=RaftWalk.budget)
 
 
@@ -31,6 +33,26 @@ def test_no_lie_of_a_stranger_breaks_an_invariant(explored: Any) -> None:
     assert tally.rare["a forged request is answered"] > FORGED_COUNT
     assert tally.rare["a forged answer arrives"] > FORGED_COUNT // 10
     assert tally.figures["commits"] > FORGED_COUNT
+
+
+def test_no_schedule_breaks_an_invariant_with_real_logs_on_disks_that_forget(explored: Any) -> None:
+    job = Job(engine="A", subject=DiskRaftWalk.subject, budget=DiskRaftWalk.budget)
+    tally = run_batch(job, 0, DISK_SCHEDULE_COUNT)
+    explored(f"{job.engine} {job.subject}", tally)
+
+    assert [(each.seed, str(each.violation)) for each in tally.failures] == []
+    assert tally.missed(DiskRaftWalk.required) == []
+    assert tally.figures["commits"] > DISK_SCHEDULE_COUNT
+
+
+def test_a_run_over_real_logs_is_its_decisions() -> None:
+    engine = DiskRaftWalk()
+    first = engine.run(Chance(17), budget=120)
+
+    again = engine.run(Chance(17, replay=first.decisions), budget=120)
+
+    assert again.trace_hash == first.trace_hash
+    assert again.figures == first.figures
 
 
 def test_a_run_is_its_decisions() -> None:

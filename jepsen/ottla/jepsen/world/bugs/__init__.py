@@ -11,5 +11,4 @@ controller_bugs.py    of elections, ELR, ISR changes, reassignments and brokers'
 storage_bugs.py       of a partition's log
 group_bugs.py         of groups
 trouble_bugs.py       of disks in trouble, and of topics whose names are used again
-timing_bugs.py        that only time shows
 """

@@ -15,7 +15,6 @@ DOMAINS: tuple[str, ...] = (
     "controller_bugs",
     "storage_bugs",
     "group_bugs",
-    "timing_bugs",
 )
 """Modules of this package that hold a `MUTANTS` row of tuples."""
 

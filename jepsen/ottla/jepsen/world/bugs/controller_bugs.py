@@ -278,7 +278,14 @@ def _sessions_never_end() -> Any:
     return patched(BrokerSessions, expired=lambda self, image, now_ms: ())
 
 
-def count_no_contact_but_the_first() -> Any:
+def _sessions_are_always_valid() -> Any:
+    def expired(self: BrokerSessions, image: MetadataImage, now_ms: int) -> tuple[()]:
+        return ()
+
+    return patched(BrokerSessions, expired=expired, is_valid=lambda self, broker, now_ms: True)
+
+
+def _count_no_contact_but_the_first() -> Any:
     """A session is as old as its first contact, whatever came after that."""
 
     def touch(
@@ -433,9 +440,15 @@ MUTANTS = (
     ),
     _row("controller-sessions-endless", "no session ever ends", _sessions_never_end, "controller"),
     _row(
+        "session-never-ends",
+        "a broker that is dead counts as alive for good, and may not come back",
+        _sessions_are_always_valid,
+        "controller",
+    ),
+    _row(
         "controller-sessions-stale",
         "a heartbeat does not prolong a session",
-        count_no_contact_but_the_first,
+        _count_no_contact_but_the_first,
         "controller",
     ),
 )

@@ -128,15 +128,15 @@ def _old_snapshot_stays() -> Any:
     return patched(MetadataLog, recover=recover)
 
 
-def _row(name: str, sentence: str, plant: Plant, seed_count: int, *, is_quick: bool) -> Mutant:
+def _row(name: str, sentence: str, plant: Plant) -> Mutant:
     return Mutant(
         name=name,
         sentence=sentence,
-        engine="B",
-        subject="raft",
+        engine="A",
+        subject="raft-disk",
         plant=plant,
-        seed_count=seed_count,
-        is_quick=is_quick,
+        seed_count=1_000,
+        is_quick=True,
     )
 
 
@@ -145,56 +145,40 @@ MUTANTS = (
         "log-written-is-flushed",
         "what is written counts as flushed",
         _written_is_flushed,
-        100,
-        is_quick=True,
     ),
     _row(
         "log-election-unflushed",
         "epoch and vote are written, but neither flushed nor replaced at once",
         _election_not_flushed,
-        100,
-        is_quick=True,
     ),
     _row(
         "log-truncation-unflushed",
         "a truncation is not flushed: old bytes come back behind new ones",
         _truncation_not_flushed,
-        3_000,
-        is_quick=False,
     ),
     _row(
         "log-emptied-first",
         "the log is emptied before the leader's snapshot stands in its place",
         _log_emptied_before_snapshot,
-        3_000,
-        is_quick=False,
     ),
     _row(
         "log-forgotten-first",
         "the log is let go of before the snapshot that stands for it is whole",
         _log_forgotten_before_snapshot,
-        1_000,
-        is_quick=False,
     ),
     _row(
         "log-snapshot-unflushed",
         "a snapshot gets its name before its bytes are flushed",
         _snapshot_not_flushed,
-        1_000,
-        is_quick=False,
     ),
     _row(
         "log-old-snapshot-stays",
         "after a crash an older snapshot outlives its part of the log",
         _old_snapshot_stays,
-        5_000,
-        is_quick=False,
     ),
     _row(
         "raft-cut-short",
         "a follower cuts at its own end of the epoch, not at the leader's, and never gets on",
         cut_at_own_end_of_epoch,
-        1_000,
-        is_quick=False,
     ),
 )

@@ -15,7 +15,7 @@ from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.forgeries import FOREIGN_CLUSTER, Forger
-from ottla.model.ids import Epoch, Offset
+from ottla.model.ids import Epoch
 from ottla.model.limits import INT32_MAX
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import Effects, Outgoing
@@ -119,11 +119,15 @@ class RaftWalk:
 
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one schedule of at most `budget` actions."""
-        walk = Walk(chance, has_forger=self.has_forger)
+        walk = self.make_walk(chance)
         violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = len(walk.invariants.committed)
         walk.figures["elections"] = len(walk.invariants.leaders)
         return outcome_of(self, chance, walk, violation)
+
+    def make_walk(self, chance: Chance) -> "Walk":
+        """Return one quorum under the adversary that a seed makes."""
+        return Walk(chance, has_forger=self.has_forger)
 
 
 class ForgedRaftWalk(RaftWalk):
@@ -153,8 +157,7 @@ class Walk:
         has_observer = chance.chance(0.1)
         node_count = self.voter_count + has_observer
         self.members = [
-            Member(CONFIG, _identity(at + 1, self.voter_count), self._rng, self.invariants)
-            for at in range(node_count)
+            self.make_member(_identity(at + 1, self.voter_count)) for at in range(node_count)
         ]
         self._clocks = [0] * node_count
         self._wakes: list[int | None] = [None] * node_count
@@ -167,7 +170,9 @@ class Walk:
         self._forger = Forger(chance, self.members[0].identity)
         self._has_forger = has_forger
         self._blocked: set[tuple[int, int]] = set()
-        self._wiped_count = 0
+        self._wiped: set[int] = set()
+        self._leaving: set[int] = set()
+        """Those that were asked to shut down."""
         self._order = chance.below(3)
         """0: messages in turn; 1: any may be next; 2: the newest first."""
         self._is_quiet = chance.below(4) > 0
@@ -180,15 +185,23 @@ class Walk:
             self._start(at)
         self._actions = self._draw_actions()
 
+    def make_member(self, whoami: QuorumIdentity) -> Member:
+        """Return a replica that has nothing yet."""
+        return Member(CONFIG, whoami, self._rng, self.invariants)
+
     def go(self, budget: int) -> None:
         """Take actions until the budget or the replay ends; then judge the end."""
+        self.walk(budget)
+        self.invariants.check_end()
+
+    def walk(self, budget: int) -> None:
+        """Take actions until the budget or the replay ends."""
         chance, actions = self.chance, self._actions
         count = len(actions)
         for _ in range(budget):
             actions[chance.below(count)]()
             if chance.is_spent:
                 break
-        self.invariants.check_end()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         """Return every action as often as its weight in this run says."""
@@ -412,12 +425,17 @@ class Walk:
         """End an fsync that began before the last `left` entries were written."""
         member = self.members[at]
         log = member.log
-        end_offset = log.flush(Offset(log.end_offset - left))
+        end_offset = member.flush(left)
+        if member.is_cut:
+            self._stop(at)
+            return
         member.wants_flush = log.end_offset > end_offset
         self._step(at, Flushed(end_offset=end_offset))
 
     def _snapshot(self) -> None:
-        at = self.chance.below(len(self.members))
+        self._snapshot_of(self.chance.below(len(self.members)))
+
+    def _snapshot_of(self, at: int) -> None:
         member = self.members[at]
         if member.core is None:
             return
@@ -425,7 +443,9 @@ class Walk:
         offset = min(member.core.high_watermark, log.flushed_offset)
         latest = log.latest_snapshot_id
         if offset > log.start_offset and (latest is None or latest.offset < offset):
-            log.snapshot_at(offset, keeps_log=self.chance.below(2) == 1)
+            member.snapshot_at(offset, keeps_log=self.chance.below(2) == 1)
+            if member.is_cut:
+                self._stop(at)
 
     # --- crashes ------------------------------------------------------------------------------
 
@@ -465,6 +485,7 @@ class Walk:
 
     def _start(self, at: int) -> None:
         member = self.members[at]
+        self._leaving.discard(at)
         member.start(self._clocks[at])
         if member.running.role is Role.RESIGNED:
             self.rare.sometimes("a leader restarts in its own epoch")
@@ -473,13 +494,13 @@ class Walk:
     def _wipe(self) -> None:
         """Replace the disk of a stopped voter: its namesake has no vote (KIP-853)."""
         down = [at for at in range(self.voter_count) if self.members[at].core is None]
-        if not down or self._wiped_count or self.voter_count < 3:
+        if not down or self._wiped or self.voter_count < 3:
             return
         at = down[self.chance.below(len(down))]
-        self._wiped_count += 1
+        self._wiped.add(at)
         self.rare.sometimes("a wiped voter comes back")
         whoami = _identity(at + 1, self.voter_count, is_wiped=True)
-        member = Member(CONFIG, whoami, self._rng, self.invariants)
+        member = self.make_member(whoami)
         member.flushes_at_once = False
         member.is_lied_to = self._has_forger
         member.incarnation = self.members[at].incarnation
@@ -508,9 +529,11 @@ class Walk:
             return
         at = leading[self.chance.below(len(leading))]
         epoch = self.members[at].running.epoch
-        self._step(
-            at, ShutdownRequested() if self.chance.below(4) == 3 else ResignRequested(epoch=epoch)
-        )
+        if self.chance.below(4) == 3:
+            self._leaving.add(at)
+            self._step(at, ShutdownRequested())
+        else:
+            self._step(at, ResignRequested(epoch=epoch))
 
     # --- steps --------------------------------------------------------------------------------
 

@@ -1,0 +1,308 @@
+"""The walk on raft over real metadata logs, on disks that forget and tear.
+
+Cores, messages and the adversary are those of `raft_walk`; below them lies the log of `node` on the
+world's disk, where the power also goes between two operations.  What the disk holds is mirrored
+for the judge, and compared with what each recovery finds.  At the end all is healed, and the quorum
+must get on.  Invariants FlushedIsKept, SnapshotHoldsCommitted, ProgressAfterHealing.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.walk.raft_disk_log import DOOM_OPERATIONS_MAX, NOW_MS, DiskLog
+from ottla.jepsen.world.walk.raft_walk import CONVERSATION_MAX, RaftWalk, Walk
+from ottla.jepsen.world.walk.stepping import Doomed
+from ottla.model.errors import RefusedError
+from ottla.model.ids import Epoch, Offset
+from ottla.model.limits import MIB
+from ottla.model.seams import Rng
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.raft.effects import Append, Effects, ReadLog, Reply
+from ottla.raft.election_state import ElectionState
+from ottla.raft.events import Event
+from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Records, Response
+from ottla.raft.testing.invariants import Invariants
+from ottla.raft.testing.member import Member
+from ottla.raft.voters import QuorumIdentity
+from ottla.wire.batch_builder import BatchBuilder
+
+FAILING = (Operation.FSYNC, Operation.WRITE, Operation.NAME)
+"""What of a disk fails."""
+
+NEVER = -1
+"""Of boundaries between effects: the power stays."""
+
+OPEN_MAX = 3
+"""Entries that a leader of the calm may have appended and not committed."""
+
+CALM_STEPS_MAX = 4_000
+CALM_MS_MAX = 60_000
+"""Of each clock, in which a healed quorum must have come together."""
+
+
+def draw_config(chance: Chance) -> QuorumConfig:
+    """Draw settings: small files and answers, so that much happens in little time."""
+    return QuorumConfig(
+        segment_bytes=(300, 2_000, MIB)[chance.below(3)],
+        retention_bytes_max=(1, 400, 100 * MIB)[chance.below(3)],
+        fetch_bytes_max=(1, 200, MIB)[chance.below(3)],
+        fetch_snapshot_bytes_max=(100, MIB)[chance.below(2)],
+    )
+
+
+class DiskRaftWalk(RaftWalk):
+    """The engine."""
+
+    subject = "raft-disk"
+    required = (
+        *RaftWalk.required,
+        "power goes among changes of the disk",
+        "power goes while a log is recovered",
+        "a disk fails",
+    )
+
+    def make_walk(self, chance: Chance) -> Walk:
+        """Return one quorum on disks of its own."""
+        return DiskWalk(chance)
+
+
+class DiskWalk(Walk):
+    """One quorum over real logs."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._drawn_config = draw_config(chance)
+        self._disk_count = 0
+        super().__init__(chance)
+
+    def make_member(self, whoami: QuorumIdentity) -> Member:
+        """Return a replica on a fresh disk."""
+        self._disk_count += 1
+        rng = self.chance.stream(f"disk {self._disk_count}")
+        return DiskMember(
+            self._drawn_config, whoami, self._rng, self.invariants, rng, self.rare.sometimes
+        )
+
+    def _draw_actions(self) -> list[Callable[[], None]]:
+        behind_count = (4, 0, 12)[self.chance.below(3)]
+        failing_count = (0, 1, 4)[self.chance.below(3)]
+        return [
+            *super()._draw_actions(),
+            *[self._leave_behind] * behind_count,
+            *[self._fail_disk] * failing_count,
+        ]
+
+    def _fail_disk(self) -> None:
+        """Have some call to a disk fail soon, or its room end; that ends the process."""
+        member = self.members[self.chance.below(len(self.members))]
+        kind = self.chance.below(len(FAILING) + 1)
+        skip_count = self.chance.below(6)
+        assert isinstance(member, DiskMember)
+        if kind < len(FAILING):
+            member.log.fail(FAILING[kind], skip_count)
+        else:
+            member.log.fill(self.chance.below(500))
+
+    def _leave_behind(self) -> None:
+        """Have a leader let go of what one replica lacks, and that one fetch the snapshot."""
+        leading = [at for at, member in enumerate(self.members) if member.is_leader]
+        count = len(self.members)
+        if not leading or count < 3:
+            self._deliver()
+            return
+        leader = leading[self.chance.below(len(leading))]
+        first = 1 + self.chance.below(count - 1)
+        behind, other = ((leader + way) % count for way in (first, first % (count - 1) + 1))
+        for _ in range(1 + self.chance.below(3)):
+            self._propose()
+            self._let_talk(leader, other, CONVERSATION_MAX)
+        self._snapshot_of(leader)
+        if self.chance.below(2):
+            self.members[behind].cut_power_after(self.chance.below(5))
+        self._let_talk(leader, behind, 1 + self.chance.below(2 * CONVERSATION_MAX))
+
+    def go(self, budget: int) -> None:
+        """Walk; then heal all, and see the quorum get on."""
+        self.walk(budget)
+        self._come_together()
+        self.invariants.check_end()
+
+    # --- the calm -----------------------------------------------------------------------------
+
+    def _come_together(self) -> None:
+        """Heal all, and let time pass evenly; a leader must commit, and every log follow.
+
+        Raises Violation if they do not: ProgressAfterHealing.
+        """
+        self.trace.add("calm")
+        self._blocked, self._order, self._is_quiet = set(), 0, False
+        for at in [*self._leaving]:
+            if self.members[at].core is not None:
+                self._stop(at)
+        for member in self.members:
+            assert isinstance(member, DiskMember)
+            member.cut_power_after(NEVER)
+            member.log.heal()
+        wanted = len(self.invariants.committed) + 2
+        passed_ms = 0
+        for _ in range(CALM_STEPS_MAX):
+            for at, member in enumerate(self.members):
+                if member.core is None:
+                    self._start(at)
+            if self._is_together(wanted):
+                return
+            flushing = [at for at, member in enumerate(self.members) if member.wants_flush]
+            if self._packets:
+                self._arrive(self._packets.pop(0))
+            elif flushing:
+                self._finish_flush(flushing[0], 0)
+            elif passed_ms < CALM_MS_MAX:
+                passed_ms += self._pass_time(wanted)
+            else:
+                break
+        raise Violation("ProgressAfterHealing", ", ".join(map(_state, self.members)))
+
+    def _is_together(self, wanted: int) -> bool:
+        whole = [one for at, one in enumerate(self.members) if at not in self._wiped]
+        return all(member.running.high_watermark >= wanted for member in whole)
+
+    def _pass_time(self, wanted: int) -> int:
+        """Let every clock go on to the first timer; have the leader append; return how far."""
+        wakes = [(wake, at) for at, wake in enumerate(self._wakes) if wake is not None]
+        duration_ms = max(1, min((wake - self._clocks[at] for wake, at in wakes), default=100))
+        for at in range(len(self.members)):
+            self._sleep(at, duration_ms)
+        ends = [one.log.end_offset for one in self.members if one.is_leader]
+        if ends and max(ends) < max(wanted, len(self.invariants.committed)) + OPEN_MAX:
+            self._propose()
+        return duration_ms
+
+
+class DiskMember(Member):
+    """One replica whose log and `quorum-state` are files."""
+
+    __slots__ = ("_doom", "_sometimes", "log")
+
+    log: DiskLog  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        identity: QuorumIdentity,
+        rng: Rng,
+        invariants: Invariants,
+        disk_rng: Rng,
+        sometimes: Callable[[str], None],
+    ) -> None:
+        self._doom: int | None = None
+        """Operations into the next great change of its disk at which the power is to go."""
+        self._sometimes = sometimes
+        super().__init__(config, identity, rng)
+        self.log = DiskLog(config, identity.voters, disk_rng, invariants)
+        self._invariants = invariants
+        invariants.watch(identity, self.log)
+
+    def stop(self, survivor_count: int = 0) -> None:
+        """Lose power; the disk decides what survives, and the log is recovered at once."""
+        super().stop(survivor_count)
+        if self.log.was_cut_while_recovered:
+            self._sometimes("power goes while a log is recovered")
+        self.election = self.log.election
+
+    def cut_power_after(self, boundary_count: int) -> None:
+        """Have the power go after so many effects, or inside of the next great change."""
+        self._doom = None
+        rng = self.log.rng
+        if boundary_count == NEVER or rng.below(3) == 0:
+            super().cut_power_after(boundary_count)
+        else:
+            self._doom = rng.below(DOOM_OPERATIONS_MAX)
+
+    def step(self, event: Event, now_ms: int) -> tuple[list[tuple[int, Response]], Effects]:
+        """Step and perform, for as long as there is power."""
+        try:
+            answers, effects = super().step(event, now_ms)
+        except (Doomed, OSError, RefusedError) as error:
+            self._die(error)
+            return [], Effects()
+        if effects.high_watermark is not None and not self.is_cut:
+            self.log.note_high_watermark(effects.high_watermark)
+        return answers, effects
+
+    def flush(self, left: int) -> Offset:
+        """End an fsync of all that is written."""
+        try:
+            return self.log.flush()
+        except (OSError, RefusedError) as error:
+            self._die(error)
+            return self.log.flushed_offset
+
+    def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> None:
+        """Write a snapshot; the settings say what goes with it."""
+        self._meet_doom()
+        try:
+            self.log.snapshot_at(offset)
+        except (Doomed, OSError, RefusedError) as error:
+            self._die(error)
+        self.log.disk.operations_left = None
+
+    def _truncate(self, offset: Offset) -> None:
+        self._meet_doom()
+        self.log.truncate_to(offset)
+        self.log.disk.operations_left = None
+
+    def _append(self, append: Append) -> None:
+        self.log.append(append)
+
+    def _write_chunk(self, effects: Effects) -> None:
+        chunk = effects.snapshot_chunk
+        assert chunk is not None
+        if chunk.is_last:
+            self._meet_doom()
+        self.log.write_chunk(chunk)
+        self.log.disk.operations_left = None
+
+    def _keep_election(self, state: ElectionState) -> None:
+        self.log.write_election(state)
+        self.election = state
+
+    def _records_of(self, epoch: Epoch, value: str) -> Records:
+        builder = BatchBuilder()
+        builder.append(NOW_MS, None, value.encode())
+        return builder.build()
+
+    def _answer(self, reply: Reply) -> Response:
+        response, read = reply.response, reply.read
+        if read is None:
+            return response
+        if isinstance(read, ReadLog):
+            assert isinstance(response, FetchResponse)
+            return replace(response, records=self.log.read(read.offset, read.bytes_max))
+        assert isinstance(response, FetchSnapshotResponse)
+        data = self.log.read_snapshot(read.snapshot_id, read.position, read.bytes_max)
+        return replace(response, data=data)
+
+    def _meet_doom(self) -> None:
+        self.log.disk.operations_left, self._doom = self._doom, None
+
+    def _die(self, error: BaseException) -> None:
+        """End the process: one that cannot remember must not answer."""
+        if isinstance(error, Doomed):
+            self._sometimes("power goes among changes of the disk")
+        elif self.log.is_failing:
+            self._sometimes("a disk fails")
+        else:
+            raise error
+        self.is_cut = True
+
+
+def _state(member: Member) -> str:
+    core = member.core
+    name = member.identity.node_id
+    return (
+        f"{name} down"
+        if core is None
+        else (f"{name} {core.role.value} {core.epoch} at {core.high_watermark}")
+    )
