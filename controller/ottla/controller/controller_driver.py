@@ -331,12 +331,12 @@ class Controller:
         turn.set()
 
     def _holds_much(self, broker: int) -> bool:
-        """Say whether what becomes of a broker changes many partitions."""
+        """Return whether what becomes of a broker changes many partitions."""
         held = self.image.partitions_by_broker.get(NodeId(broker))
         return held is not None and len(held) > SHORT_PARTITIONS_MAX
 
     def _is_committed(self, broker: NodeId) -> bool:
-        """Say whether a majority agrees on how a broker is registered."""
+        """Return whether a majority agrees on how a broker is registered."""
         if self._member.high_watermark > self.last_appended:
             return True
         return self._member.image.brokers.get(broker) == self.image.brokers.get(broker)

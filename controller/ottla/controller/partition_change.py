@@ -62,7 +62,7 @@ class Assignment:
 
     @property
     def is_changing(self) -> bool:
-        """Say whether a reassignment is under way."""
+        """Whether a reassignment is under way."""
         return bool(self.adding or self.removing)
 
     def without(self, leaving: Collection[NodeId]) -> "Assignment":

@@ -38,7 +38,7 @@ class Quorum(Protocol):
         ...
 
     def on_leadership(self, listener: Callable[[Epoch | None], None]) -> None:
-        """Call `listener` with the epoch when this node may act as leader, None when no more."""
+        """Call `listener` with the epoch when this node may act as leader, None when no longer."""
         ...
 
     def batch_of(self, records: Sequence[Record]) -> bytes:

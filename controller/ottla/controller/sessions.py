@@ -57,7 +57,7 @@ class BrokerSessions:
         return stall_ms
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
-        """Begin anew on becoming the active controller."""
+        """Begin again on becoming the active controller."""
         self._looked_ms = now_ms
         self._sessions = {
             broker.id: Session(broker.epoch, now_ms)
@@ -87,7 +87,7 @@ class BrokerSessions:
         self._sessions.pop(broker, None)
 
     def is_valid(self, broker: BrokerRegistration, now_ms: int) -> bool:
-        """Say whether this registration of the broker was heard of within its time."""
+        """Return whether this registration of the broker was heard of within its time."""
         session = self._sessions.get(broker.id)
         return (
             session is not None

@@ -60,11 +60,11 @@ def min_insync_replicas(image: MetadataImage, config: ControllerConfig, topic: s
 
 
 def allows_unclean_election(image: MetadataImage, config: ControllerConfig, topic: str) -> bool:
-    """Say whether any live replica may lead the topic's partitions when no other can."""
+    """Return whether any live replica may lead the topic's partitions when no other can."""
     value = topic_setting(image, config, topic, UNCLEAN_LEADER_ELECTION).value
     return value is not None and value.strip().lower() == "true"
 
 
 def is_elr_enabled(image: MetadataImage) -> bool:
-    """Say whether eligible leader replicas are kept (KIP-966)."""
+    """Return whether eligible leader replicas are kept (KIP-966)."""
     return image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1

@@ -128,7 +128,7 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether no part above names anything."""
+        """Whether no part above names anything."""
         return not (
             self._features
             or self._brokers

@@ -15,5 +15,5 @@ RESERVED_COUNT = 100
 
 
 def is_reserved(directory_id: UUID) -> bool:
-    """Say whether no real directory may have this id."""
+    """Return whether no real directory may have this id."""
     return directory_id.int < RESERVED_COUNT

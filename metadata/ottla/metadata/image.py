@@ -74,7 +74,7 @@ class BrokerRegistration:
 
     @property
     def is_active(self) -> bool:
-        """Say whether the broker may lead and be in sync."""
+        """Whether the broker may lead and be in sync."""
         return not self.is_fenced and not self.in_controlled_shutdown
 
 
@@ -193,7 +193,7 @@ class MetadataImage:
         return self.configs.get((resource_type, name), NO_CONFIG)
 
     def is_active(self, broker: NodeId) -> bool:
-        """Say whether the broker is registered and may lead."""
+        """Return whether the broker is registered and may lead."""
         registration = self.brokers.get(broker)
         return registration is not None and registration.is_active
 

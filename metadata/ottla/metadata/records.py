@@ -165,7 +165,7 @@ def partition_change_record(
 
 
 def clear_elr_record(topic_name: str) -> Record:
-    """Record that a topic's eligible leader replicas count no more; of every topic if empty."""
+    """Record that a topic's eligible leader replicas count no longer; of every topic if empty."""
     return Record(clear_elr=pb.ClearElr(topic_name=topic_name))
 
 

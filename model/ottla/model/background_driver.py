@@ -1,7 +1,7 @@
 """The edge of a background task: what nobody foresaw is noted, and the task is started again.
 
 A task that ends by a bug takes its nursery along, and in the end the process; one that is left
-dead does its work no more.  Work that must not be lost belongs to the owner of the task, which
+dead does its work no longer.  Work that must not be lost belongs to the owner of the task, which
 finds it again when `work` begins.
 """
 

@@ -14,7 +14,7 @@ _dice: Dice | None = None
 
 
 def buggify(name: str) -> bool:
-    """Say whether to take the rare choice; never in production."""
+    """Return whether to take the rare choice; never in production."""
     return _dice is not None and _dice(name)
 
 

@@ -559,7 +559,7 @@ class RefusedError(OttlaError):
 
     @property
     def is_retriable(self) -> bool:
-        """Say whether the same request may succeed later."""
+        """Whether the same request may succeed later."""
         return ERRORS[self.code].is_retriable
 
 

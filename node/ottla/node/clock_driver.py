@@ -45,5 +45,5 @@ class RealRng:
 
 
 def _is_printed_with_a_dash(uuid: UUID) -> bool:
-    """Say whether its base64 form begins with `-`, which command lines take for an option."""
+    """Return whether its base64 form begins with `-`, which command lines take for an option."""
     return uuid.bytes[0] >> 2 == 62  # the digit `-` of URL-safe base64

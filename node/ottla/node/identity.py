@@ -1,4 +1,4 @@
-"""Formatting: what a directory is told once and for ever, and who a replica is therefore.
+"""Formatting: what a directory is told once and permanently, and who a replica is therefore.
 
 Invariant NoAmnesia: a controller with peers never formats an empty directory by itself, for a
 voter that lost its disk would vote a second time.  `meta.properties` is written last, so that a

@@ -66,7 +66,7 @@ class ImageLoader:
             await self._applied.wait()
 
     async def run(self) -> None:
-        """Load for ever."""
+        """Load until cancelled."""
         while True:
             self._work = trio.Event()
             await self._catch_up()

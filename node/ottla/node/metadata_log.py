@@ -45,7 +45,7 @@ ROLL_BYTES = 16 * KIB
 growth, whole blocks."""
 
 OPENING_BYTES = 256 * KIB
-"""Taken from the reserve for an opening of the log: it writes indexes anew."""
+"""Taken from the reserve for an opening of the log: it writes indexes again."""
 
 
 async def open_metadata_log(
@@ -147,7 +147,7 @@ class MetadataLog:
         await self._log.flush()
 
     def _is_continued_from(self, snapshot_id: OffsetAndEpoch) -> bool:
-        """Say whether the log holds what the snapshot does, or goes on from its end.
+        """Return whether the log holds what the snapshot does, or goes on from its end.
 
         One that ends before it, or in an older epoch, was about to be emptied for it.
         """
@@ -419,7 +419,7 @@ class MetadataLog:
         self._log.abandon()
 
     async def _start_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Empty the log, which begins anew at a snapshot's end."""
+        """Empty the log, which begins again at a snapshot's end."""
         await self._log.truncate_fully_and_start_at(snapshot_id.offset)
         await self._snapshots.remove(one for one in self._snapshots.ids if one != snapshot_id)
 

@@ -79,7 +79,7 @@ def freeze_long_lived_objects() -> None:
 
 
 async def freeze_as_it_grows(count: Callable[[], int]) -> NoReturn:
-    """Freeze anew whenever so many more long-lived things are there, by what `count` returns.
+    """Freeze again whenever so many more long-lived things are there, by what `count` returns.
 
     Else each full collection looks at all that came since the start, and holds the loop meanwhile.
     """

@@ -145,7 +145,7 @@ class QuorumMember:
 
     @property
     def is_leader(self) -> bool:
-        """Say whether this node leads; `active_epoch` says whether it is ready to."""
+        """Whether this node leads; `active_epoch` says whether it is ready to."""
         return self._core.is_leader
 
     @property
@@ -195,7 +195,7 @@ class QuorumMember:
 
     @property
     def is_caught_up(self) -> bool:
-        """Say whether the image holds all that the leader told to be committed.
+        """Whether the image holds all that the leader told to be committed.
 
         A leader knows what is committed only when a record of its own epoch is (raft paper, 5.4.2),
         so until the image holds one, what it told may be too little.
@@ -231,7 +231,7 @@ class QuorumMember:
         self._loader.add_publisher(publisher)
 
     def on_leadership(self, listener: LeadershipListener) -> None:
-        """Call `listener` with the epoch when this node may act as leader, None when no more."""
+        """Call `listener` with the epoch when this node may act as leader, None when no longer."""
         self._listeners.append(listener)
         if self._active_epoch is not None:
             listener(self._active_epoch)
@@ -296,7 +296,7 @@ class QuorumMember:
                     await self._progress.wait()
 
     async def stop(self) -> None:
-        """Take part no more: whoever asks from now on is refused.
+        """Take part no longer: whoever asks from now on is refused.
 
         The step under way ends first, whatever task it is of: what it began needs our nursery.
         """

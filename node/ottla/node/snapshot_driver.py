@@ -36,7 +36,7 @@ class SnapshotWriter:
         self._last_ms = clock.monotonic_ms()
 
     async def run(self) -> None:
-        """Look for ever whether a snapshot is due, and write it."""
+        """Write a snapshot whenever one is due, until cancelled."""
         while True:
             await trio.sleep(CHECK_INTERVAL_MS / 1000)
             try:

@@ -49,7 +49,7 @@ class ArchiveOptions:
     checkpoint: str | None = None
     """Where the checkpoint is; None for `_checkpoint` within the output."""
     trigger_s: float | None = None
-    """Seconds from the begin of a batch to that of the next; None: all there is, then end."""
+    """Seconds from the start of a batch to that of the next; None: all there is, then end."""
     sink: Mapping[str, str] = field(default_factory=dict)
     """Options of Spark's Parquet writer."""
 

@@ -78,11 +78,11 @@ class ArchiveDirectory:
 
     @property
     def has_log(self) -> bool:
-        """Say whether a streaming query wrote here."""
+        """Whether a streaming query wrote here."""
         return self._log.is_dir()
 
     def log_names(self) -> list[str]:
-        """Return the names of all files of the log, also of those that count no more."""
+        """Return the names of all files of the log, also of those that count no longer."""
         return [name for name in os.listdir(self._log) if log_file(name) is not None]
 
     def read(self, name: str) -> list[Entry]:

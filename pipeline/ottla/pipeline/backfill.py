@@ -2,7 +2,7 @@
 
 What a stream that writes here has not come to yet is left to it.  What is there already is not
 written again: records are told by topic, partition, offset and
-timestamp (a topic made anew has the same offsets again).  So a backfill may be repeated, may
+timestamp (a topic made again has the same offsets again).  So a backfill may be repeated, may
 overlap another or what a stream wrote, and may go on after a crash.
 
 Where a streaming query wrote, its log says what counts; the new files are named in it by one

@@ -41,7 +41,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, target: Target) -> None:
         self._target = target
         options = target.options
-        # Attempts at a task share what the driver drew; a write that is run again draws anew.
+        # Attempts at a task share what the driver drew; a write that is run again draws again.
         self._query = options.txn_app_id or str(uuid4())
         self._batch = options.txn_version or 0
 

@@ -1,6 +1,6 @@
 """Makes the many small files of an archive into few, losing and doubling nothing.
 
-A merged file counts once the log names it, by the rename that makes the small ones count no more
+A merged file counts once the log names it, by the rename that makes the small ones count no longer
 (`archive_directory`).  Those stay for a while, for readers that took the log before.  A crash
 leaves at worst files that no log names, which the next compaction removes.
 """

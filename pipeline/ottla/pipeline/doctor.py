@@ -221,7 +221,7 @@ def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
 
 
 def is_worth_a_trial(found: Sequence[Finding]) -> bool:
-    """Say whether a query has a chance: only faults that are known already would speak."""
+    """Return whether a query has a chance: only faults that are known already would speak."""
     return all(finding.state is not State.FAILED for finding in found)
 
 

@@ -2,7 +2,7 @@
 
 `{"t": {"0": 250}}` says that of t-0 everything below 250 is read.  Beside it stands the id of each
 topic, as a name that no topic can have with no partitions at all, `{"t@Xl3…": {}}`: Spark's own
-connector reads that as nothing, and we see that a topic was deleted and made anew.
+connector reads that as nothing, and we see that a topic was deleted and made again.
 
 Spark keeps the end of each batch, and takes the end before it for its start; of the first batch it
 keeps no start, and asks for it again when that batch is repeated.  So the first end tells where the
@@ -56,7 +56,7 @@ class Position:
         return found
 
     def is_at(self, other: "Position") -> bool:
-        """Say whether two positions are the same place, wherever the query began."""
+        """Return whether two positions are the same place, wherever the query began."""
         return self.offsets == other.offsets and self.topic_ids == other.topic_ids
 
 
@@ -167,7 +167,7 @@ def record_count(start: Position, latest: Position, earliest: Offsets) -> int:
 
 
 def new_partitions(start: Position, latest: Position) -> set[TopicPartition]:
-    """Return the partitions of which nothing was read yet: new ones, and those of topics anew."""
+    """Return the partitions of which nothing was read yet: new ones, and those of topics again."""
     anew = made_anew(start, latest)
     return {at for at in latest.offsets if at not in start.offsets or at.topic in anew}
 
@@ -178,7 +178,7 @@ def _begins(start: Position, latest: Position, earliest: Offsets) -> dict[TopicP
 
 
 def is_behind(start: Position, latest: Position) -> bool:
-    """Say whether some partition ends before what was read of it already."""
+    """Return whether some partition ends before what was read of it already."""
     anew = made_anew(start, latest)
     return any(
         at.topic not in anew and end < start.offsets.get(at, 0)
@@ -198,7 +198,7 @@ class Patience:
         self._last_ms: int | None = None
 
     def lets_through(self, count: int, now_ms: int) -> bool:
-        """Say whether a batch of so many records may begin now."""
+        """Return whether a batch of so many records may begin now."""
         is_due = self._last_ms is None or now_ms - self._last_ms >= self._delay_ms_max
         if is_due or count >= self._min_count:
             self._last_ms = now_ms

@@ -48,7 +48,7 @@ def progress_of(event: Mapping[str, Any]) -> BatchProgress:
 
 
 def is_batch(event: Mapping[str, Any]) -> bool:
-    """Say whether an event is of a batch, rather than of a look that found nothing to do."""
+    """Return whether an event is of a batch, rather than of a look that found nothing to do."""
     return "addBatch" in (event.get("durationMs") or {})
 
 

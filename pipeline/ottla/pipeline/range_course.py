@@ -40,12 +40,12 @@ class Course:
 
     @property
     def is_fetched(self) -> bool:
-        """Say whether nothing more is to be asked."""
+        """Whether nothing more is to be asked."""
         return self.position >= self.range.end
 
     @property
     def is_done(self) -> bool:
-        """Say whether everything was given out."""
+        """Whether everything was given out."""
         return self.is_fetched and self.held is None
 
     def take(self, fetched: FetchedBatches) -> None:

@@ -77,7 +77,7 @@ class ReplayFilter:
         self.dropped_count = 0
 
     def is_unsure(self, margin_count: int) -> bool:
-        """Say whether there may be an attempt that began, and ended, before what was read.
+        """Return whether there may be an attempt that began, and ended, before what was read.
 
         It would end right before the next one begins, so one is sure who has seen the beginning,
         and so many records before it.

@@ -56,7 +56,7 @@ class SessionOptions:
 
     @property
     def is_local(self) -> bool:
-        """Say whether the executors are threads of the driver: whatever it imports, they can."""
+        """Whether the executors are threads of the driver: whatever it imports, they can."""
         return self.master.partition("[")[0] == LOCAL
 
 
@@ -83,7 +83,7 @@ def open_session(options: SessionOptions) -> Iterator["SparkSession"]:
             is_log_kept |= tells_more
             raise failure from None
         except KeyboardInterrupt:
-            # Perhaps amid a call; then nothing more can be said to the JVM.
+            # Perhaps during a call; then nothing more can be said to the JVM.
             is_interrupted = True
             raise
         finally:

@@ -76,7 +76,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _is_known(spark: SparkSession) -> bool:
-    """Say whether a session has the format: Spark warns of one that is registered again."""
+    """Return whether a session has the format: Spark warns of one that is registered again."""
     session: Any = getattr(spark, "_jsparkSession", None)  # none under Spark Connect
     if session is None:
         return False

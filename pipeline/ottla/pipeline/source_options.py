@@ -354,7 +354,7 @@ def _end(settings: SourceSettings) -> Place:
 
 
 def _names(place: Place, offset: int) -> bool:
-    """Say whether a place is an edge of the log in some partition."""
+    """Return whether a place is an edge of the log in some partition."""
     if isinstance(place, Everywhere):
         return place.offset == offset
     return isinstance(place, Each) and offset in place.offsets.values()

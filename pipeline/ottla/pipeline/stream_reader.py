@@ -102,7 +102,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._is_new is None:
                 self._is_new = before == self._initial
             if self._is_new and before == self._initial:
-                # Nothing else keeps it: `initialOffset` is asked anew when this batch is repeated.
+                # Nothing else keeps it: `initialOffset` is asked again when this batch is repeated.
                 return Position(end.offsets, end.topic_ids, begin=before.offsets).to_json()
             if end.is_at(before):
                 return start

@@ -1,4 +1,4 @@
-"""Follows streaming queries while they run, and ends them after a batch rather than amid one.
+"""Follows streaming queries while they run, and ends them after a batch rather than during one.
 
 Invariants: every batch is shown once; a query that was asked to end is stopped only between two
 batches, unless it is asked again.  A batch that is cut off is no harm to what is stored, since the
@@ -136,7 +136,7 @@ def asked_by_signals(ending: Ending, tell: Callable[[], None]) -> Iterator[None]
     """Take Ctrl-C and SIGTERM as asking for an end after the batch.
 
     `tell` is called in between anything the main thread does, so it must not talk to Spark: the
-    connection may be amid another call.
+    connection may be during another call.
     """
 
     def on_signal(number: int, frame: Any) -> None:

@@ -36,7 +36,7 @@ _ANSWERS: dict[type[Request], type[Response]] = {
 
 
 def is_answer_to(response: Response, request: Request) -> bool:
-    """Say whether a response is of its request's kind."""
+    """Return whether a response is of its request's kind."""
     return type(response) is _ANSWERS[type(request)]
 
 
@@ -121,7 +121,7 @@ def _leader_claim_error(
 
 
 def _is_meant_for(replica: Replica, voter_id: NodeId, directory_id: Any) -> bool:
-    """Say whether we are the voter meant: a wiped disk makes another replica of the same id."""
+    """Return whether we are the voter meant: a wiped disk makes another replica of the same id."""
     identity = replica.identity
     is_ours = voter_id == identity.node_id and directory_id in (ZERO_UUID, identity.directory_id)
     return is_ours and replica.is_voter

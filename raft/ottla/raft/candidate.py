@@ -27,12 +27,12 @@ class Ballot:
 
     @property
     def is_won(self) -> bool:
-        """Say whether a majority granted its vote."""
+        """Whether a majority granted its vote."""
         return len(self._granted) >= self._voters.majority_count
 
     @property
     def is_lost(self) -> bool:
-        """Say whether those left cannot make a majority any more."""
+        """Whether those left cannot make a majority any more."""
         return len(self._voters) - len(self._rejected) < self._voters.majority_count
 
     @property
@@ -41,7 +41,7 @@ class Ballot:
         return tuple(voter.key for voter in self._voters if voter.id in self._granted)
 
     def has_answered(self, voter_id: NodeId) -> bool:
-        """Say whether a voter's word is known."""
+        """Return whether a voter's word is known."""
         return voter_id in self._granted or voter_id in self._rejected
 
     def record(self, voter_id: NodeId, is_granted: bool) -> None:

@@ -60,7 +60,7 @@ Append = LeaderAppend | LeaderChangeAppend | FollowerAppend
 class SnapshotChunk:
     """Write bytes of the leader's snapshot at `position` of its `.part` file.
 
-    Position 0 starts the file anew.  With `is_last` the driver fsyncs and renames it, empties the
+    Position 0 starts the file again.  With `is_last` the driver fsyncs and renames it, empties the
     log to start (and be flushed) at the snapshot's end, and loads it into the state machine.
     """
 
@@ -145,7 +145,7 @@ class Effects:
     replies: list[Reply] = field(default_factory=list)
     messages: list[Outgoing] = field(default_factory=list)
     high_watermark: Offset | None = None
-    """The new high watermark when it moved: everything below is committed for ever.
+    """The new high watermark when it moved: everything below is committed permanently.
 
     After the last chunk of a snapshot it is at least the snapshot's end, which is loaded already.
     """

@@ -83,7 +83,7 @@ class Leader:
         return None
 
     def has_lost_majority(self, replica: Replica, now_ms: int) -> bool:
-        """Say whether too few voters fetched lately (check-quorum): others may have a leader."""
+        """Return whether too few voters fetched lately (check-quorum): others may have a leader."""
         needed_count = replica.identity.voters.majority_count - 1
         if needed_count == 0:
             return False

@@ -134,7 +134,7 @@ class QuorumCore:
 
     @property
     def is_leader(self) -> bool:
-        """Say whether this replica leads `epoch`."""
+        """Whether this replica leads `epoch`."""
         return isinstance(self._state, Leader)
 
     @property
@@ -416,7 +416,7 @@ class QuorumCore:
 
     @property
     def _is_alone(self) -> bool:
-        """Say whether this is a quorum of one, which has nobody to wait for."""
+        """Whether this is a quorum of one, which has nobody to wait for."""
         return len(self._replica.identity.voters) == 1
 
     def _first_role(self, now_ms: int) -> RoleState:

@@ -72,7 +72,7 @@ class Replica:
 
     @property
     def may_campaign(self) -> bool:
-        """Say whether this replica may stand for election; in the last epoch nobody may."""
+        """Whether this replica may stand for election; in the last epoch nobody may."""
         return self.is_voter and not self.is_shutting_down and self.epoch < EPOCH_MAX
 
     @property
@@ -81,7 +81,7 @@ class Replica:
         return ElectionState(epoch=self.epoch, leader_id=self.epoch_leader_id, voted=self.voted)
 
     def has_changed_since(self, known: ElectionState) -> bool:
-        """Say whether what must never be forgotten is not what is known any more."""
+        """Return whether what must never be forgotten is not what is known any more."""
         return (
             self.epoch != known.epoch
             or self.epoch_leader_id != known.leader_id
@@ -95,7 +95,7 @@ class Replica:
 
     @property
     def is_log_in_motion(self) -> bool:
-        """Say whether this step changes the log, so that LogView is not true before the next."""
+        """Whether this step changes the log, so that LogView is not true before the next."""
         out = self.out
         return bool(out.append) or out.truncate_to is not None or out.snapshot_chunk is not None
 
@@ -107,7 +107,7 @@ class Replica:
         self.voted = None
 
     def may_be_raised_to(self, epoch: int, now_ms: int) -> bool:
-        """Say whether a request, which anybody may have sent, may name this epoch."""
+        """Return whether a request, which anybody may have sent, may name this epoch."""
         rise = max(0, epoch - self.epoch)
         return epoch <= EPOCH_MAX and self._credit.is_enough(rise, now_ms)
 
@@ -116,7 +116,7 @@ class Replica:
         self._credit.spend(max(0, epoch - self.epoch))
 
     def contradicts(self, leader_id: NodeId | None, epoch: int) -> bool:
-        """Say whether a leader is named for our epoch that is not the one we know."""
+        """Return whether a leader is named for our epoch that is not the one we know."""
         return (
             leader_id is not None
             and epoch == self.epoch
@@ -154,7 +154,7 @@ class Replica:
         self.epoch_leader_id = leader_id
 
     def is_log_up_to_date(self, last_epoch: Epoch, end_offset: Offset) -> bool:
-        """Say whether a log that ends so is at least as new as ours (raft paper, 5.4.1)."""
+        """Return whether a log that ends so is at least as new as ours (raft paper, 5.4.1)."""
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
 
     def raise_high_watermark(self, offset: Offset) -> bool:
@@ -196,7 +196,7 @@ class Replica:
         self.out.replies.append(Reply(token=token, response=response))
 
     def is_free(self, node_id: NodeId, now_ms: int) -> bool:
-        """Say whether a voter may be asked something now; if not, wake when it may."""
+        """Return whether a voter may be asked something now; if not, wake when it may."""
         busy_until_ms = self.requests.busy_until_ms(node_id, now_ms)
         if busy_until_ms is None:
             return True

@@ -66,7 +66,7 @@ class Requests:
         connection.failure_count += 1
 
     def is_failing(self, node_id: NodeId) -> bool:
-        """Say whether the last request to a voter failed."""
+        """Return whether the last request to a voter failed."""
         connection = self._connections.get(node_id)
         return connection is not None and connection.failure_count > 0
 

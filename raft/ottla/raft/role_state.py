@@ -24,7 +24,7 @@ class RoleState(Protocol):
 
     @property
     def grants_pre_votes(self) -> bool:
-        """Say whether this role would welcome an election, given a good enough candidate."""
+        """Whether this role would welcome an election, given a good enough candidate."""
         ...
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:

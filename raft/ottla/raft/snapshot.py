@@ -133,7 +133,7 @@ def expired_count(
 
 
 def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_records: bool) -> bool:
-    """Say whether the next snapshot is due: enough bytes since the last one, or enough time.
+    """Return whether the next snapshot is due: enough bytes since the last one, or enough time.
 
     Nothing new needs no snapshot, however old the last one is.
     """

@@ -37,7 +37,7 @@ class EpochCredit:
         self._refilled_ms = now_ms
 
     def is_enough(self, rise: int, now_ms: int) -> bool:
-        """Say whether a request may raise the epoch by so much."""
+        """Return whether a request may raise the epoch by so much."""
         earned = (now_ms - self._refilled_ms) // MS_PER_EPOCH
         if earned > 0:
             self._left = min(EPOCH_JUMP_MAX, self._left + earned)

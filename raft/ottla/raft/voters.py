@@ -45,7 +45,7 @@ class Voter:
         return ReplicaKey(self.id, self.directory_id)
 
     def is_key(self, key: ReplicaKey) -> bool:
-        """Say whether `key` names this voter; a directory id either side lacks matches any."""
+        """Return whether `key` names this voter; a directory id either side lacks matches any."""
         if key.id != self.id:
             return False
         return ZERO_UUID in (key.directory_id, self.directory_id) or (
@@ -91,7 +91,7 @@ class VoterSet:
         return self._by_id.get(node_id)
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """Say whether `key` names a voter: right id, right directory."""
+        """Return whether `key` names a voter: right id, right directory."""
         voter = self.get(key.id)
         return voter is not None and voter.is_key(key)
 
@@ -117,7 +117,7 @@ class QuorumIdentity:
 
     @property
     def is_voter(self) -> bool:
-        """Say whether this replica may vote; a voter whose directory was wiped may not."""
+        """Whether this replica may vote; a voter whose directory was wiped may not."""
         return self.voters.is_voter(self.key)
 
     @property

@@ -142,7 +142,7 @@ class RpcRuntime:
         return known
 
     async def stop_serving(self) -> None:
-        """Cancel what is being answered and listen no more; channels still serve."""
+        """Cancel what is being answered and listen no longer; channels still serve."""
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
         await self._thread.run(self._stop_servers)

@@ -40,7 +40,7 @@ class Rpc(Protocol):
         ...
 
     async def stop_serving(self) -> None:
-        """Cancel what is being answered and listen no more; calls still go out."""
+        """Cancel what is being answered and listen no longer; calls still go out."""
         ...
 
 

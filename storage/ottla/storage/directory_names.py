@@ -42,7 +42,7 @@ def directory_name(partition: TopicPartition) -> str:
 
 
 def deleted_name(partition: TopicPartition, unique: UUID) -> str:
-    """Return the name under which a deleted partition waits, so that it may be created anew."""
+    """Return the name under which a deleted partition waits, so that it may be created again."""
     return _suffixed_name(partition, unique, DELETE_SUFFIX)
 
 

@@ -60,7 +60,7 @@ class RealFile:
 
     @property
     def is_closed(self) -> bool:
-        """Say whether the owner has given the file up."""
+        """Whether the owner has given the file up."""
         return self._is_given_up
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
@@ -187,7 +187,7 @@ class RealDisk:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
     def exists(self, path: str) -> bool:
-        """Say whether a file or directory of that name is there."""
+        """Return whether a file or directory of that name is there."""
         return os.path.lexists(path)
 
     def unlink_empty(self, path: str) -> None:
@@ -196,7 +196,7 @@ class RealDisk:
             os.unlink(path)
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Say whether the first and the last byte can be read without waiting."""
+        """Return whether the first and the last byte can be read without waiting."""
         fd = file.fileno()
         return _is_byte_cached(fd, position) and (
             size <= 1 or _is_byte_cached(fd, position + size - 1)
@@ -277,7 +277,7 @@ class RealDisk:
         return sorted(await self._run(path, os.listdir, path))
 
     async def is_directory(self, path: str) -> bool:
-        """Say whether the path is a directory."""
+        """Return whether the path is a directory."""
         return await self._run(path, os.path.isdir, path)
 
     async def space(self, path: str) -> Space:

@@ -35,7 +35,7 @@ class DiskFile(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Say whether the owner has given the file up."""
+        """Whether the owner has given the file up."""
         ...
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
@@ -82,7 +82,7 @@ class Disk(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Say whether a file or directory of that name is there."""
+        """Return whether a file or directory of that name is there."""
         ...
 
     def unlink_empty(self, path: str) -> None:
@@ -90,7 +90,7 @@ class Disk(Protocol):
         ...
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Say whether the range (its first and last byte) can be read without waiting."""
+        """Return whether the range (its first and last byte) can be read without waiting."""
         ...
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
@@ -141,7 +141,7 @@ class Disk(Protocol):
         ...
 
     async def is_directory(self, path: str) -> bool:
-        """Say whether the path is a directory."""
+        """Return whether the path is a directory."""
         ...
 
     async def space(self, path: str) -> Space:

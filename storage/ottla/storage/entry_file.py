@@ -40,7 +40,7 @@ class EntryFile:
 
     @property
     def is_sealed(self) -> bool:
-        """Say whether the file is trimmed and read in place."""
+        """Whether the file is trimmed and read in place."""
         return self._memory is None
 
     def begin(self, *, capacity_bytes: int = 0) -> None:
@@ -121,7 +121,7 @@ class EntryFile:
     async def trim(self) -> None:
         """Make the file exactly its entries, durably; it stays in memory until `seal`.
 
-        All of it is written anew, which makes good whatever an earlier write missed.  The file is
+        All of it is written again, which makes good whatever an earlier write missed.  The file is
         cut here and now: a cut left to a worker may come after the entries that were added to a
         segment which a truncation made active again meanwhile.
         """

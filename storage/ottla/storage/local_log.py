@@ -107,7 +107,7 @@ class LocalLog:
 
     @property
     def is_flush_due(self) -> bool:
-        """Say whether flush.messages records wait for a flush."""
+        """Whether flush.messages records wait for a flush."""
         return self.end_offset - self.recovery_point >= self.config.flush_messages
 
     @property
@@ -145,7 +145,7 @@ class LocalLog:
         return self.end_offset if fits else first_offset
 
     def _roll(self, base_offset: Offset, now_ms: int) -> Segment:
-        """Begin a new segment; an empty active one of the same base begins anew (KAFKA-6388)."""
+        """Begin a new segment; an empty active one of the same base begins again (KAFKA-6388)."""
         old = self._active
         try:
             if base_offset == old.base_offset:
@@ -274,7 +274,7 @@ class LocalLog:
         return self.recovery_point
 
     def _is_sealing_due(self, end: Offset) -> bool:
-        """Say whether a segment below `end` was closed meanwhile, and is not sealed yet."""
+        """Return whether a segment below `end` was closed meanwhile, and is not sealed yet."""
         return any(each.base_offset < end for each in self._unsealed)
 
     async def _flush_segments(self, end: Offset, generation: int) -> None:
@@ -348,7 +348,7 @@ class LocalLog:
 
         A batch that `offset` lies within goes whole: the log then ends at that batch's start, so
         that no gap is left which after a crash would look like loss.  Where that is below the log
-        start nothing is left, and the log begins anew there, or at an `offset` before it.  A
+        start nothing is left, and the log begins again there, or at an `offset` before it.  A
         leadership that begins at `offset` goes even when nothing was written in it: it may not be
         the leader's (KIP-279).
         """

@@ -75,5 +75,5 @@ class LogConfig:
 
     @property
     def is_full_validation(self) -> bool:
-        """Say whether every record is looked at, not only the batch's header."""
+        """Whether every record is looked at, not only the batch's header."""
         return self.is_every_record_checked or self.is_compacted

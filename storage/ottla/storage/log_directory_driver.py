@@ -67,7 +67,7 @@ class LogDirectory:
 
     @property
     def is_live(self) -> bool:
-        """Say whether the directory serves."""
+        """Whether the directory serves."""
         return self.failure is None
 
     @property

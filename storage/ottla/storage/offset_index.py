@@ -33,7 +33,7 @@ class OffsetIndex(EntryFile):
 
     @property
     def is_full(self) -> bool:
-        """Say whether the segment must roll for want of room here."""
+        """Whether the segment must roll for want of room here."""
         return self.count >= self.entry_count_max
 
     @property

@@ -1,7 +1,7 @@
 """The `partition.metadata` file: which topic's id a directory belongs to.
 
 It is durable before the first record, so that a directory whose topic was deleted and created
-anew under the same name is never taken for the new topic's.
+again under the same name is never taken for the new topic's.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode

@@ -80,7 +80,7 @@ class Producer:
         self.batches: list[SequencedBatch] = []
 
     def move_to_epoch(self, epoch: int) -> None:
-        """Begin a new epoch, in which sequences start anew."""
+        """Begin a new epoch, in which sequences start again."""
         if self.epoch != epoch:
             self.epoch = epoch
             self.batches.clear()

@@ -3,7 +3,7 @@
 The order is Kafka's: left-over files go, interrupted swaps are finished, segments are opened; then,
 unless the log was closed cleanly, every segment from the recovery point on is walked: the tail is
 cut at the first batch that is not whole and valid, segments after a cut are removed, indexes,
-epochs and producers are built anew from the batches.  Work is proportional to the bytes of those
+epochs and producers are built again from the batches.  Work is proportional to the bytes of those
 segments.
 """
 
@@ -151,7 +151,7 @@ class LogLoader:
         loss, behind what was appended since.
         """
         await self._disk.fsync(active.file)
-        await active.transaction_index.flush()  # built anew, perhaps from below the recovery point
+        await active.transaction_index.flush()  # built again, perhaps from below the recovery point
         await self._disk.fsync_directory(self._directory)
 
     def _new_segment(self, base_offset: Offset) -> Segment:
@@ -188,7 +188,7 @@ class LogLoader:
         return first_checked
 
     async def _rebuild_indexes(self, segments: list[Segment], index: int) -> bool:
-        """Build a closed segment's indexes anew; False when its bytes lie."""
+        """Build a closed segment's indexes again; False when its bytes lie."""
         segment = segments[index]
         producers = await self._producers_at(segments[:index], segment.base_offset)
         file_size = segment.size_bytes
@@ -238,7 +238,7 @@ class LogLoader:
     async def _recover(
         self, segments: list[Segment], first: int, epochs: EpochCache
     ) -> tuple[ProducerStates, Offset]:
-        """Check the segments from `first` on and build anew what is derived from them."""
+        """Check the segments from `first` on and build again what is derived from them."""
         base_offset = segments[first].base_offset
         epochs.truncate_from_end(base_offset)
         producers = await self._producers_at(segments[:first], base_offset)
@@ -268,7 +268,7 @@ class LogLoader:
                 await self._disk.unlink(f"{self._directory}/{file_name(offset, SNAPSHOT)}")
 
     def _is_followed(self, segments: list[Segment], index: int, end_offset: Offset) -> bool:
-        """Say whether the next segment may stay: it begins where this one ends.
+        """Return whether the next segment may stay: it begins where this one ends.
 
         Unflushed files survive a power loss each on its own, so a tail may be lost cleanly at a
         batch's end while the next segment is there.  That the topic is compacted explains no gap:

@@ -119,7 +119,7 @@ class Segment:
         return has_room
 
     def restart(self, config: LogConfig) -> None:
-        """Forget all that is derived from the log file, to derive it anew."""
+        """Forget all that is derived from the log file, to derive it again."""
         self.size_bytes = 0
         self._recent.clear()
         self._bytes_since_entry = 0
@@ -134,7 +134,7 @@ class Segment:
     def should_roll(
         self, config: LogConfig, *, size: int, max_timestamp: int, last_offset: int, now_ms: int
     ) -> bool:
-        """Say whether a batch must go to a new segment."""
+        """Return whether a batch must go to a new segment."""
         if self.size_bytes > config.segment_bytes - size:
             return True
         if self.offset_index.is_full or self.time_index.is_full:
@@ -342,7 +342,7 @@ class Segment:
         """Close and unlink the files, the log first: a crash leaves a whole segment or none.
 
         Indexes without a log are swept away by the next start; a transaction index that is missed
-        nobody could build anew.  Two may remove it at once.
+        nobody could build again.  Two may remove it at once.
         """
         self.close()
         for suffix in SEGMENT_SUFFIXES:

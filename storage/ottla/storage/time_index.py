@@ -29,7 +29,7 @@ class TimeIndex(EntryFile):
 
     @property
     def is_full(self) -> bool:
-        """Say whether only the slot for the closing entry is left."""
+        """Whether only the slot for the closing entry is left."""
         return self.count >= self.entry_count_max - 1
 
     @property

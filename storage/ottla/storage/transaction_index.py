@@ -40,7 +40,7 @@ class TransactionIndex(EntryFile):
         return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
 
     def collect(self, offset: Offset, end_offset: Offset, into: list[AbortedTransaction]) -> bool:
-        """Add what meets `[offset, end_offset)`; say whether later segments can hold no more."""
+        """Add what meets `[offset, end_offset)`; say whether later segments can hold more."""
         for index in range(self.count):
             aborted = self.entry_at(index)
             if aborted.last_offset >= offset and aborted.first_offset < end_offset:

@@ -29,14 +29,14 @@ SERIES_MAX = 200_000
 ATTRIBUTES_LENGTH_MAX = 2_048
 """Characters of one series' attributes, as they came and as text; longer ones are refused."""
 NAME_LENGTH_MAX = 255
-"""Characters of a name: OpenTelemetry allows an instrument no more."""
+"""Characters of a name: OpenTelemetry allows an instrument no longer."""
 
 ALIASES_MAX = 8
 """Ways to send one set of attributes (in another order, under names that Prometheus writes alike)
 that are remembered; more are refused."""
 
 PUSHES_WITHOUT_SUM_MAX = 4
-"""Pushes of a client that may leave a sum out before it is gone.  Lower makes sums begin anew
+"""Pushes of a client that may leave a sum out before it is gone.  Lower makes sums begin again
 that a client leaves out while they stand still, higher keeps what is no more for longer."""
 
 _Alias = tuple[str, Attributes]
@@ -115,7 +115,7 @@ class ClientSeries:
         self._refused = 0
 
     def apply(self, labels: ClientLabels, outline: Outline, values: list[Value]) -> None:
-        """Take in what a client pushed; `values` are the caller's no more."""
+        """Take in what a client pushed; `values` are the caller's no longer."""
         client = self._clients.get(labels.client_instance_id)
         if client is None:
             client = self._clients[labels.client_instance_id] = _Client(labels)
@@ -286,7 +286,7 @@ def _escaped(value: str) -> str:
 
 
 def _sum_of(before: Value, added: Value) -> Value:
-    """Return the sum of two values of one kind; other bounds than before begin anew."""
+    """Return the sum of two values of one kind; other bounds than before begin again."""
     if not isinstance(before, HistogramValue) or not isinstance(added, HistogramValue):
         assert not isinstance(before, HistogramValue)
         assert not isinstance(added, HistogramValue)

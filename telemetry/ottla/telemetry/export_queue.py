@@ -71,7 +71,7 @@ class BackOff:
         self._failures = 0
 
     def reset(self) -> None:
-        """Begin anew: something went through."""
+        """Begin again: something went through."""
         self._failures = 0
 
     def next_ms(self, chance: float, asked_ms: int | None = None) -> int:

@@ -385,5 +385,5 @@ class ClientInstances:
 
 
 def is_reserved(instance_id: UUID) -> bool:
-    """Say whether no client may bear this id; zero is a client's way to say that it has none."""
+    """Return whether no client may bear this id; zero is a client's way to say that it has none."""
     return instance_id.int < RESERVED_UUIDS_BELOW

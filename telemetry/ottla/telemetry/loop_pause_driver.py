@@ -77,7 +77,7 @@ class LoopPauseMeter(Instrument):
         return max(self._longest_ns, self._longest_ever_ns) / NANOSECONDS_PER_MS
 
     def take_longest_ms(self) -> float:
-        """Return the longest pause since the last call, and begin anew."""
+        """Return the longest pause since the last call, and begin again."""
         longest_ns, self._longest_ns = self._longest_ns, 0
         self._longest_ever_ns = max(self._longest_ever_ns, longest_ns)
         return longest_ns / NANOSECONDS_PER_MS

@@ -44,7 +44,7 @@ ANSWER_PATIENCE_S = 10.0
 a scrape over a slow line, higher lets slow readers keep the others out for longer."""
 
 Render = Callable[[], Iterator[bytes]]
-"""Makes the text anew, piece by piece; an empty piece only asks for a pause."""
+"""Makes the text again, piece by piece; an empty piece only asks for a pause."""
 
 
 class Head(NamedTuple):

@@ -76,7 +76,7 @@ class Subscription:
     """The trait and what it must be; all must hold."""
 
     def matches(self, traits: Mapping[str, str | None]) -> bool:
-        """Say whether a client, by its traits' texts, is meant; none it lacks is matched."""
+        """Return whether a client, by its traits' texts, is meant; none it lacks is matched."""
         for name, holds in self.patterns:
             text = traits[name]
             if text is None or not holds(text):

@@ -54,11 +54,11 @@ class Api:
     listener: Listener
     unstable_from: int | None = None
     is_forwarded: bool = False
-    """Say whether a broker lets the active controller decide it."""
+    """Whether a broker lets the active controller decide it."""
 
     @property
     def on_broker(self) -> bool:
-        """Say whether a broker's listener serves it."""
+        """Whether a broker's listener serves it."""
         return BROKER in self.listener
 
     @property
@@ -75,7 +75,7 @@ class Api:
         return range(lowest, self.latest_stable + 1)
 
     def serves(self, version: int) -> bool:
-        """Say whether a request of this version may be taken up."""
+        """Return whether a request of this version may be taken up."""
         return self.lowest <= version <= self.latest_stable
 
 

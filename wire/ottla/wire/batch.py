@@ -116,12 +116,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Say whether the batch belongs to a transaction."""
+        """Whether the batch belongs to a transaction."""
         return self.attributes & TRANSACTIONAL_FLAG != 0
 
     @property
     def is_control(self) -> bool:
-        """Say whether the batch holds control records (markers, raft's own) and no data."""
+        """Whether the batch holds control records (markers, raft's own) and no data."""
         return self.attributes & CONTROL_FLAG != 0
 
     @property
@@ -146,7 +146,7 @@ def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
 
 
 def check_crc(data: Buffer, at: int, header: BatchHeader) -> bool:
-    """Say whether the batch at `at` is whole and its CRC is the header's."""
+    """Return whether the batch at `at` is whole and its CRC is the header's."""
     end = at + header.size_bytes
     if end > len(data):
         return False

@@ -13,7 +13,7 @@ UVARINT_MAX = (1 << 32) - 1
 """Kafka's unsigned varints are 32 bits in at most five bytes."""
 
 UUIDS_KEPT_MAX = 4096
-"""Ids remembered by the intern table.  Smaller and topic ids are built anew at every request;
+"""Ids remembered by the intern table.  Smaller and topic ids are built again at every request;
 larger and a client that invents ids holds memory (about 200 bytes each)."""
 
 ONE_BYTE = tuple(bytes([value]) for value in range(128))
@@ -24,7 +24,7 @@ find_uuid: Callable[[bytes], UUID | None] = _uuids.get
 
 
 def keep_uuid(data: bytes) -> UUID:
-    """Build the id of these 16 bytes and remember it; the table starts anew when it is full."""
+    """Build the id of these 16 bytes and remember it; the table starts again when it is full."""
     if len(_uuids) >= UUIDS_KEPT_MAX:
         _uuids.clear()
         _uuids[bytes(16)] = ZERO_UUID

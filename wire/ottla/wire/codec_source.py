@@ -44,7 +44,7 @@ class Source:
         return name, packer.size
 
     def is_compact(self, kind: str) -> bool:
-        """Say whether lengths of this kind are varints here (KIP-482)."""
+        """Return whether lengths of this kind are varints here (KIP-482)."""
         return self.is_flexible and kind != "string16"
 
 

@@ -50,7 +50,7 @@ def module_text(file: str, schema: MessageSchema) -> str:
 
 
 def _is_out_of_order(struct: StructSchema) -> bool:
-    """Say whether ruff would sort these slots, numbers in names by their value."""
+    """Return whether ruff would sort these slots, numbers in names by their value."""
     names = [re.split(r"(\d+)", field.name) for field in struct.fields]
     keys = [[int(part) if part.isdigit() else part for part in name] for name in names]
     return keys != sorted(keys)

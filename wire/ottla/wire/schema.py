@@ -67,7 +67,7 @@ class Field:
 
     @property
     def is_null_by_default(self) -> bool:
-        """Say whether a field that nobody sets is null (an optional number does not exist)."""
+        """Whether a field that nobody sets is null (an optional number does not exist)."""
         return self.default is None
 
 
@@ -91,7 +91,7 @@ class MessageSchema:
     structs: dict[str, StructSchema]
 
     def is_flexible(self, version: int) -> bool:
-        """Say whether this version has compact lengths and tagged fields."""
+        """Return whether this version has compact lengths and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
 

@@ -92,7 +92,7 @@ class ApiVersionsApi:
         )
 
     def _is_meant_for_another(self, request: ApiVersionsRequest) -> bool:
-        """Say whether the client wanted another cluster or node (KIP-1242)."""
+        """Return whether the client wanted another cluster or node (KIP-1242)."""
         return request.cluster_id not in (None, self._cluster_id) or request.node_id not in (
             -1,
             self._node_id,

@@ -37,7 +37,7 @@ class BrokerAddress(NamedTuple):
 
 
 def is_legal_topic_name(name: str) -> bool:
-    """Say whether a topic may be called so."""
+    """Return whether a topic may be called so."""
     return (
         name not in (".", "..")
         and len(name) <= TOPIC_NAME_LENGTH_MAX

@@ -113,7 +113,7 @@ class Lifecycle:
 
     @property
     def is_leaving(self) -> bool:
-        """Say whether the controller is to move our leaderships away."""
+        """Whether the controller is to move our leaderships away."""
         return self.state in (BrokerState.DRAINING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
 
     # ---- drain

@@ -87,7 +87,7 @@ class OwnRequests:
 
 
 def is_this_machine(peer: Peer) -> bool:
-    """Say whether a client connected from the machine that the broker runs on.
+    """Return whether a client connected from the machine that the broker runs on.
 
     That is by a loopback address, or from the very address that it connected to.
     """
@@ -97,7 +97,7 @@ def is_this_machine(peer: Peer) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host is a loopback address, as IPv4, IPv6 or mapped IPv4, or `localhost`."""
+    """Return whether a host is a loopback address, as IPv4, IPv6 or mapped IPv4, or `localhost`."""
     if host == "localhost":
         return True
     try:

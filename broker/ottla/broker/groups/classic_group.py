@@ -112,17 +112,17 @@ class ClassicGroup:
         self.state_timestamp_ms = wall_ms
 
     def is_in(self, *states: GroupState) -> bool:
-        """Say whether it is in one of these states."""
+        """Return whether it is in one of these states."""
         return self.state in states
 
     @property
     def is_empty(self) -> bool:
-        """Say whether nobody is in it."""
+        """Whether nobody is in it."""
         return self.state is GroupState.EMPTY
 
     @property
     def may_rebalance(self) -> bool:
-        """Say whether a rebalance can begin now."""
+        """Whether a rebalance can begin now."""
         return GroupState.PREPARING_REBALANCE in MAY_BECOME[self.state]
 
     def begin_generation(self, wall_ms: int) -> None:
@@ -189,7 +189,7 @@ class ClassicGroup:
         return member
 
     def is_leader(self, member_id: str) -> bool:
-        """Say whether this member computes the assignment."""
+        """Return whether this member computes the assignment."""
         return self.leader_id == member_id
 
     @property
@@ -204,7 +204,7 @@ class ClassicGroup:
 
     @property
     def have_all_joined(self) -> bool:
-        """Say whether nobody is waited for any more."""
+        """Whether nobody is waited for any more."""
         return not self.pending_joins and self.joining_count == len(self.members)
 
     def elect_joined_leader(self) -> bool:
@@ -224,7 +224,7 @@ class ClassicGroup:
     # ---- protocols
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Say whether somebody with these protocols fits to those who are in the group."""
+        """Return whether somebody with these protocols fits to those who are in the group."""
         if not protocol_type or not protocols:
             return False
         if not self.members:

@@ -57,7 +57,7 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Say whether one of its requests is held here: it cannot send heartbeats meanwhile."""
+        """Whether one of its requests is held here: it cannot send heartbeats meanwhile."""
         return self.join_asker is not None or self.sync_asker is not None
 
     def metadata_for(self, protocol: str) -> bytes:

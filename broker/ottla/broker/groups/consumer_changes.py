@@ -39,7 +39,7 @@ class ConsumerChanges:
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
 
     def fits(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
-        """Say whether the record of a member's description can be written."""
+        """Return whether the record of a member's description can be written."""
         return self._fits(member_record(group.group_id, member))
 
     def _fits(self, record: GroupRecord) -> bool:
@@ -47,7 +47,7 @@ class ConsumerChanges:
         return len(key) + len(value or b"") <= self._record_bytes_max()
 
     def raise_epoch(self, group: ConsumerGroup, metadata_hash: int) -> None:
-        """Have the target computed anew, for topics with this hash."""
+        """Have the target computed again, for topics with this hash."""
         if group.has_old_topics:
             group.has_old_topics = False
             self._outbox.write(old_topics_tombstone(group.group_id))

@@ -2,7 +2,7 @@
 
 The coordinator computes the assignment.  Three numbers say how far it is:
 
-    group_epoch    rises whenever the target assignment has to be computed anew
+    group_epoch    rises whenever the target assignment has to be computed again
     target_epoch   the group epoch for which it was computed
     member_epoch   (of each member) the target epoch that it has come to
 
@@ -37,7 +37,7 @@ class ConsumerGroupState(StrEnum):
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """The target is to be computed anew."""
+    """The target is to be computed again."""
     RECONCILING = "Reconciling"
     """Some members are not where the target wants them."""
     STABLE = "Stable"
@@ -99,7 +99,7 @@ class ConsumerGroup:
         self._subscriptions: Counter[Subscription] = Counter()
         """How many members have each: mostly there is one, however many members."""
         self.hashed: tuple[frozenset[str], MetadataImage, int] | None = None
-        """The hash of some topics as of an image, which is not computed for each member anew."""
+        """The hash of some topics as of an image, which is not computed for each member again."""
         self._owners: dict[UUID, dict[int, tuple[str, int]]] = {}
         """Of each partition: who has it, and in which epoch of that member."""
 
@@ -119,7 +119,7 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether nobody is in it."""
+        """Whether nobody is in it."""
         return not self.members
 
     def assignor_name(self, default: str) -> str:
@@ -164,7 +164,7 @@ class ConsumerGroup:
         return names if resolved is None else names | resolved.topics
 
     def is_used(self, regex: str) -> bool:
-        """Say whether a member subscribes by a regular expression."""
+        """Return whether a member subscribes by a regular expression."""
         return any(member.subscribed_regex == regex for member in self.members.values())
 
     # ---- changes; records that are replayed make the same ones

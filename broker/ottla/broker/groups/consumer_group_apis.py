@@ -51,7 +51,7 @@ class ConsumerGroupApis:
         self._is_finalised = is_finalised
 
     def is_served(self) -> bool:
-        """Say whether this broker and its cluster have the consumer protocol at the moment."""
+        """Return whether this broker and its cluster have the consumer protocol at the moment."""
         return CONSUMER in self._config.rebalance_protocols and self._is_finalised()
 
     def heartbeat(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:

@@ -40,7 +40,7 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
     """It is in the target's epoch, and others still have partitions of it."""
     UNKNOWN = 127
-    """Written by a later coordinator: the member has to begin anew."""
+    """Written by a later coordinator: the member has to begin again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ConsumerMember:
 
     @property
     def is_away(self) -> bool:
-        """Say whether it is a static member that left for a while."""
+        """Whether it is a static member that left for a while."""
         return self.member_epoch == LEAVING_FOR_A_WHILE_EPOCH
 
     def is_reconciled_to(self, target_epoch: int) -> bool:

@@ -3,7 +3,7 @@
 Everything is a heartbeat.  Epoch 0 joins, -1 leaves, -2 leaves for a while (static members); any
 other is a sign of life that also says what changed.  Each heartbeat, in this order: the member is
 taken in or brought up to date; if that changes what the group subscribes, the group's epoch rises;
-if the target assignment is older than the group, it is computed anew (`target_job.py`); and the
+if the target assignment is older than the group, it is computed again (`target_job.py`); and the
 member is taken one step towards its target (`reconcile.py`).  The others take theirs with their
 own heartbeats.  Where computing the target takes longer than one turn may, members go on towards
 the one before it, and who joins is answered when it is there.
@@ -64,7 +64,7 @@ class Heartbeat(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Say whether it says nothing of the member but that it lives."""
+        """Whether it says nothing of the member but that it lives."""
         request = self.request
         return (
             request.instance_id is None
@@ -77,7 +77,7 @@ class Heartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Say whether it says everything: it wants to be told everything, too."""
+        """Whether it says everything: it wants to be told everything, too."""
         request = self.request
         is_subscribing = (
             request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
@@ -437,7 +437,7 @@ class ConsumerRebalancer:
     # ---- topics
 
     def on_topics(self, group: ConsumerGroup, changed: frozenset[str], now: Instant) -> None:
-        """Topics came, went or grew: what the group has of them is shared out anew."""
+        """Topics came, went or grew: what the group has of them is shared out again."""
         is_touched = not changed.isdisjoint(group.subscribed_topics())
         if self._resolve(group, now) or is_touched:
             self._raise_epoch(group)
@@ -469,7 +469,7 @@ class ConsumerRebalancer:
     # ---- time
 
     def resume(self, group: ConsumerGroup, now: Instant) -> None:
-        """Go on with a group that was loaded: every timer begins anew."""
+        """Go on with a group that was loaded: every timer begins again."""
         self.restart_sessions(group, now)
         if group.members and (
             self._resolve(group, now) or self._hash_of(group) != group.metadata_hash

@@ -31,7 +31,7 @@ class CoordinatorDoor(Protocol):
 
     @property
     def is_loading(self) -> bool:
-        """Say whether some groups of this broker are not known yet."""
+        """Whether some groups of this broker are not known yet."""
         ...
 
 

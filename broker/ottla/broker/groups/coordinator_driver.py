@@ -2,7 +2,7 @@
 
 A publisher: when this broker begins to lead such a partition it replays its log into a
 `GroupShard`, and members are told COORDINATOR_LOAD_IN_PROGRESS until that is done; when it leads it
-no more, who waits is told NOT_COORDINATOR.  What a turn of the loop decides is appended as one
+no longer, who waits is told NOT_COORDINATOR.  What a turn of the loop decides is appended as one
 write, all requests of that turn together; an answer that depends on it leaves when the high
 watermark has passed it.  A shard whose append failed has decided more than its log holds: it is
 thrown away and loaded again.
@@ -387,7 +387,7 @@ class GroupCoordinator:
 
     @property
     def is_loading(self) -> bool:
-        """Say whether some groups are not known yet."""
+        """Whether some groups are not known yet."""
         return any(not (led.is_active or led.failure) for led in self._led.values())
 
     def problems(self) -> Iterator[str]:

@@ -146,7 +146,7 @@ def _left(members: list[MemberIdentity], codes: list[ErrorCode]) -> LeaveGroupRe
 
 
 def _fits_in_records(request: JoinGroupRequest) -> bool:
-    """Say whether a record can hold each of the texts, and the member id made of one of them."""
+    """Return whether a record can hold each of the texts, and the member id made of one of them."""
     return (
         len(request.protocols) <= LISTED_COUNT_MAX
         and len(request.group_instance_id or "") <= INSTANCE_ID_LENGTH_MAX

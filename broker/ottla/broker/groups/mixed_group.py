@@ -65,7 +65,7 @@ class MixedGroups:
     # ---- from one protocol to the other
 
     def may_upgrade(self, group: ClassicGroup) -> bool:
-        """Say whether this classic group may become a consumer group with all who are in it."""
+        """Return whether this classic group may become a consumer group with all who are in it."""
         return (
             self._config.consumer_migration_policy in UPGRADING
             and group.protocol_type == CONSUMER_PROTOCOL
@@ -75,7 +75,7 @@ class MixedGroups:
         )
 
     def _can_be_written(self, group: ClassicGroup) -> bool:
-        """Say whether each member's record has room for all that the member said of itself."""
+        """Return whether each member's record has room for all that the member said of itself."""
         made = ConsumerGroup(group.group_id)
         return all(
             self._changes.fits(made, self._upgraded_member(group, one))
@@ -116,7 +116,7 @@ class MixedGroups:
         )
 
     def may_downgrade(self, group: ConsumerGroup, leaving_id: str | None = None) -> bool:
-        """Say whether all who stay when `leaving_id` is gone speak the classic protocol."""
+        """Return whether all who stay when `leaving_id` is gone speak the classic protocol."""
         staying_count = len(group.members) - (leaving_id in group.members)
         return (
             0 < staying_count <= self._config.size_max
@@ -338,7 +338,7 @@ def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
 
 
 def _have_common(group: ConsumerGroup, protocols: Iterable[Protocol]) -> bool:
-    """Say whether all members of the classic protocol know one of these."""
+    """Return whether all members of the classic protocol know one of these."""
     known = [
         {name for name, _ in member.classic.protocols}
         for member in group.members.values()
@@ -353,7 +353,7 @@ def _check_generation(member: ConsumerMember, generation_id: int) -> None:
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Say whether some of a member's target is with others yet."""
+    """Return whether some of a member's target is with others yet."""
     return any(
         group.owner_epoch_of(topic_id, index) != NO_OWNER
         for topic_id, indexes in group.target_of(member.member_id).items()

@@ -62,7 +62,7 @@ class OffsetRetention:
                 self._drop_group(group)
 
     def _expire_of(self, group: Group, wall_ms: int) -> None:
-        """Offsets are kept while there are members, but for topics they subscribe no more.
+        """Offsets are kept while there are members, but for topics they subscribe no longer.
 
         An empty classic group's age from when its last member left, where there were any (KIP-211).
         """

@@ -80,7 +80,7 @@ class OffsetTable:
         return self._by_group.keys()
 
     def has_group(self, group: str) -> bool:
-        """Say whether the group has committed anything."""
+        """Return whether the group has committed anything."""
         return group in self._by_group
 
     def __iter__(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:

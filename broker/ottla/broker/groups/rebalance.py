@@ -366,7 +366,7 @@ class Rebalancer:
                 self._extend_session(group, member, now)
 
     def _is_too_large(self, value: GroupMetadataValue) -> bool:
-        """Say whether a group's record cannot be written: all groups of the log would wait."""
+        """Return whether a group's record cannot be written: all groups of the log would wait."""
         return len(group_value(value)) > self._record_bytes_max()
 
     # ---- staying and leaving
@@ -423,7 +423,7 @@ class Rebalancer:
         self._on_gone(group, now, has_lost_member=member is not None)
 
     def _on_gone(self, group: ClassicGroup, now: Instant, *, has_lost_member: bool) -> None:
-        """Share the work anew, or stop waiting for who is gone; an id given out had no share."""
+        """Share the work again, or stop waiting for who is gone; an id given out had no share."""
         if not group.is_in(STABLE, COMPLETING):
             self._go_on(group, now)
         elif has_lost_member:
@@ -442,7 +442,7 @@ class Rebalancer:
         self._timers.set(session, now.mono_ms + member.session_timeout_ms)
 
     def resume(self, group: ClassicGroup, now: Instant) -> None:
-        """Go on with a group that was loaded: every session begins anew."""
+        """Go on with a group that was loaded: every session begins again."""
         self.restart_sessions(group, now)
         if len(group.members) > self._config.size_max:
             self.begin_rebalance(group, now)
@@ -464,7 +464,7 @@ class Rebalancer:
         self.forget(group)
 
     def take_over(self, group: ClassicGroup, now: Instant) -> None:
-        """Go on with a group that comes from the consumer protocol: all join it anew.
+        """Go on with a group that comes from the consumer protocol: all join it again.
 
         What is written has the generation to come, which nobody is in: should another coordinator
         load that before the rebalance is done, it sends them all to join, too.

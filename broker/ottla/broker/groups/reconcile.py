@@ -3,7 +3,7 @@
     STABLE ──a newer target takes partitions away──► UNREVOKED_PARTITIONS: keeps its epoch, and is
       ▲                                                │ told what is left; until it says that it
       │                                                ▼ owns no more than that
-      ├──it has all that the target gives it ◄── (decided anew, as from STABLE)
+      ├──it has all that the target gives it ◄── (decided again, as from STABLE)
       │                                                │
       └──others gave it up ◄── UNRELEASED_PARTITIONS ◄─┘ some of the target is with others yet
 
@@ -92,7 +92,7 @@ def _next(
 
 
 def _owns_any(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Say whether the member may still work on any of these; it may when it says nothing."""
+    """Return whether the member may still work on any of these; it may when it says nothing."""
     if owned is None:
         return True
     return any(not partitions.get(topic, NO_INDEXES).isdisjoint(owned[topic]) for topic in owned)

@@ -6,7 +6,7 @@ whatever is written later takes the same change at once.  An answer that says so
 written leaves when it is committed, so a change that is lost with this leader was told to nobody.
 
 Who waits in a JoinGroup or SyncGroup, and every session, is here alone: after a change of leader
-the sessions begin anew, and who waited is told to come again.
+the sessions begin again, and who waited is told to come again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -218,7 +218,7 @@ class GroupShard:
                 yield
 
     def restart_sessions(self, now: Instant) -> None:
-        """Begin every session anew: this process stood still, and could hear nobody meanwhile."""
+        """Begin every session again: this process stood still, and could hear nobody meanwhile."""
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 self._consumers.restart_sessions(group, now)
@@ -554,7 +554,7 @@ class GroupShard:
 
     @property
     def consumer_rebalance_count(self) -> int:
-        """How often consumer groups have had their work shared out anew."""
+        """How often consumer groups have had their work shared out again."""
         return self._changes.rebalance_count
 
     def used_regexes(self) -> Iterator[str]:

@@ -112,7 +112,7 @@ class TargetJob:
         return member_id
 
     def _narrowed(self, member: ConsumerMember, target: Assignment) -> _Change:
-        """Return the target without the topics that the member subscribes no more."""
+        """Return the target without the topics that the member subscribes no longer."""
         topics = map(self._image.topic, self.group.topics_of(member))
         ids = {topic.id for topic in topics if topic is not None}
         narrowed = {topic_id: target[topic_id] for topic_id in target if topic_id in ids}

@@ -41,7 +41,7 @@ class WaitingPartition:
         self.result = result
 
     def is_settled(self) -> bool:
-        """Say whether its outcome is known; the result then carries it."""
+        """Return whether its outcome is known; the result then carries it."""
         if not self.partition.is_leader:
             _refuse(self.result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True

@@ -36,7 +36,7 @@ class Directory(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """Say whether the directory serves."""
+        """Whether the directory serves."""
         ...
 
     async def space(self) -> Space:

@@ -125,7 +125,7 @@ class WaitingFetch(WaitingEntry):
         return max(1, len(self._targets) if session is None else session.look_at_count)
 
     def is_enough(self, reading: Reading) -> bool:
-        """Say whether the answer should leave now."""
+        """Return whether the answer should leave now."""
         return (
             reading.byte_count >= self._limits.bytes_min
             or reading.is_urgent
@@ -287,7 +287,7 @@ class WaitingFetch(WaitingEntry):
         return has_moved or is_set_back
 
     def _is_taken_back(self, partition: Partition, target: FetchTarget) -> bool:
-        """Say whether less is known of the follower than this fetch, which waits, said of it."""
+        """Return whether less is known of the follower than this fetch, which waits, said of it."""
         known = partition.followers.get(NodeId(self._limits.replica_id))
         return known is not None and known.end_offset < target.fetch_offset
 

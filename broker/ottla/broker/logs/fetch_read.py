@@ -130,7 +130,7 @@ def note_follower(
 
 
 def leaves_something(target: FetchTarget, data: PartitionData, limits: FetchLimits) -> bool:
-    """Say whether there is more to tell of a partition than this answer does."""
+    """Return whether there is more to tell of a partition than this answer does."""
     if data.error_code or data.diverging_epoch.epoch >= 0:
         return True
     if limits.is_from_follower:
@@ -185,7 +185,7 @@ def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None
 
 
 def _is_first_batch_cut(log: Log, records: FileSlice) -> bool:
-    """Say whether not even one whole batch fits: a client could do nothing with it."""
+    """Return whether not even one whole batch fits: a client could do nothing with it."""
     if len(records) < LENGTH_END:
         return True
     try:

@@ -2,7 +2,7 @@
 
 Pure.  A session remembers, per partition, what the client asks and what it was told last, so that
 an incremental request may be empty and its answer holds only partitions with news.  It also knows
-which partitions may have news: those that were asked for anew, that had an event since, or whose
+which partitions may have news: those that were asked for again, that had an event since, or whose
 last answer left something over.  A fetch looks at these alone, so that a thousand idle partitions
 cost it nothing.  The cache has a fixed number of slots; who gets one when all are taken is decided
 as in Kafka: followers before consumers, larger sessions before smaller, but nobody loses a slot
@@ -94,7 +94,7 @@ class FetchTarget:
             self.session.note_event(self, key)
 
     def has_news(self, data: PartitionData) -> bool:
-        """Say whether an incremental answer must hold this partition, and note what it tells."""
+        """Return whether an incremental answer must hold this partition, and note what it tells."""
         records = data.records
         is_news = (
             (records is not None and len(records) > 0)

@@ -75,7 +75,7 @@ class WaitingPartition:
         self.answer = answer
 
     def is_settled(self, acks: int) -> bool:
-        """Say whether its outcome is known; the answer then carries it."""
+        """Return whether its outcome is known; the answer then carries it."""
         code = self.partition.acknowledgement(self.end_offset, acks)
         if code is None:
             return False

@@ -1,7 +1,7 @@
 """What a client is told that wants transactions, until they are served.  Pure.
 
 The code is the one that every client takes as final: librdkafka and the Java client retry most
-others of a coordinator for ever, and a producer that waits in `init_transactions` is found later
+others of a coordinator permanently, and a producer that waits in `init_transactions` is found later
 than one that fails.
 """
 

@@ -34,17 +34,17 @@ OF_LEADERS: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
 
 
 def is_under_replicated(partition: Partition) -> bool:
-    """Say whether a replica is not in sync."""
+    """Return whether a replica is not in sync."""
     return len(partition.isr) < len(partition.replicas)
 
 
 def is_under_min_isr(partition: Partition) -> bool:
-    """Say whether acks=all is refused."""
+    """Return whether acks=all is refused."""
     return len(partition.isr) < partition.min_isr_count
 
 
 def is_at_min_isr(partition: Partition) -> bool:
-    """Say whether acks=all would be refused with one replica fewer in sync."""
+    """Return whether acks=all would be refused with one replica fewer in sync."""
     return len(partition.isr) == partition.min_isr_count
 
 

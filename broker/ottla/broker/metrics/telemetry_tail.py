@@ -2,7 +2,7 @@
 
 A ring bounded in pushes and in bytes: what is new drives out what is oldest, and nobody waits.
 Every push has a number, from 1; a reader asks for what came from a number on and is told how many
-of these it missed.  Numbers begin anew with the process.
+of these it missed.  Numbers begin again with the process.
 """
 
 from collections import deque

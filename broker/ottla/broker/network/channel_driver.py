@@ -145,12 +145,12 @@ class Channel:
 
     @property
     def has_more_to_write(self) -> bool:
-        """Say whether output is left that nothing but the end of our turn holds back."""
+        """Whether output is left that nothing but the end of our turn holds back."""
         return not (self.is_drained or self._is_blocked or self.is_reading_ahead)
 
     @property
     def is_drained(self) -> bool:
-        """Say whether everything that could be said has been sent."""
+        """Whether everything that could be said has been sent."""
         return not self.connection.output.byte_count and not self._wrapped
 
     def read(self, buffer: ReadBuffer, now_ms: int) -> bool:

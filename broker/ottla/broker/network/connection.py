@@ -210,7 +210,7 @@ class Connection:
             self._take_up_held(now_ms)
 
     def on_eof(self) -> None:
-        """Note that the client sends no more; what it did send whole is still taken up.
+        """Note that the client sends no longer; what it did send whole is still taken up.
 
         A producer of acks=0 that closes right after its last request loses none of them.
         """
@@ -218,12 +218,12 @@ class Connection:
 
     @property
     def is_finished(self) -> bool:
-        """Say whether the client has ended and nothing of what it sent is left to be done."""
+        """Whether the client has ended and nothing of what it sent is left to be done."""
         return self._has_ended and (self._takes_no_more or not self._holds_whole_frame)
 
     @property
     def wants_bytes(self) -> bool:
-        """Say whether the socket should be read now."""
+        """Whether the socket should be read now."""
         if self._muted_until_ms is not None or self._awaits_memory:
             return False
         if self._takes_no_more or self._has_ended:
@@ -235,12 +235,12 @@ class Connection:
 
     @property
     def is_closing(self) -> bool:
-        """Say whether the last answer has moved to the output: close when that has been sent."""
+        """Whether the last answer has moved to the output: close when that has been sent."""
         return self._responses.is_closing
 
     @property
     def has_held_bytes(self) -> bool:
-        """Say whether something waits to be taken up, be it only the beginning of a frame."""
+        """Whether something waits to be taken up, be it only the beginning of a frame."""
         return len(self._held) > 0
 
     @property

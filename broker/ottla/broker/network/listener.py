@@ -1,6 +1,6 @@
 """A door of the broker: where it listens, and how its bytes are wrapped.
 
-Pure.  A listener is a pair of byte transforms, made anew for every connection: what arrived →
+Pure.  A listener is a pair of byte transforms, made again for every connection: what arrived →
 plain bytes, and plain bytes → what is sent.  A plain listener has none, and only there may file
 slices go out by sendfile.
 """

@@ -48,7 +48,7 @@ class WaitingEntry(ABC):
 
     @property
     def is_waiting(self) -> bool:
-        """Say whether a purgatory still holds the entry."""
+        """Whether a purgatory still holds the entry."""
         return self._is_waiting
 
     @property
@@ -81,7 +81,7 @@ class Purgatory:
     """Holds waiting entries under their keys, and one heap of their deadlines.
 
     `on_earlier_deadline` is called when an entry is due before every other, so that the driver
-    can set its alarm anew.  An entry or a listener that meets a bug of ours ends alone.
+    can set its alarm again.  An entry or a listener that meets a bug of ours ends alone.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class Purgatory:
         self._listeners.setdefault(key, {})[listener] = None
 
     def unlisten(self, key: Hashable, listener: Listener) -> None:
-        """Tell a listener no more; one that does not listen is fine."""
+        """Tell a listener no longer; one that does not listen is fine."""
         listeners = self._listeners.get(key)
         if listeners is not None:
             listeners.pop(listener, None)

@@ -199,7 +199,7 @@ class RequestMemory:
             first.holder.on_memory_available()
 
     def forget(self, share: MemoryShare) -> None:
-        """Call the holder no more: it has closed, and releases what it holds."""
+        """Call the holder no longer: it has closed, and releases what it holds."""
         self._waiters.pop(share, None)
 
     # ---- who holds for too long

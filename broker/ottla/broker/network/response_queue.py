@@ -87,7 +87,7 @@ class ResponseSlot:
 
     @property
     def is_abandoned(self) -> bool:
-        """Say whether the connection closed before the answer: nobody waits for it."""
+        """Whether the connection closed before the answer: nobody waits for it."""
         return self._owner is None
 
     def complete(self, response: Message) -> None:
@@ -198,11 +198,11 @@ class ResponseQueue:
         return len(self._slots)
 
     def __contains__(self, slot: ResponseSlot) -> bool:
-        """Say whether a request still waits for its answer's turn."""
+        """Return whether a request still waits for its answer's turn."""
         return slot in self._slots
 
     def is_next(self, slot: ResponseSlot) -> bool:
-        """Say whether no answer before this one is missing."""
+        """Return whether no answer before this one is missing."""
         return self._slots[0] is slot
 
     def append(self, slot: ResponseSlot) -> None:

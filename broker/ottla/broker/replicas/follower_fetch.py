@@ -161,7 +161,7 @@ class FollowerFetch:
         self._ask(followed)
 
     def leave(self, key: TopicIdPartition) -> Followed | None:
-        """Follow a partition no more; an answer under way changes nothing of it."""
+        """Follow a partition no longer; an answer under way changes nothing of it."""
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._set_aside.pop(key, None)

@@ -51,7 +51,7 @@ class LogWork:
         self._is_due.set()
 
     def has_steps(self, partition: TopicPartition) -> bool:
-        """Say whether steps of a partition are not done yet."""
+        """Return whether steps of a partition are not done yet."""
         return partition in self._steps
 
     async def breathe(self) -> None:

@@ -344,7 +344,7 @@ class Partition:
         return self.is_leader and self.advance_high_watermark(now_ms)
 
     def remove(self) -> Log | None:
-        """Lead and follow no more: the topic is deleted or the replica moved; return the log."""
+        """Lead and follow no longer: the topic is deleted or the replica moved; return the log."""
         log, self.log = self.log, None
         self.is_leader = False
         self.is_removed = True
@@ -429,7 +429,7 @@ class Partition:
         """Commit what every replica of the maximal ISR has; return whether that moved it.
 
         A caught-up replica that is about to join the ISR is waited for too: else the high
-        watermark could run ahead of it for ever (KIP-966's strict rule needs it to join).
+        watermark could run ahead of it permanently (KIP-966's strict rule needs it to join).
         """
         log = self.log
         if log is None or len(self.isr) < self.min_isr_count:
@@ -451,7 +451,7 @@ class Partition:
         return True
 
     def may_join(self, replica: NodeId) -> bool:
-        """Say whether a replica that is not in sync should be now.
+        """Return whether a replica that is not in sync should be now.
 
         It must have all that is committed, and this epoch's start: what an earlier leader
         committed lies below that, also where our own high watermark does not say so yet.  Whoever

@@ -32,7 +32,7 @@ class PartitionTable:
         return sum(map(len, self.by_id.values()))
 
     def add(self, partition: Partition) -> None:
-        """Take a new local replica in; a topic made anew takes the name over from the old one."""
+        """Take a new local replica in; a topic made again takes the name over from the old one."""
         indexed = self.by_id.setdefault(partition.topic_id, {})
         assert partition.index not in indexed
         indexed[partition.index] = partition

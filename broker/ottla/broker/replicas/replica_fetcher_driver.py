@@ -122,7 +122,7 @@ class ReplicaFetchers:
         fetcher.follow(partition)
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Left]:
-        """Follow these no more; return what to wait for where a duty still changes the log."""
+        """Follow these no longer; return what to wait for where a duty still changes the log."""
         busy: dict[TopicIdPartition, Left] = {}
         for key in partitions:
             fetcher = self._of.pop(key, None)
@@ -252,7 +252,7 @@ class LeaderFetcher:
         self._failure = str(error) or repr(error)
         self._failure_count += 1
         if self._failure_count == FAILURES_TOLERATED:
-            # A leader that restarts is back sooner, or is a leader no more.
+            # A leader that restarts is back sooner, or is a leader no longer.
             logger.warning("broker %s cannot be followed: %s", self.core.leader_id, error)
 
     def _note_success(self) -> None:

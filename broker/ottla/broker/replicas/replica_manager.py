@@ -111,7 +111,7 @@ class Fetchers(Protocol):
         ...
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, Left]:
-        """Follow these no more; return what to wait for where a log is still being changed."""
+        """Follow these no longer; return what to wait for where a log is still being changed."""
         ...
 
 
@@ -123,7 +123,7 @@ class Work(Protocol):
         ...
 
     def has_steps(self, partition: TopicPartition) -> bool:
-        """Say whether steps of a partition are not done yet."""
+        """Return whether steps of a partition are not done yet."""
         ...
 
     async def breathe(self) -> None:
@@ -248,7 +248,7 @@ class ReplicaManager:
         )
 
     def _note_brokers(self) -> None:
-        """A broker that came or went may join the replicas in sync, or hold them up no more."""
+        """A broker that came or went may join the replicas in sync, or hold them up no longer."""
         now_ms = self._clock.monotonic_ms()
         for partition in self.table:
             if partition.is_leader and len(partition.isr) < len(partition.replicas):
@@ -533,7 +533,7 @@ class ReplicaManager:
     def is_stray(
         self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None
     ) -> bool:
-        """Say whether a log found on disk at the start is no replica of ours any more."""
+        """Return whether a log found on disk at the start is no replica of ours any more."""
         topic = image.topic(partition.topic)
         if topic is None or topic.id != topic_id:
             return True

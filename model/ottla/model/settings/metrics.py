@@ -44,5 +44,5 @@ class MetricsConfig:
 
     @property
     def is_prometheus_served(self) -> bool:
-        """Say whether anybody may ask for metrics."""
+        """Whether anybody may ask for metrics."""
         return self.prometheus_port != OFF

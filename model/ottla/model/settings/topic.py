@@ -268,7 +268,7 @@ class TopicConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Say whether records are kept by key."""
+        """Whether records are kept by key."""
         return "compact" in self.cleanup_policy
 
     @classmethod

@@ -7,7 +7,7 @@ a batch over all there is, and a declared pipeline.
 
 PushesCountOnce: a copy of a push adds nothing.  TotalsAreExact: the totals of all rows of a series
 are what its clients added, however it came: deltas as they are, cumulative points by what they
-grew since the point before, or in full when they began anew.  A window is that of the moment at
+grew since the point before, or in full when they began again.  A window is that of the moment at
 which the broker received a push: clients' clocks are not trusted.
 """
 

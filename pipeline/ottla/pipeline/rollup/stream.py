@@ -53,7 +53,7 @@ class TelemetryOptions:
     rollup: RollupOptions = field(default_factory=RollupOptions)
     lateness_ms: int = LATENESS_MS_DEFAULT
     trigger_s: float | None = None
-    """From the begin of a batch to that of the next; None for all there is now, once."""
+    """From the start of a batch to that of the next; None for all there is now, once."""
     source: Mapping[str, str] = field(default_factory=dict)
     """Further options of format("ottla")."""
 

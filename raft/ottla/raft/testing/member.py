@@ -77,7 +77,7 @@ class Member:
 
     @property
     def is_leader(self) -> bool:
-        """Say whether this member runs and leads."""
+        """Whether this member runs and leads."""
         return self.core is not None and self.core.is_leader
 
     def start(self, now_ms: int) -> None:
