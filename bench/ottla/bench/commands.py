@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -370,8 +371,8 @@ def _print_figures(figures: dict[str, Any]) -> None:
 
 @contextmanager
 def _progress(what: str, count: int) -> Iterator[Callable[[int], None]]:
-    """Draw a bar while a person looks; cost nothing otherwise."""
-    if not sys.stderr.isatty():
+    """Draw a bar while a person looks, if the extra `bench` is installed."""
+    if not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda done: None
         return
     from rich.console import Console
