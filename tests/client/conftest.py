@@ -14,12 +14,10 @@ from ottla.client.background import lone_errors
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.client.testing.fixtures import ottla_cluster
 from ottla.wire import codec
+from ottla.wire.apis import API_VERSIONS, PRODUCE
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 
 __all__ = ["ottla_cluster"]
-
-PRODUCE = 0
-API_VERSIONS = 18
 
 
 class Proxy:

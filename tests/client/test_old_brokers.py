@@ -12,8 +12,8 @@ from ottla.client import (
     open_consumer,
     open_producer,
 )
+from ottla.wire.apis import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, INIT_PRODUCER_ID = 0, 1, 2, 3, 22
 AGES = {
     "Kafka 3.9, whose Produce knows no topic ids": {PRODUCE: 11, FETCH: 17},
     "Kafka 2.8, whose Fetch knows none": {PRODUCE: 9, FETCH: 12, METADATA: 11},

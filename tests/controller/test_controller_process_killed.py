@@ -22,6 +22,7 @@ from ottla.rpc.cluster_id import cluster_id_of_quorum
 from ottla.rpc.controller_client import ControllerClient
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
 from ottla.rpc.rpc_seam import join_address
+from ottla.wire.apis import CREATE_TOPICS
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.create_topics_response import CreateTopicsResponse
@@ -29,7 +30,6 @@ from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 pytestmark = pytest.mark.cluster
 
 CONTROLLER = NodeId(101)
-CREATE_TOPICS = 19
 VERSION = 7
 DEADLINE_MS = 10_000
 READY_TIMEOUT_S = 20

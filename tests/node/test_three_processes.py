@@ -30,6 +30,7 @@ from ottla.raft.voters import Endpoint, Voter, VoterSet
 from ottla.rpc.controller_client import ControllerClient
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
 from ottla.storage.disk import RealDisk
+from ottla.wire.apis import DESCRIBE_QUORUM
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.describe_quorum_request import (
     DescribeQuorumRequest,
@@ -42,7 +43,7 @@ from ottla.wire.messages.describe_quorum_response import PartitionData as Quorum
 pytestmark = pytest.mark.cluster
 
 CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
-DESCRIBE_QUORUM, VERSION = 55, 2
+VERSION = 2
 READY_S = 20
 DEADLINE_MS = 20_000
 FETCH_TIMEOUT_MS, ELECTION_TIMEOUT_MS = 1_000, 500

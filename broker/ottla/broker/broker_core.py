@@ -22,7 +22,7 @@ from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX
 from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, MetadataCache
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
-from ottla.broker.groups.group_apis import FIND_COORDINATOR, GROUP_API_KEYS, register_group_apis
+from ottla.broker.groups.group_apis import GROUP_API_KEYS, register_group_apis
 from ottla.broker.logs.data_apis import DATA_API_KEYS, DataApis
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.logs.producer_ids import Block
@@ -38,6 +38,7 @@ from ottla.model.ids import TopicIdPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.wire.apis import FIND_COORDINATOR
 
 BROKER_API_KEYS = (
     CLUSTER_API_KEYS | DATA_API_KEYS | GROUP_API_KEYS | REPLICA_API_KEYS | {FIND_COORDINATOR}

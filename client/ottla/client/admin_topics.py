@@ -12,6 +12,7 @@ from ottla.client.offset_lookup import FoundOffset, find_offsets
 from ottla.client.told import only
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, TopicPartition
+from ottla.wire.apis import DELETE_TOPICS_STATES_FROM
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -34,7 +35,7 @@ from ottla.wire.messages.delete_topics_response import DeleteTopicsResponse
 
 BY_CLUSTER_DEFAULT = -1
 """As a count of partitions or replicas: what the cluster's settings say."""
-DELETE_BY_NAME_VERSION = 5
+DELETE_BY_NAME_VERSION = DELETE_TOPICS_STATES_FROM - 1
 
 
 class PartitionDescription(NamedTuple):

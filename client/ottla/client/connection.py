@@ -16,11 +16,11 @@ from ottla.client.transport import TRANSPORT
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
 from ottla.model.seams import ByteStream
 from ottla.wire import apis, codec, headers
+from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 
-API_VERSIONS = 18
 RESPONSE_BYTES_MAX = 128 << 20
 """A longer answer is refused before memory is taken for it."""
 

@@ -11,6 +11,7 @@ from ottla.client.connection import ConnectionLostError
 from ottla.client.pipeline import Pipeline, open_pipeline
 from ottla.client.told import only
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.wire.apis import COORDINATOR_KEYS_FROM
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
@@ -19,9 +20,6 @@ R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
 GROUP_KEY_TYPE = 0
-FIND_COORDINATOR = 10
-KEYS_FROM = 4
-"""From this version on several keys are asked for at once."""
 MOVED = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -122,7 +120,9 @@ class Coordinator:
 
     async def _find(self) -> tuple[str, int]:
         request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[self.group_id])
-        answer = await self._cluster.request(request, FindCoordinatorResponse, version=KEYS_FROM)
+        answer = await self._cluster.request(
+            request, FindCoordinatorResponse, version=COORDINATOR_KEYS_FROM
+        )
         found = only(answer.coordinators, "coordinator")
         raise_for(found.error_code, found.error_message or None)
         return found.host, found.port

@@ -27,6 +27,7 @@ from ottla.model.ids import (
     TopicPartition,
 )
 from ottla.model.settings.client import ConsumerConfig
+from ottla.wire.apis import FETCH, FETCH_TOPIC_IDS_FROM
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
 from ottla.wire.messages.fetch_response import (
     FetchableTopicResponse,
@@ -34,8 +35,6 @@ from ottla.wire.messages.fetch_response import (
     PartitionData,
 )
 
-FETCH = 1
-TOPIC_IDS_FROM = 13
 DIVERGENCE_FROM = 12
 """From this version on a fetch says the epoch of the last record read (KIP-595)."""
 NO_VERSION = -1
@@ -119,10 +118,10 @@ class FetchLink(BrokerLink):
                 continue
             topics = self._cluster.topics
             # Whoever told us of a topic may not have known ids yet.
-            has_ids = highest >= TOPIC_IDS_FROM and all(
+            has_ids = highest >= FETCH_TOPIC_IDS_FROM and all(
                 topics[place.at.topic].topic_id != ZERO_UUID for place in wanted
             )
-            version = highest if has_ids else min(highest, TOPIC_IDS_FROM - 1)
+            version = highest if has_ids else min(highest, FETCH_TOPIC_IDS_FROM - 1)
             if version != self._version:
                 self._begin_session(version)
             has_news = self._tell({self._key_of(place): place for place in wanted})
@@ -134,7 +133,7 @@ class FetchLink(BrokerLink):
         self._asked.clear()
 
     def _key_of(self, place: Place) -> TopicKey:
-        if self._version < TOPIC_IDS_FROM:
+        if self._version < FETCH_TOPIC_IDS_FROM:
             return place.at
         return TopicIdPartition(self._cluster.topics[place.at.topic].topic_id, place.at.partition)
 
@@ -201,7 +200,7 @@ class FetchLink(BrokerLink):
         self, asked: dict[TopicKey, Asked], topic: FetchableTopicResponse, data: PartitionData
     ) -> bool:
         at: TopicKey = TopicIdPartition(topic.topic_id, data.partition_index)
-        if self._version < TOPIC_IDS_FROM:
+        if self._version < FETCH_TOPIC_IDS_FROM:
             at = TopicPartition(topic.topic, data.partition_index)
         one = asked.get(at)
         if one is None:

@@ -9,6 +9,7 @@ from ottla.client.group_member import NO_MEMBER, Membership
 from ottla.client.told import only
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, Epoch, Offset, TopicPartition
+from ottla.wire.apis import OFFSETS_TOPIC_IDS_FROM
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -22,8 +23,8 @@ from ottla.wire.messages.offset_fetch_request import (
 )
 from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
 
-COMMIT_BY_NAME_VERSION = 9
-FETCH_BY_NAME_VERSION = 9
+BY_NAME_VERSION = OFFSETS_TOPIC_IDS_FROM - 1
+"""The last version of OffsetCommit and OffsetFetch that names topics by their names."""
 
 
 class Committed(NamedTuple):
@@ -64,7 +65,7 @@ async def fetch_offsets(
         require_stable=is_read_committed,
     )
     answer = await coordinator.request(
-        request, OffsetFetchResponse, timeout_s=timeout_s, version=FETCH_BY_NAME_VERSION
+        request, OffsetFetchResponse, timeout_s=timeout_s, version=BY_NAME_VERSION
     )
     group = only(answer.groups, "group")
     raise_for(group.error_code)
@@ -122,7 +123,7 @@ async def try_commit(
         topics=list(topics.values()),
     )
     answer = await coordinator.request(
-        request, OffsetCommitResponse, timeout_s=timeout_s, version=COMMIT_BY_NAME_VERSION
+        request, OffsetCommitResponse, timeout_s=timeout_s, version=BY_NAME_VERSION
     )
     refused: dict[TopicPartition, RefusedError] = {}
     for told in answer.topics:

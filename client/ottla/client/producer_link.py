@@ -21,6 +21,7 @@ from ottla.client.producer_lane import Batch, Fate
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
+from ottla.wire.apis import PRODUCE, PRODUCE_TOPIC_IDS_FROM
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -31,8 +32,6 @@ from ottla.wire.messages.produce_response import PartitionProduceResponse, Produ
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PRODUCE = 0
-TOPIC_IDS_FROM = 13
 MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -137,7 +136,7 @@ class ProducerLink(BrokerLink):
                 known = self._cluster.topics.get(name)
                 topic_id = ZERO_UUID if known is None else known.topic_id
                 if topic_id == ZERO_UUID:
-                    version = min(version, TOPIC_IDS_FROM - 1)
+                    version = min(version, PRODUCE_TOPIC_IDS_FROM - 1)
                 data = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
             data.partition_data.append(PartitionProduceData(index=index, records=batch.encoded))
         request = ProduceRequest(

@@ -10,10 +10,9 @@ from ottla.client.cluster import open_cluster
 from ottla.model.errors import OttlaError, only_error
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.wire.apis import METADATA
 
 REACH_SECONDS_MAX = 20.0
-METADATA = 3
-"""The api key of a request that every broker knows."""
 
 
 def brokers_reached(bootstrap: str) -> tuple[int, list[str]]:

@@ -24,14 +24,13 @@ from ottla.pipeline.fetched_batches import FetchedBatches
 from ottla.pipeline.range_course import RANGES_PER_FETCH_MAX, Course, Courses, data_loss
 from ottla.pipeline.ranges import OffsetRange
 from ottla.pipeline.read_options import ReadOptions
+from ottla.wire.apis import FETCH, FETCH_TOPIC_IDS_FROM
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 logger = logging.getLogger("ottla.pipeline")
 
-FETCH = 1
-TOPIC_IDS_FROM = 13
 GONE_AFTER_S = 5.0
 """A topic that nobody knows for so long is gone; a broker that just started may not know it yet."""
 PATIENCE_S = 10.0
@@ -128,7 +127,7 @@ class RangeFetcher:
         link = await self._link(leader.node)
         version = link.version_of(FETCH)
         if any(self._cluster.topics[at.topic].topic_id == ZERO_UUID for at in courses):
-            version = min(version, TOPIC_IDS_FROM - 1)
+            version = min(version, FETCH_TOPIC_IDS_FROM - 1)
         try:
             submitted = await link.submit(self._request(courses), FetchResponse, version)
         except ConnectionLostError:

@@ -19,7 +19,6 @@ from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecover
 from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX
 from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, ImageWatch, MetadataCache
 from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
-from ottla.broker.groups.group_apis import FIND_COORDINATOR
 from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.purgatory import Purgatory
@@ -42,7 +41,7 @@ from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import Endpoint as ConfiguredEndpoint
 from ottla.proto import controller_pb2 as pb
-from ottla.wire.apis import API, request_class, response_class
+from ottla.wire.apis import API, FIND_COORDINATOR, request_class, response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
 from ottla.wire.frames import frame

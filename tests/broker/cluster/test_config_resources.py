@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.cluster.cluster_apis import (
-    LIST_CONFIG_RESOURCES,
-)
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
-from ottla.wire.apis import request_class
+from ottla.wire.apis import LIST_CONFIG_RESOURCES, request_class
 
 Client = Any  # the class of the fixture, in conftest.py
 NewClient = Callable[..., Client]

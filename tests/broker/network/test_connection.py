@@ -14,7 +14,7 @@ from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.node.clock_driver import RealRng
-from ottla.wire.apis import API_VERSIONS, PRODUCE
+from ottla.wire.apis import API_VERSIONS, HEARTBEAT, PRODUCE
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import encode_request_header
@@ -29,7 +29,6 @@ from ottla.wire.messages.produce_request import (
 )
 from ottla.wire.messages.produce_response import ProduceResponse
 
-HEARTBEAT = 12
 HEARTBEAT_VERSION = 3
 PRODUCE_VERSION = 7
 PEER = Peer(

@@ -26,7 +26,7 @@ from ottla.model.limits import (
     MEMORY_PROGRESS_BYTES_MIN,
     MIB,
 )
-from ottla.wire.apis import PRODUCE
+from ottla.wire.apis import FETCH, PRODUCE
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.fetch_request import FetchRequest
@@ -37,7 +37,6 @@ from ottla.wire.messages.produce_request import (
 )
 from ottla.wire.messages.produce_response import ProduceResponse
 
-FETCH = 1
 STEP_MS = 100
 LARGEST = 100 * MIB - KIB
 SHARED_BUFFER_BYTES = 256 * KIB

@@ -2,8 +2,8 @@
 
 from ottla.broker.network.request_times import NS_PER_MS, RequestTimes
 from ottla.telemetry.instruments import Summary
+from ottla.wire.apis import FETCH, METADATA
 
-FETCH, METADATA = 1, 3
 BEAN = "kafka_network_requestmetrics_"
 
 

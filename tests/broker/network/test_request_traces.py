@@ -7,9 +7,9 @@ import pytest
 
 from ottla.broker.network.request_traces import TRACES_HELD_MAX, RequestTrace, RequestTraces
 from ottla.telemetry.spans import Span
+from ottla.wire.apis import METADATA, PRODUCE
 from ottla.wire.headers import RequestHeader
 
-METADATA, PRODUCE = 3, 0
 WALL_OFFSET_NS = 1_000_000
 
 

@@ -10,12 +10,12 @@ from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_memory import ResponseMemory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.model.limits import KIB, MIB, RESPONSE_MEMORY_BYTES_MAX, WRITE_BACKLOG_BYTES_MAX
+from ottla.wire.apis import DESCRIBE_GROUPS
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.describe_groups_request import DescribeGroupsRequest
 from ottla.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 
-DESCRIBE_GROUPS = 15
 ANSWER = DescribeGroupsResponse(
     groups=[DescribedGroup(group_id="g", protocol_data="x" * 30_000) for _ in range(32)]
 )

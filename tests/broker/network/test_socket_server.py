@@ -22,7 +22,7 @@ from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.storage.slice import FileSlice
 from ottla.telemetry.loop_pause_driver import LoopPauseMeter
-from ottla.wire.apis import PRODUCE
+from ottla.wire.apis import FETCH, HEARTBEAT, PRODUCE
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.fetch_request import FetchRequest
@@ -39,9 +39,6 @@ from ottla.wire.messages.produce_request import (
     TopicProduceData,
 )
 from ottla.wire.messages.produce_response import ProduceResponse
-
-HEARTBEAT = 12
-FETCH = 1
 
 
 def framed(data: bytes) -> bytes:

@@ -20,13 +20,13 @@ from ottla.broker.network.paced_driver import PacedWork
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import STEP_COST, Apart, Pace, Steps, begun, run_through, used_up
 from ottla.model.errors import ProtocolError
+from ottla.wire.apis import METADATA
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import MetadataResponse
 
-METADATA = 3
 VERSION = 12
 PEER = Peer(
     connection_id=1,

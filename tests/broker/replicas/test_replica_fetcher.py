@@ -30,11 +30,10 @@ from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import DiskFile
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
-from ottla.wire.apis import API_VERSIONS, PRODUCE
+from ottla.wire.apis import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
 
 World = Any  # the class of the `world` fixture, in conftest.py
 
-FETCH, LIST_OFFSETS = 1, 2
 LEADER, LOCAL = NodeId(1), NodeId(2)
 LONG_POLL_MS = 300_000
 """No test waits for the end of a long poll: the world's clock does not even move."""

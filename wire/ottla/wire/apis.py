@@ -15,13 +15,55 @@ from ottla.wire.codec_types import Message
 from ottla.wire.schema import module_name
 
 PRODUCE = 0
+FETCH = 1
+LIST_OFFSETS = 2
+METADATA = 3
+OFFSET_COMMIT = 8
+OFFSET_FETCH = 9
+FIND_COORDINATOR = 10
+JOIN_GROUP = 11
+HEARTBEAT = 12
+LEAVE_GROUP = 13
+SYNC_GROUP = 14
+DESCRIBE_GROUPS = 15
+LIST_GROUPS = 16
 API_VERSIONS = 18
+CREATE_TOPICS = 19
+DELETE_TOPICS = 20
+DELETE_RECORDS = 21
+INIT_PRODUCER_ID = 22
+OFFSET_FOR_LEADER_EPOCH = 23
+DESCRIBE_CONFIGS = 32
+ALTER_REPLICA_LOG_DIRS = 34
+DESCRIBE_LOG_DIRS = 35
+DELETE_GROUPS = 42
+INCREMENTAL_ALTER_CONFIGS = 44
+OFFSET_DELETE = 47
+DESCRIBE_QUORUM = 55
+DESCRIBE_CLUSTER = 60
+DESCRIBE_PRODUCERS = 61
+UNREGISTER_BROKER = 64
+CONSUMER_GROUP_HEARTBEAT = 68
+CONSUMER_GROUP_DESCRIBE = 69
 GET_TELEMETRY_SUBSCRIPTIONS = 71
 PUSH_TELEMETRY = 72
+LIST_CONFIG_RESOURCES = 74
+DESCRIBE_TOPIC_PARTITIONS = 75
 DESCRIBE_NODE = 20000
 DRAIN_BROKER = 20001
 DESCRIBE_CLIENT_INSTANCES = 20002
 TAIL_CLIENT_METRICS = 20003
+
+FETCH_TOPIC_IDS_FROM = 13
+PRODUCE_TOPIC_IDS_FROM = 13
+OFFSETS_TOPIC_IDS_FROM = 10
+"""The first versions that name topics by ids; the last is of OffsetCommit and OffsetFetch."""
+
+DELETE_TOPICS_STATES_FROM = 6
+"""The first version of DeleteTopics that names a topic by its id or its name."""
+
+COORDINATOR_KEYS_FROM = 4
+"""The first version of FindCoordinator that asks for several keys at once (KIP-699)."""
 
 OWN_KEYS_FROM = 20000
 """Our own admin APIs begin here."""
@@ -98,26 +140,26 @@ def message_class(name: str) -> type[Message]:
 _ROWS = (
     # key, name, lowest, highest, flexible from, listener.  ApiVersions 5 (KIP-1242) is offered
     # although Kafka's schema calls it unstable: Java 4.4 asks with it first.
-    Api(0, "Produce", 3, 13, 9, BROKER),
-    Api(1, "Fetch", 4, 18, 12, BOTH),
-    Api(2, "ListOffsets", 1, 11, 6, BROKER),
-    Api(3, "Metadata", 0, 13, 9, BROKER),
-    Api(8, "OffsetCommit", 2, 10, 8, BROKER),
-    Api(9, "OffsetFetch", 1, 10, 6, BROKER),
-    Api(10, "FindCoordinator", 0, 6, 3, BROKER),
-    Api(11, "JoinGroup", 0, 9, 6, BROKER),
-    Api(12, "Heartbeat", 0, 4, 4, BROKER),
-    Api(13, "LeaveGroup", 0, 5, 4, BROKER),
-    Api(14, "SyncGroup", 0, 5, 4, BROKER),
-    Api(15, "DescribeGroups", 0, 6, 5, BROKER),
-    Api(16, "ListGroups", 0, 5, 3, BROKER),
+    Api(PRODUCE, "Produce", 3, 13, 9, BROKER),
+    Api(FETCH, "Fetch", 4, 18, 12, BOTH),
+    Api(LIST_OFFSETS, "ListOffsets", 1, 11, 6, BROKER),
+    Api(METADATA, "Metadata", 0, 13, 9, BROKER),
+    Api(OFFSET_COMMIT, "OffsetCommit", 2, 10, 8, BROKER),
+    Api(OFFSET_FETCH, "OffsetFetch", 1, 10, 6, BROKER),
+    Api(FIND_COORDINATOR, "FindCoordinator", 0, 6, 3, BROKER),
+    Api(JOIN_GROUP, "JoinGroup", 0, 9, 6, BROKER),
+    Api(HEARTBEAT, "Heartbeat", 0, 4, 4, BROKER),
+    Api(LEAVE_GROUP, "LeaveGroup", 0, 5, 4, BROKER),
+    Api(SYNC_GROUP, "SyncGroup", 0, 5, 4, BROKER),
+    Api(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5, BROKER),
+    Api(LIST_GROUPS, "ListGroups", 0, 5, 3, BROKER),
     Api(17, "SaslHandshake", 0, 1, None, BOTH),
-    Api(18, "ApiVersions", 0, 5, 3, BOTH),
-    Api(19, "CreateTopics", 2, 7, 5, BOTH, is_forwarded=True),
-    Api(20, "DeleteTopics", 1, 6, 4, BOTH, is_forwarded=True),
-    Api(21, "DeleteRecords", 0, 2, 2, BROKER),
-    Api(22, "InitProducerId", 0, 6, 2, BROKER, unstable_from=6),
-    Api(23, "OffsetForLeaderEpoch", 2, 4, 4, BROKER),
+    Api(API_VERSIONS, "ApiVersions", 0, 5, 3, BOTH),
+    Api(CREATE_TOPICS, "CreateTopics", 2, 7, 5, BOTH, is_forwarded=True),
+    Api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4, BOTH, is_forwarded=True),
+    Api(DELETE_RECORDS, "DeleteRecords", 0, 2, 2, BROKER),
+    Api(INIT_PRODUCER_ID, "InitProducerId", 0, 6, 2, BROKER, unstable_from=6),
+    Api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4, BROKER),
     Api(24, "AddPartitionsToTxn", 0, 5, 3, BROKER),
     Api(25, "AddOffsetsToTxn", 0, 4, 3, BROKER),
     Api(26, "EndTxn", 0, 5, 3, BROKER),
@@ -126,22 +168,22 @@ _ROWS = (
     Api(29, "DescribeAcls", 1, 3, 2, BOTH),
     Api(30, "CreateAcls", 1, 3, 2, BOTH, is_forwarded=True),
     Api(31, "DeleteAcls", 1, 3, 2, BOTH, is_forwarded=True),
-    Api(32, "DescribeConfigs", 1, 4, 4, BOTH),
+    Api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4, BOTH),
     Api(33, "AlterConfigs", 0, 2, 2, BOTH, is_forwarded=True),
-    Api(34, "AlterReplicaLogDirs", 1, 2, 2, BROKER),
-    Api(35, "DescribeLogDirs", 1, 5, 2, BROKER),
+    Api(ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2, 2, BROKER),
+    Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2, BROKER),
     Api(36, "SaslAuthenticate", 0, 2, 2, BOTH),
     Api(37, "CreatePartitions", 0, 3, 2, BOTH, is_forwarded=True),
     Api(38, "CreateDelegationToken", 1, 3, 2, BOTH, is_forwarded=True),
     Api(39, "RenewDelegationToken", 1, 2, 2, BOTH, is_forwarded=True),
     Api(40, "ExpireDelegationToken", 1, 2, 2, BOTH, is_forwarded=True),
     Api(41, "DescribeDelegationToken", 1, 3, 2, BOTH),
-    Api(42, "DeleteGroups", 0, 3, 2, BROKER),
+    Api(DELETE_GROUPS, "DeleteGroups", 0, 3, 2, BROKER),
     Api(43, "ElectLeaders", 0, 2, 2, BOTH, is_forwarded=True),
-    Api(44, "IncrementalAlterConfigs", 0, 1, 1, BOTH, is_forwarded=True),
+    Api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1, BOTH, is_forwarded=True),
     Api(45, "AlterPartitionReassignments", 0, 1, 0, BOTH, is_forwarded=True),
     Api(46, "ListPartitionReassignments", 0, 0, 0, BOTH, is_forwarded=True),
-    Api(47, "OffsetDelete", 0, 0, None, BROKER),
+    Api(OFFSET_DELETE, "OffsetDelete", 0, 0, None, BROKER),
     Api(48, "DescribeClientQuotas", 0, 1, 1, BROKER),
     Api(49, "AlterClientQuotas", 0, 1, 1, BOTH, is_forwarded=True),
     Api(50, "DescribeUserScramCredentials", 0, 0, 0, BOTH),
@@ -149,27 +191,27 @@ _ROWS = (
     Api(52, "Vote", 0, 2, 0, CONTROLLER),
     Api(53, "BeginQuorumEpoch", 0, 1, 1, CONTROLLER),
     Api(54, "EndQuorumEpoch", 0, 1, 1, CONTROLLER),
-    Api(55, "DescribeQuorum", 0, 2, 0, BOTH, is_forwarded=True),
+    Api(DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0, BOTH, is_forwarded=True),
     Api(56, "AlterPartition", 2, 3, 2, CONTROLLER),
     Api(57, "UpdateFeatures", 0, 2, 0, BOTH, is_forwarded=True),
     Api(58, "Envelope", 0, 0, 0, CONTROLLER),
     Api(59, "FetchSnapshot", 0, 1, 0, CONTROLLER),
-    Api(60, "DescribeCluster", 0, 2, 0, BOTH),
-    Api(61, "DescribeProducers", 0, 0, 0, BROKER),
+    Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0, BOTH),
+    Api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0, BROKER),
     Api(62, "BrokerRegistration", 0, 4, 0, CONTROLLER),
     Api(63, "BrokerHeartbeat", 0, 2, 0, CONTROLLER),
-    Api(64, "UnregisterBroker", 0, 0, 0, BOTH, is_forwarded=True),
+    Api(UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0, BOTH, is_forwarded=True),
     Api(65, "DescribeTransactions", 0, 0, 0, BROKER),
     Api(66, "ListTransactions", 0, 2, 0, BROKER),
     Api(67, "AllocateProducerIds", 0, 0, 0, CONTROLLER, is_forwarded=True),
-    Api(68, "ConsumerGroupHeartbeat", 0, 1, 0, BROKER),
-    Api(69, "ConsumerGroupDescribe", 0, 1, 0, BROKER),
+    Api(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0, BROKER),
+    Api(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0, BROKER),
     Api(70, "ControllerRegistration", 0, 0, 0, CONTROLLER),
-    Api(71, "GetTelemetrySubscriptions", 0, 0, 0, BROKER),
-    Api(72, "PushTelemetry", 0, 0, 0, BROKER),
+    Api(GET_TELEMETRY_SUBSCRIPTIONS, "GetTelemetrySubscriptions", 0, 0, 0, BROKER),
+    Api(PUSH_TELEMETRY, "PushTelemetry", 0, 0, 0, BROKER),
     Api(73, "AssignReplicasToDirs", 0, 0, 0, CONTROLLER),
-    Api(74, "ListConfigResources", 0, 1, 0, BROKER),
-    Api(75, "DescribeTopicPartitions", 0, 0, 0, BROKER),
+    Api(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0, BROKER),
+    Api(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0, BROKER),
     Api(76, "ShareGroupHeartbeat", 1, 1, 1, BROKER),
     Api(77, "ShareGroupDescribe", 1, 1, 1, BROKER),
     Api(78, "ShareFetch", 1, 2, 1, BROKER),

@@ -22,14 +22,16 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.model.settings.broker import BrokerConfig
-from ottla.wire.apis import API_VERSIONS, DESCRIBE_NODE
-
-METADATA = 3
-DESCRIBE_CONFIGS = 32
-INCREMENTAL_ALTER_CONFIGS = 44
-DESCRIBE_CLUSTER = 60
-LIST_CONFIG_RESOURCES = 74
-DESCRIBE_TOPIC_PARTITIONS = 75
+from ottla.wire.apis import (
+    API_VERSIONS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_NODE,
+    DESCRIBE_TOPIC_PARTITIONS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+    METADATA,
+)
 
 CLUSTER_API_KEYS = FORWARDED_API_KEYS | {
     METADATA,

@@ -23,12 +23,10 @@ from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
+from ottla.wire.apis import COORDINATOR_KEYS_FROM
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
-
-BATCHED_FROM = 4
-"""The first version that asks for several keys at once (KIP-699)."""
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_FROM = 6
@@ -147,7 +145,7 @@ class FindCoordinatorApi:
         def found(key: str) -> Coordinator:
             return _coordinator(image, addresses, context.api_version, request.key_type, key)
 
-        if context.api_version < BATCHED_FROM:
+        if context.api_version < COORDINATOR_KEYS_FROM:
             one = found(request.key)
             return FindCoordinatorResponse(
                 error_code=one.error_code,

@@ -26,6 +26,7 @@ from ottla.broker.network.steps import (
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_EPOCH
+from ottla.wire.apis import OFFSETS_TOPIC_IDS_FROM
 from ottla.wire.codec_types import ZERO_UUID
 from ottla.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -56,9 +57,6 @@ from ottla.wire.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-
-TOPIC_IDS_FROM = 10
-"""Of OffsetCommit and of OffsetFetch (KIP-848)."""
 
 SEVERAL_GROUPS_FROM = 8
 """The first version of OffsetFetch that asks for several groups at once (KIP-709)."""
@@ -148,7 +146,9 @@ class OffsetApis:
 
     def _topic(self, name: str, topic_id: Any, version: int) -> Topic | None:
         image = self._metadata.image
-        return image.topics.get(topic_id) if version >= TOPIC_IDS_FROM else image.topic(name)
+        return (
+            image.topics.get(topic_id) if version >= OFFSETS_TOPIC_IDS_FROM else image.topic(name)
+        )
 
     # ---- OffsetFetch
 
@@ -222,7 +222,7 @@ class OffsetApis:
         return (yield from _single(answers[0], groups[0], version, pace))
 
     def _name_of(self, topic: OffsetFetchRequestTopics, version: int) -> str | None:
-        if version < TOPIC_IDS_FROM:
+        if version < OFFSETS_TOPIC_IDS_FROM:
             return topic.name
         known = self._metadata.image.topics.get(topic.topic_id)
         return None if known is None else known.name
@@ -258,9 +258,9 @@ class OffsetApis:
         topics = []
         for name, partitions in by_name.items():
             known = self._metadata.image.topic(name)
-            if known is not None and version >= TOPIC_IDS_FROM:
+            if known is not None and version >= OFFSETS_TOPIC_IDS_FROM:
                 topics.append(_fetched_topic("", known.id, partitions, version))
-            elif version < TOPIC_IDS_FROM:
+            elif version < OFFSETS_TOPIC_IDS_FROM:
                 topics.append(_fetched_topic(name, ZERO_UUID, partitions, version))
         return topics
 
@@ -361,7 +361,7 @@ def _known(
 
 def _missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
     """Return what is missing of a partition to which somebody commits, NONE where it is there."""
-    if topic is None and version >= TOPIC_IDS_FROM:
+    if topic is None and version >= OFFSETS_TOPIC_IDS_FROM:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if topic is None or index not in topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -16,13 +16,14 @@ from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.model.seams import Clock
-
-PRODUCE = 0
-FETCH = 1
-LIST_OFFSETS = 2
-DELETE_RECORDS = 21
-INIT_PRODUCER_ID = 22
-OFFSET_FOR_LEADER_EPOCH = 23
+from ottla.wire.apis import (
+    DELETE_RECORDS,
+    FETCH,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
 
 DATA_API_KEYS = frozenset(
     (PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH)

@@ -15,6 +15,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset
 from ottla.storage.log import Log
 from ottla.storage.slice import FileSlice
+from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
 from ottla.wire.batch import LENGTH_END
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import (
@@ -26,7 +27,6 @@ from ottla.wire.messages.fetch_response import (
 )
 
 REPLICA_STATE_FROM = 15
-TOPIC_IDS_FROM = 13
 HINTS_FROM = 16
 READ_COMMITTED = 1
 
@@ -64,7 +64,7 @@ class FetchLimits:
         self.bytes_max = min(request.max_bytes, fetch_bytes_max)
         self.bytes_min = min(request.min_bytes, fetch_bytes_max)
         self.is_read_committed = request.isolation_level == READ_COMMITTED
-        self.uses_topic_ids = version >= TOPIC_IDS_FROM
+        self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
         self.wants_hints = version >= HINTS_FROM
 
 

@@ -29,7 +29,7 @@ from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.validate import Accepted, accepted, is_costly
-from ottla.wire.apis import PRODUCE
+from ottla.wire.apis import PRODUCE, PRODUCE_TOPIC_IDS_FROM
 from ottla.wire.batch import CODEC_MASK, CONTROL_FLAG, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
 from ottla.wire.codec_types import Records
 from ottla.wire.messages.produce_request import (
@@ -48,7 +48,6 @@ from ottla.wire.messages.produce_response import (
 
 ACKS_NONE = 0
 ACKS_LEADER = 1
-TOPIC_IDS_FROM = 13
 HINTS_FROM = 10
 ZSTD_FROM = 7
 CODEC_ZSTD = 4
@@ -401,7 +400,7 @@ class ProduceApi:
         if request.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
             raise RefusedError(ErrorCode.INVALID_REQUIRED_ACKS)
         version = context.header.api_version
-        if version >= TOPIC_IDS_FROM:
+        if version >= PRODUCE_TOPIC_IDS_FROM:
             partition = self._table.find_by_id(topic.topic_id, data.index)
         else:
             partition = self._table.find(topic.name, data.index)

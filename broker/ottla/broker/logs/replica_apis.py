@@ -5,10 +5,7 @@ from ottla.broker.logs.describe_log_dirs import D, DescribeLogDirsApi, Logs
 from ottla.broker.logs.describe_producers import DescribeProducersApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.replicas.partition_table import PartitionTable
-
-ALTER_REPLICA_LOG_DIRS = 34
-DESCRIBE_LOG_DIRS = 35
-DESCRIBE_PRODUCERS = 61
+from ottla.wire.apis import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS
 
 REPLICA_API_KEYS = frozenset((ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS))
 """What `register_replica_apis` serves."""

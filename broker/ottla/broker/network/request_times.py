@@ -27,9 +27,7 @@ from typing import NamedTuple
 from ottla.model.errors import code_of
 from ottla.telemetry.instruments import Counters, Family, Histogram, Kind, Sample, summary_of
 from ottla.telemetry.kafka_names import prometheus_name
-from ottla.wire.apis import API
-
-FETCH = 1
+from ottla.wire.apis import API, FETCH
 
 NS_PER_MS = 1_000_000
 

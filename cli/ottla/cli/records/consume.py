@@ -15,13 +15,14 @@ from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.model.ids import TopicPartition
 from ottla.model.visible_text import visible, visible_json
+from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
 from ottla.wire.batch import TimestampType, batches, check_crc
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 from ottla.wire.records import Record, scan
 
-FETCH_BY_NAME_VERSION = 12
+FETCH_BY_NAME_VERSION = FETCH_TOPIC_IDS_FROM - 1
 PARTITION_BYTES_MAX = 1 << 20
 WAIT_MS_MAX = 500
 ATTEMPTS = 50

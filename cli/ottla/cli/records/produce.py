@@ -17,6 +17,7 @@ from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.client.partitioner import partition_of
 from ottla.model.errors import ConfigError, row_of
 from ottla.model.ids import TopicPartition
+from ottla.wire.apis import PRODUCE_TOPIC_IDS_FROM
 from ottla.wire.batch_builder import RecordToBuild, build_batch
 from ottla.wire.compression import Codec
 from ottla.wire.messages.produce_request import (
@@ -29,7 +30,7 @@ from ottla.wire.messages.produce_response import ProduceResponse
 BATCH_RECORDS_MAX = 1_000
 BATCH_BYTES_MAX = 512 << 10
 """Below the broker's default max.message.bytes with room for keys, headers and the batch's own."""
-PRODUCE_BY_NAME_VERSION = 12
+PRODUCE_BY_NAME_VERSION = PRODUCE_TOPIC_IDS_FROM - 1
 RETRY_WAIT_S = 0.1
 ATTEMPTS = 50
 

@@ -23,6 +23,7 @@ from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
 from ottla.jepsen.workloads.metadata import CONFIG
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.wire.apis import DELETE_TOPICS_STATES_FROM
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -46,7 +47,7 @@ from ottla.wire.messages.incremental_alter_configs_response import IncrementalAl
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import MetadataResponse
 
-DELETE_BY_NAME_VERSION = 5
+DELETE_BY_NAME_VERSION = DELETE_TOPICS_STATES_FROM - 1
 NEVER_DONE: Mapping[str, frozenset[ErrorCode]] = {
     "create": frozenset({ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_CONFIG}),
     "delete": frozenset({ErrorCode.TOPIC_DELETION_DISABLED}),

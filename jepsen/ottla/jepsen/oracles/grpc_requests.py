@@ -26,7 +26,7 @@ from ottla.rpc import controller_methods as methods
 from ottla.rpc.cluster_id import CLUSTER_ID
 from ottla.rpc.method import RpcMethod
 from ottla.rpc.quorum_codec import CONVERSATIONS
-from ottla.wire.apis import API
+from ottla.wire.apis import API, DELETE_TOPICS
 from ottla.wire.codec import encode
 
 OF_CONTROLLER: tuple[RpcMethod[Any, Any], ...] = (
@@ -43,7 +43,6 @@ OF_QUORUM: tuple[RpcMethod[Any, Any], ...] = tuple(
 METHODS = (*OF_QUORUM, CLUSTER_ID, *OF_CONTROLLER, methods.FORWARD)
 
 BYTES_MAX = 60 * KIB
-DELETE_TOPICS = 20
 FORWARDED_API_KEYS = (*sorted(set(DECISIONS) - {DELETE_TOPICS}), DELETE_TOPICS)
 """What brokers pass on; last what takes away the topics that the others are about."""
 

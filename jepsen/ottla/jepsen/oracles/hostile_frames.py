@@ -18,12 +18,11 @@ from ottla.jepsen.oracles.kafka_requests import SHAPES, ClusterNames, Shape, req
 from ottla.jepsen.oracles.kafka_values import RESOURCE_TYPES
 from ottla.jepsen.oracles.spikes import spiked, sweep, turned
 from ottla.model.limits import INT32_MAX, KIB, MIB
-from ottla.wire.apis import API, DRAIN_BROKER
+from ottla.wire.apis import API, CREATE_TOPICS, DRAIN_BROKER, METADATA, UNREGISTER_BROKER
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message
 from ottla.wire.headers import encode_request_header
 
-METADATA, CREATE_TOPICS, UNREGISTER_BROKER = 3, 19, 64
 MAKES_TOPICS = frozenset((METADATA, CREATE_TOPICS))
 TAKES_BROKERS_AWAY = frozenset((UNREGISTER_BROKER, DRAIN_BROKER))
 """Of a broker that is there they end the work, as they shall: they name none, and undo."""

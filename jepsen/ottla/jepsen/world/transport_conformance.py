@@ -12,12 +12,12 @@ import trio
 
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.model.seams import ByteStream, Transport
+from ottla.wire.apis import HEARTBEAT
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.heartbeat_response import HeartbeatResponse
 
-HEARTBEAT = 12
 PATIENCE_S = 5.0
 READ_BYTES = 4_096
 PIPELINED_COUNT = 200

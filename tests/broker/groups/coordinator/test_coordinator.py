@@ -8,12 +8,6 @@ import trio
 import trio.testing
 
 from ottla.broker.groups.coordinator_driver import RELOAD_MS_FIRST, RELOAD_MS_MAX
-from ottla.broker.groups.group_apis import (
-    CONSUMER_GROUP_HEARTBEAT,
-    HEARTBEAT,
-    LIST_GROUPS,
-    OFFSET_COMMIT,
-)
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.replicas.partition import Partition
 from ottla.metadata.delta import MetadataDelta
@@ -23,6 +17,7 @@ from ottla.model.ids import NodeId, Offset
 from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.topic import TopicConfig
+from ottla.wire.apis import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, LIST_GROUPS, OFFSET_COMMIT
 from ottla.wire.batch import batches
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse

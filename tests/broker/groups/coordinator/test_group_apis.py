@@ -8,17 +8,11 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.groups.group_apis import (
-    GROUP_API_KEYS,
-    HEARTBEAT,
-    JOIN_GROUP,
-    OFFSET_FETCH,
-    SYNC_GROUP,
-)
+from ottla.broker.groups.group_apis import GROUP_API_KEYS
 from ottla.broker.groups.offset_apis import COMMITS_PER_PIECE, OFFSETS_PER_COST, OffsetApis
 from ottla.broker.network.steps import STEP_COST
 from ottla.model.errors import ErrorCode
-from ottla.wire.apis import API, request_class
+from ottla.wire.apis import API, HEARTBEAT, JOIN_GROUP, OFFSET_FETCH, SYNC_GROUP, request_class
 from ottla.wire.codec_examples import example
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest

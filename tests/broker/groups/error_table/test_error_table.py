@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ottla.wire.apis import API
+from ottla.wire.apis import API, OFFSETS_TOPIC_IDS_FROM
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -49,7 +49,6 @@ STRANGER = "stranger"
 INSTANCE = "i"
 SESSION_MS, REBALANCE_MS = 45_000, 300_000
 METADATA_BYTES_MAX = 4_096
-TOPIC_IDS_FROM = 10
 """The first version of OffsetCommit and OffsetFetch that names topics by id."""
 
 
@@ -168,7 +167,7 @@ def commit(
         partition_index=partition, committed_offset=1, committed_metadata=text
     )
     named = OffsetCommitRequestTopic(name=topic, partitions=[position])
-    if version >= TOPIC_IDS_FROM:
+    if version >= OFFSETS_TOPIC_IDS_FROM:
         named = OffsetCommitRequestTopic(
             topic_id=g.topic_ids.get(topic, UUID(int=77)), partitions=[position]
         )
@@ -186,7 +185,7 @@ def fetch(g: Group, version: int) -> Message:
         asked = OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])
         return OffsetFetchRequest(group_id=g.id, topics=[asked])
     named = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
-    if version >= TOPIC_IDS_FROM:
+    if version >= OFFSETS_TOPIC_IDS_FROM:
         named = OffsetFetchRequestTopics(
             topic_id=g.topic_ids.get(TOPIC, UUID(int=77)), partition_indexes=[0]
         )
