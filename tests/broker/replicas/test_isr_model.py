@@ -1,8 +1,8 @@
 """One partition on three brokers under a real controller's rules: nothing committed is ever lost.
 
 The walks of the deterministic world, longer here than where seeds are many: partitions, keepers of
-the in-sync replicas, followers and the controller's decisions are the real ones; logs, network and
-time are models.  Each run is told by its seed alone.
+the in-sync replicas, followers and the controller's decisions are the real ones, as are the logs;
+network, disks and time are models.  Each run is told by its seed alone.
 
 It fails for, among others: a change dropped when its answer is lost or when metadata of the same
 partition epoch comes again, an overtaken change taken for a rejected one, new members that do not
@@ -12,7 +12,6 @@ count before the answer, a high watermark that moves below min ISR, a join befor
 import pytest
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.walk.model_log import ModelStore
 from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, Walk
 
 STEP_COUNT = 2_000
@@ -28,7 +27,7 @@ def test_nothing_committed_is_lost_and_nothing_else_is_committed(seed: int) -> N
 def test_once_nothing_fails_any_more_all_are_in_sync_and_everything_is_committed(
     seed: int,
 ) -> None:
-    walk = Walk(Chance(seed), lambda chance: ModelStore())
+    walk = Walk(Chance(seed))
     walk.go(STEP_COUNT)
     walk.heal()
     for index in walk.indexes:

@@ -116,7 +116,7 @@ def test_a_soak_that_a_signal_ends_early_tells_what_was_done(
     told = json.loads(capsys.readouterr().out)
     assert told["is_stopped_early"]
     assert told["totals"]["schedules"] == written[-1] > 0
-    assert "".join(row["engine"] for row in told["rows"]) == "AAAAAAAAAACCC"
+    assert "".join(row["engine"] for row in told["rows"]) == "AAAAAAAAACCC"
     assert json.loads((tmp_path / "soak.json").read_text()) == told
     assert "| A raft |" in (tmp_path / "soak.md").read_text()
     assert signal.getsignal(signal.SIGTERM) is before

@@ -14,7 +14,6 @@ GATED = (
     ("A", "raft-disk", 20, 4_000),
     ("A", "replication", 20, 4_000),
     ("A", "replication-forged", 20, 4_000),
-    ("A", "replication-disk", 20, 4_000),
     ("A", "controller", 20, 4_000),
     ("A", "log", 20, 4_000),
     ("A", "log-failing", 20, 4_000),

@@ -116,7 +116,6 @@ ENGINES: dict[str, dict[str, str]] = {
         "replication-forged": (
             "ottla.jepsen.world.walk.replication_forgeries:ForgedReplicationWalk"
         ),
-        "replication-disk": "ottla.jepsen.world.walk.replication_walk:DiskReplicationWalk",
         "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",
         "log": "ottla.jepsen.world.walk.log_walk:LogWalk",
         "log-failing": "ottla.jepsen.world.walk.log_walk:FailingLogWalk",

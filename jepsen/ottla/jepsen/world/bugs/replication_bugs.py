@@ -587,13 +587,11 @@ MUTANTS = (
         "followers forget sequences: a duplicate is not seen after a failover",
         _follow_without_sequences,
         2_000,
-        subject="replication-disk",
     ),
     _row(
         "replication-flush-nothing",
         "a log calls flushed what it has only written",
         _flush_nothing,
         2_000,
-        subject="replication-disk",
     ),
 )

@@ -7,7 +7,7 @@ answers become messages that the walk delivers or not.
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from ottla.broker.broker_core import BrokerCore, ReplicaPorts
@@ -29,7 +29,7 @@ from ottla.broker.replicas.isr_changes import IsrChange
 from ottla.broker.replicas.isr_driver import IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import Directory
-from ottla.jepsen.world.invariants.replication import Held
+from ottla.jepsen.world.walk.disk_store import DiskStore
 from ottla.jepsen.world.walk.now import run_now
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
@@ -71,34 +71,6 @@ PRODUCE_HEADER = RequestHeader(ProduceRequest.API_KEY, ProduceRequest.VERSIONS[-
 NO_PARTITIONS: Mapping[int, Partition] = {}
 
 OnAnswer = Callable[[Any], None]
-
-
-class Store(Protocol):
-    """What a machine keeps when its processes end: the logs of its replicas."""
-
-    def held(self, index: int) -> Held | None:
-        """Return what a judge may see of a replica; None where there is none."""
-        ...
-
-    def open(self, index: int, topic_id: UUID, config: LogConfig) -> Any:
-        """Return a replica's log, made when it is not there."""
-        ...
-
-    def delete(self, index: int) -> None:
-        """Remove a replica."""
-        ...
-
-    def indexes(self) -> list[int]:
-        """Return the partitions it has logs of."""
-        ...
-
-    def end_process(self, rng: Rng, *, is_power_cut: bool) -> bool:
-        """Let the process end, perhaps the power too; say whether a log is shorter now."""
-        ...
-
-    def stop_cleanly(self) -> None:
-        """Flush and close everything, as a shutdown does."""
-        ...
 
 
 class Slot:
@@ -353,7 +325,7 @@ class Life:
 class Machine:
     """A broker's machine: its logs outlive its processes.  It is also the process's log manager."""
 
-    def __init__(self, node_id: NodeId, store: Store, *, topic: str, topic_id: UUID) -> None:
+    def __init__(self, node_id: NodeId, store: DiskStore, *, topic: str, topic_id: UUID) -> None:
         self.id = node_id
         self.store = store
         self.topic = topic

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.invariants.replication import Held, Record, require
-from ottla.jepsen.world.walk.model_log import NO_RECORD, records_in
 from ottla.jepsen.world.walk.now import run_now
+from ottla.jepsen.world.walk.replication_batches import NO_RECORD, records_in
 from ottla.model.ids import Offset
 from ottla.model.seams import Rng
 from ottla.storage.log import Log, open_log

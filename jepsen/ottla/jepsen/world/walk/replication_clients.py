@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from ottla.broker.replicas.partition import Partition
 from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.walk.broker_life import Life
-from ottla.jepsen.world.walk.model_log import batch_of, records_in
+from ottla.jepsen.world.walk.replication_batches import batch_of, records_in
 from ottla.jepsen.world.walk.replication_cluster import TOPIC
 from ottla.jepsen.world.walk.replication_talk import TalkingCluster, ToClient
 from ottla.model.errors import ErrorCode

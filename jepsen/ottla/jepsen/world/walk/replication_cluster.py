@@ -4,7 +4,7 @@ This is what there is; what happens to it is a walk's or a search's to say.  Eve
 controller's image can be seen by each broker at another time, by real deltas.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.broker.replicas.partition import Partition
@@ -13,8 +13,9 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants.replication import Held, ReplicationJudge, require
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.walk.broker_life import Life, Machine, Store
+from ottla.jepsen.world.walk.broker_life import Life, Machine
 from ottla.jepsen.world.walk.controller_history import ControllerHistory
+from ottla.jepsen.world.walk.disk_store import DiskStore
 from ottla.metadata.image import MetadataImage, PartitionState, RecoveryState
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
@@ -70,7 +71,7 @@ def _cluster(shape: Shape) -> ControllerHistory:
 class ReplicationCluster:
     """The brokers, the controller and the judge."""
 
-    def __init__(self, chance: Chance, shape: Shape, make_store: Callable[[Chance], Store]) -> None:
+    def __init__(self, chance: Chance, shape: Shape) -> None:
         self.chance = chance
         self.trace = Trace()
         self.rare = Rare()
@@ -110,7 +111,7 @@ class ReplicationCluster:
         self.machines = [
             Machine(
                 NodeId(at + 1),
-                make_store(chance),
+                DiskStore(chance.stream(f"disk {at + 1}")),
                 topic=TOPIC,
                 topic_id=self.topic_id,
             )

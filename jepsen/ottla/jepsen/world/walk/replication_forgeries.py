@@ -10,7 +10,7 @@ from ottla.controller import partitions
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.violation import violation_in
-from ottla.jepsen.world.walk.broker_life import Life, Store
+from ottla.jepsen.world.walk.broker_life import Life
 from ottla.jepsen.world.walk.replication_talk import AlterAsked, FetchAsked
 from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, Walk
 from ottla.model.errors import RefusedError
@@ -35,7 +35,7 @@ class ForgedReplicationWalk(ReplicationWalk):
 
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one schedule of at most `budget` actions."""
-        walk = ForgedWalk(chance, self.make_store)
+        walk = ForgedWalk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
@@ -43,10 +43,10 @@ class ForgedReplicationWalk(ReplicationWalk):
 class ForgedWalk(Walk):
     """One cluster, and messages that nobody honest sent."""
 
-    def __init__(self, chance: Chance, make_store: Callable[[Chance], Store]) -> None:
+    def __init__(self, chance: Chance) -> None:
         self._heard: list[tuple[Life, FetchRequest]] = []
         """What leaders were asked with partitions named, the newest last."""
-        super().__init__(chance, make_store)
+        super().__init__(chance)
         self._is_healed = True
 
     def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:

@@ -14,7 +14,7 @@ from ottla.controller import partitions
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants.replication import Held
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.broker_life import LeaderFetcher, Life, Store
+from ottla.jepsen.world.walk.broker_life import LeaderFetcher, Life
 from ottla.jepsen.world.walk.replication_cluster import TOPIC, ReplicationCluster, Shape
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.proto import controller_pb2 as pb
@@ -69,11 +69,11 @@ Packet = FetchAsked | FetchTold | AlterAsked | AlterTold | ToClient
 class TalkingCluster(ReplicationCluster):
     """A cluster and what is said in it."""
 
-    def __init__(self, chance: Chance, shape: Shape, make_store: Callable[[Chance], Store]) -> None:
+    def __init__(self, chance: Chance, shape: Shape) -> None:
         self.packets: list[Packet] = []
         self.is_news_late = False
         """Whether metadata comes by itself alone, never along with what else is repaired."""
-        super().__init__(chance, shape, make_store)
+        super().__init__(chance, shape)
 
     def send(self, packet: Packet) -> None:
         """Put a message on its way; of too many the oldest is lost."""

@@ -1,4 +1,4 @@
-"""Engine A on replicated partitions: real brokers' cores, real controller decisions, no clock.
+"""Engine A on replicated partitions: real brokers with their logs, real controller decisions.
 
 One topic on three or four brokers.  Fetches, produces and ISR changes are messages: they come late,
 in any order, or never; metadata reaches each broker when the adversary says so, by real deltas.
@@ -15,9 +15,7 @@ from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.violation import violation_in
-from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Machine, Store
-from ottla.jepsen.world.walk.disk_store import DiskStore
-from ottla.jepsen.world.walk.model_log import ModelStore
+from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Machine
 from ottla.jepsen.world.walk.replication_clients import Clients
 from ottla.jepsen.world.walk.replication_cluster import TOPIC, Shape
 from ottla.jepsen.world.walk.replication_talk import CONVERSATION_MAX, TalkingCluster
@@ -51,7 +49,7 @@ HEALED = 8
 
 
 class ReplicationWalk:
-    """The engine, with logs in memory."""
+    """The engine."""
 
     name = "A"
     subject = "replication"
@@ -85,40 +83,17 @@ class ReplicationWalk:
         "a follower lets go of what nobody vouches for",
     )
 
-    def make_store(self, chance: Chance) -> Store:
-        """Return what a machine keeps its logs in."""
-        return ModelStore()
-
     def run(self, chance: Chance, *, budget: int) -> Outcome:
         """Walk one schedule of at most `budget` actions."""
-        walk = Walk(chance, self.make_store)
+        walk = Walk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
-
-
-class DiskReplicationWalk(ReplicationWalk):
-    """The engine, with real logs over the world's disk."""
-
-    subject = "replication-disk"
-
-    def __init__(self) -> None:
-        self._made_count = 0
-
-    def make_store(self, chance: Chance) -> Store:
-        """Return what a machine keeps its logs in, on a disk with a chance of its own."""
-        self._made_count += 1
-        return DiskStore(chance.stream(f"disk {self._made_count}"))
-
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
-        """Walk one schedule of at most `budget` actions."""
-        self._made_count = 0
-        return super().run(chance, budget=budget)
 
 
 class Walk(TalkingCluster):
     """One cluster under one seed's adversary."""
 
-    def __init__(self, chance: Chance, make_store: Callable[[Chance], Store]) -> None:
+    def __init__(self, chance: Chance) -> None:
         draw = chance.below
         shape = Shape(
             BROKER_COUNTS[draw(len(BROKER_COUNTS))],
@@ -126,7 +101,7 @@ class Walk(TalkingCluster):
             MIN_ISRS[draw(len(MIN_ISRS))],
             draw(4) == 3,
         )
-        super().__init__(chance, shape, make_store)
+        super().__init__(chance, shape)
         self.clients = Clients(self)
         self._order = draw(3)
         """0: messages in turn; 1: any may be next; 2: the newest first."""

@@ -1,0 +1,31 @@
+"""The batches of the walk on replication: of one record each, told apart by its timestamp."""
+
+from functools import lru_cache
+
+from ottla.jepsen.world.invariants.replication import Record
+from ottla.model.ids import NO_PRODUCER_ID, ProducerId
+from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, batches
+from ottla.wire.batch_builder import build_batch
+
+NO_RECORD = Record(-1, -1)
+"""In place of what is not there any more."""
+
+
+@lru_cache(maxsize=1 << 14)
+def batch_of(number: int, producer_id: int = -1, sequence: int = -1) -> bytes:
+    """Return the batch of one record as a client sends it."""
+    is_idempotent = producer_id >= 0
+    return build_batch(
+        [(number, None, b"")],
+        producer_id=ProducerId(producer_id) if is_idempotent else NO_PRODUCER_ID,
+        producer_epoch=0 if is_idempotent else NO_PRODUCER_EPOCH,
+        base_sequence=sequence if is_idempotent else NO_SEQUENCE,
+    )
+
+
+def records_in(data: bytes | memoryview) -> list[tuple[int, Record]]:
+    """Return (offset, record) of every whole batch in bytes that were fetched."""
+    return [
+        (header.base_offset, Record(header.partition_leader_epoch, header.max_timestamp))
+        for _, header in batches(memoryview(data), is_partial_end_allowed=True)
+    ]
