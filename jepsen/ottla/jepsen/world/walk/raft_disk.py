@@ -36,7 +36,7 @@ NEVER = -1
 """Of boundaries between effects: the power stays."""
 
 OPEN_MAX = 3
-"""Entries that a leader of the calm may have appended and not committed."""
+"""Entries that a leader of the calm appends beyond those that everybody must have."""
 
 CALM_STEPS_MAX = 4_000
 CALM_MS_MAX = 60_000
@@ -175,7 +175,7 @@ class DiskWalk(Walk):
         for at in range(len(self.members)):
             self._sleep(at, duration_ms)
         ends = [one.log.end_offset for one in self.members if one.is_leader]
-        if ends and max(ends) < max(wanted, len(self.invariants.committed)) + OPEN_MAX:
+        if ends and min(ends) < wanted + OPEN_MAX:
             self._propose()
         return duration_ms
 
