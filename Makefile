@@ -1,10 +1,10 @@
-# make check, make test, make fix, make docs, make sim (ENGINE=B SEED=7), make soak, make jepsen,
+# make check, make test, make fix, make docs, make sim (ENGINE=whole SEED=7), make soak, make jepsen,
 # make bench, make bench-gate.
 PYTHON ?= .venv/bin/python
 TESTS =
 FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker pipeline jepsen bench cli tests
 
-ENGINE ?= A
+ENGINE ?= walk
 SEED ?= 0
 FOR ?= 60m
 STORE ?= store

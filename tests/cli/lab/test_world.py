@@ -12,7 +12,7 @@ from ottla.cli.lab.world import FOUND
 from ottla.cli.main import REFUSED, run
 from ottla.jepsen.world.corpus import load
 
-RUN = ["world", "run", "--engine", "A", "--subject", "raft", "--processes", "1"]
+RUN = ["world", "run", "--engine", "walk", "--subject", "raft", "--processes", "1"]
 BUG = ["--mutant", "raft-majority"]
 
 
@@ -75,9 +75,9 @@ def test_bugs_are_planted_and_found(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["run", "--engine", "A", "--subject", "nothing"],
-        ["run", "--engine", "A", "--for", "soon"],
-        ["run", "--engine", "A", "--mutant", "none"],
+        ["run", "--engine", "walk", "--subject", "nothing"],
+        ["run", "--engine", "walk", "--for", "soon"],
+        ["run", "--engine", "walk", "--mutant", "none"],
         ["soak", "--for", "ever"],
         ["replay", "/no/such/file"],
         ["bugs", "none"],
@@ -116,7 +116,7 @@ def test_a_soak_that_a_signal_ends_early_tells_what_was_done(
     told = json.loads(capsys.readouterr().out)
     assert told["is_stopped_early"]
     assert told["totals"]["schedules"] == written[-1] > 0
-    assert "".join(row["engine"] for row in told["rows"]) == "AAAAAAAAACCC"
+    assert "".join(row["engine"] for row in told["rows"]) == "walk" * 9 + "whole" * 3
     assert json.loads((tmp_path / "soak.json").read_text()) == told
-    assert "| A raft |" in (tmp_path / "soak.md").read_text()
+    assert "| walk raft |" in (tmp_path / "soak.md").read_text()
     assert signal.getsignal(signal.SIGTERM) is before

@@ -9,18 +9,18 @@ from collections.abc import Iterable
 import pytest
 
 GATED = (
-    ("A", "raft", 20, 4_000),
-    ("A", "raft-forged", 20, 4_000),
-    ("A", "raft-disk", 20, 4_000),
-    ("A", "replication", 20, 4_000),
-    ("A", "replication-forged", 20, 4_000),
-    ("A", "controller", 20, 4_000),
-    ("A", "log", 20, 4_000),
-    ("A", "log-failing", 20, 4_000),
-    ("A", "group", 20, 4_000),
-    ("C", "cluster", 2, 1_000),
-    ("C", "disks", 2, 1_000),
-    ("C", "names", 2, 1_000),
+    ("walk", "raft", 20, 4_000),
+    ("walk", "raft-forged", 20, 4_000),
+    ("walk", "raft-disk", 20, 4_000),
+    ("walk", "replication", 20, 4_000),
+    ("walk", "replication-forged", 20, 4_000),
+    ("walk", "controller", 20, 4_000),
+    ("walk", "log", 20, 4_000),
+    ("walk", "log-failing", 20, 4_000),
+    ("walk", "group", 20, 4_000),
+    ("whole", "cluster", 2, 1_000),
+    ("whole", "disks", 2, 1_000),
+    ("whole", "names", 2, 1_000),
 )
 """Engines and subjects whose every run must be the same everywhere; how many seeds of each, and
 of how many events at most: every row costs some ten seconds of one core."""

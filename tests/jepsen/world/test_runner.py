@@ -21,7 +21,7 @@ from ottla.model.errors import CorruptDataError, RefusedError
 class Toy:
     """An engine whose runs fail when they draw a nine twice in a row."""
 
-    name = "A"
+    name = "walk"
     subject = "toy"
     budget = 20
     required = ("a nine", "a hundred")
@@ -40,12 +40,12 @@ class Toy:
             last = drawn
         figures = {"draws": trace.event_count}
         return Outcome(
-            "A", "toy", chance.seed, trace.event_count, 10, figures, rare.counts, trace.hash,
+            "walk", "toy", chance.seed, trace.event_count, 10, figures, rare.counts, trace.hash,
             violation, tuple(chance.decisions),
         )  # fmt: skip
 
 
-JOB = Job(engine="A", subject="toy", budget=20)
+JOB = Job(engine="walk", subject="toy", budget=20)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def _toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module = ModuleType("toy_of_the_world")
     vars(module)["Toy"] = Toy
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(engine.ENGINES, "A", {"toy": f"{module.__name__}:Toy"})
+    monkeypatch.setitem(engine.ENGINES, "walk", {"toy": f"{module.__name__}:Toy"})
     yield
 
 
@@ -94,7 +94,7 @@ def test_a_run_that_hangs_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> Non
                 while True:
                     pass
             except Violation as violation:
-                return Outcome("A", "toy", 0, 0, 0, {}, {}, "", violation, ())
+                return Outcome("walk", "toy", 0, 0, 0, {}, {}, "", violation, ())
 
     monkeypatch.setattr(runner, "RUN_SECONDS_MAX", 1)
     monkeypatch.setattr(sys.modules["toy_of_the_world"], "Toy", Hanging)
@@ -123,7 +123,7 @@ def test_a_failure_is_kept_as_a_file_and_fails_again_from_it(tmp_path: Path) -> 
     failure = run_many(JOB, 0, count=1000, ends_at_failure=True).failures[0]
     assert failure.violation is not None
     case = Case(
-        engine="A", subject="toy", seed=failure.seed, budget=20, decisions=failure.decisions,
+        engine="walk", subject="toy", seed=failure.seed, budget=20, decisions=failure.decisions,
         invariant=failure.violation.invariant, what="two nines in a row",
     )  # fmt: skip
 
@@ -137,14 +137,14 @@ def test_a_failure_is_kept_as_a_file_and_fails_again_from_it(tmp_path: Path) -> 
 
 
 def test_a_file_that_is_no_case_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text('{"engine": "A"}')
+    (tmp_path / "x.json").write_text('{"engine": "walk"}')
 
     with pytest.raises(CorruptDataError):
         load(tmp_path / "x.json")
 
 
 def test_engines_and_subjects_that_are_not_there_are_refused() -> None:
-    for name, subject in (("Z", None), ("A", "nothing")):
+    for name, subject in (("Z", None), ("walk", "nothing")):
         with pytest.raises(RefusedError):
             make_engine(name, subject)
 

@@ -24,7 +24,7 @@ from ottla.jepsen.world.violation import Violation
 class Toy:
     """An engine that never fails, and counts its power cuts."""
 
-    name = "A"
+    name = "walk"
     subject = "calm"
     budget = 3
     required: tuple[str, ...] = ("a nine", "a hundred")
@@ -69,7 +69,7 @@ class Here(Executor):
         return future
 
 
-PLAN = (Part("A", "calm", 60), Part("A", "broken", 30))
+PLAN = (Part("walk", "calm", 60), Part("walk", "broken", 30))
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def _toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     vars(module).update(Calm=Toy, Broken=Broken)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     at = f"{module.__name__}:"
-    monkeypatch.setitem(engine.ENGINES, "A", {"calm": f"{at}Calm", "broken": f"{at}Broken"})
+    monkeypatch.setitem(engine.ENGINES, "walk", {"calm": f"{at}Calm", "broken": f"{at}Broken"})
     monkeypatch.setattr("ottla.jepsen.world.runner.BATCH_SECONDS", 0.002)
     yield
 
@@ -122,11 +122,11 @@ def test_the_table_is_made_of_what_the_outcomes_counted(tmp_path: Path) -> None:
     assert row["elections"] is None, "what is not counted is not 0"
     assert (row["rare_reached"], row["rare_required"]) == (1, 2)
     assert facts["totals"]["schedules"] == sum(each.tally.run_count for each in soak.rows)
-    assert [cells[0] for cells in cells_of(facts)] == ["A calm", "A broken", "all"]
+    assert [cells[0] for cells in cells_of(facts)] == ["walk calm", "walk broken", "all"]
     page = markdown_of(facts)
-    assert f"| A calm | {calm.run_count:,} | {3 * calm.run_count:,} |" in page
-    assert "A calm never reached: a hundred" in page
-    assert "ottla world run --engine A --subject broken --seed " in page
+    assert f"| walk calm | {calm.run_count:,} | {3 * calm.run_count:,} |" in page
+    assert "walk calm never reached: a hundred" in page
+    assert "ottla world run --engine walk --subject broken --seed " in page
     assert f"ottla world replay {tmp_path}" in page
 
 

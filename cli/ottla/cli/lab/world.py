@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", required=True, choices=("A", "C"))
+    parser.add_argument("--engine", required=True, choices=("walk", "whole"))
     parser.add_argument("--subject", help="what it runs on; see 'ottla world list'")
 
 

@@ -11,8 +11,8 @@ soak.py              some time spent on every engine, each to its share
 soak_table.py        what came of it, as one table
 shrink.py            makes a failing run small
 corpus.py            failures worth keeping, as files
-walk/                engine A: walks without a clock
-whole/               engine C: whole nodes and clients on trio, in virtual time
+walk/                engine `walk`: walks without a clock
+whole/               engine `whole`: whole nodes and clients on trio, in virtual time
 invariants/          what must hold, one domain a file
 bugs/                the bug bank: mutants that the engines must find
 rng.py               chance from a seed

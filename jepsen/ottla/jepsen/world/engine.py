@@ -43,7 +43,7 @@ class Engine(Protocol):
     """One way of searching one subject."""
 
     name: str
-    """`A` or `C`."""
+    """`walk` or `whole`."""
     subject: str
     budget: int
     """Events of a run unless told otherwise."""
@@ -108,7 +108,7 @@ def run_once(engine: Engine, chance: Chance, *, budget: int) -> Outcome:
 
 
 ENGINES: dict[str, dict[str, str]] = {
-    "A": {
+    "walk": {
         "raft": "ottla.jepsen.world.walk.raft_walk:RaftWalk",
         "raft-forged": "ottla.jepsen.world.walk.raft_walk:ForgedRaftWalk",
         "raft-disk": "ottla.jepsen.world.walk.raft_disk:DiskRaftWalk",
@@ -121,7 +121,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "log-failing": "ottla.jepsen.world.walk.log_walk:FailingLogWalk",
         "group": "ottla.jepsen.world.walk.group_walk:GroupWalk",
     },
-    "C": {
+    "whole": {
         "cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster",
         "names": "ottla.jepsen.world.whole.whole_cluster:NamesOfCluster",
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
@@ -130,8 +130,8 @@ ENGINES: dict[str, dict[str, str]] = {
 """By engine and subject: where its class lies.  The first subject is the one meant by default."""
 
 SENTENCES = {
-    "A": "walks without a clock: any timer may fire, any message may be next, crashes everywhere",
-    "C": "whole controllers, brokers and clients in virtual time",
+    "walk": "no clock: any timer may fire, any message may be next, crashes everywhere",
+    "whole": "whole controllers, brokers and clients in virtual time",
 }
 
 

@@ -44,18 +44,18 @@ class Part(NamedTuple):
 
 
 PLAN = (
-    Part("A", "raft", 9),
-    Part("A", "raft-forged", 3),
-    Part("A", "raft-disk", 10),
-    Part("A", "replication", 20),
-    Part("A", "replication-forged", 2),
-    Part("A", "controller", 8),
-    Part("A", "log", 10),
-    Part("A", "log-failing", 3),
-    Part("A", "group", 7),
-    Part("C", "cluster", 14),
-    Part("C", "disks", 7),
-    Part("C", "names", 7),
+    Part("walk", "raft", 9),
+    Part("walk", "raft-forged", 3),
+    Part("walk", "raft-disk", 10),
+    Part("walk", "replication", 20),
+    Part("walk", "replication-forged", 2),
+    Part("walk", "controller", 8),
+    Part("walk", "log", 10),
+    Part("walk", "log-failing", 3),
+    Part("walk", "group", 7),
+    Part("whole", "cluster", 14),
+    Part("whole", "disks", 7),
+    Part("whole", "names", 7),
 )
 """Most for what has broken most often."""
 

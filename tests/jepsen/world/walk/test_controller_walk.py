@@ -1,4 +1,4 @@
-"""Engine A on the controller's decisions: lives of every kind, and what holds in all of them."""
+"""The walk on the controller's decisions: lives of every kind, and what holds in all of them."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.controller_walk import ControllerWalk
 
 SCHEDULE_COUNT = 200
-JOB = Job(engine="A", subject="controller", budget=ControllerWalk.budget)
+JOB = Job(engine="walk", subject="controller", budget=ControllerWalk.budget)
 
 
 def test_no_life_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:

@@ -1,4 +1,4 @@
-"""Engine A on groups: whatever members, coordinators and topics do, in both protocols."""
+"""The walk on groups: whatever members, coordinators and topics do, in both protocols."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.group_walk import GroupWalk
 
 STORY_COUNT = 250
-JOB = Job(engine="A", subject="group", budget=GroupWalk.budget)
+JOB = Job(engine="walk", subject="group", budget=GroupWalk.budget)
 
 
 def test_no_story_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:

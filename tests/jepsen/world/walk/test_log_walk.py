@@ -1,4 +1,4 @@
-"""Engine A on a partition's log: no death at any disk operation breaks an invariant."""
+"""The walk on a partition's log: no death at any disk operation breaks an invariant."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ottla.jepsen.world.walk.log_walk import FailingLogWalk, LogWalk
 
 HISTORY_COUNT = 600
 FAILING_COUNT = 300
-JOB = Job(engine="A", subject="log", budget=LogWalk.budget)
+JOB = Job(engine="walk", subject="log", budget=LogWalk.budget)
 
 
 def test_no_history_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
@@ -22,7 +22,7 @@ def test_no_history_breaks_an_invariant_and_every_rare_state_is_met(explored: An
 
 
 def test_a_directory_that_fails_inside_any_operation_breaks_no_invariant(explored: Any) -> None:
-    job = Job(engine="A", subject="log-failing", budget=FailingLogWalk.budget)
+    job = Job(engine="walk", subject="log-failing", budget=FailingLogWalk.budget)
 
     tally = run_batch(job, 0, FAILING_COUNT)
 

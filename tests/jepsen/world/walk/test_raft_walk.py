@@ -1,4 +1,4 @@
-"""Engine A on raft: schedules of every kind, none of which breaks an invariant."""
+"""The walk on raft: schedules of every kind, none of which breaks an invariant."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
 SCHEDULE_COUNT = 1_500
 FORGED_COUNT = 300
 DISK_SCHEDULE_COUNT = 300
-JOB = Job(engine="A", subject="raft", budget=RaftWalk.budget)
+JOB = Job(engine="walk", subject="raft", budget=RaftWalk.budget)
 
 
 def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
@@ -25,7 +25,7 @@ def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: A
 
 
 def test_no_lie_of_a_stranger_breaks_an_invariant(explored: Any) -> None:
-    job = Job(engine="A", subject=ForgedRaftWalk.subject, budget=ForgedRaftWalk.budget)
+    job = Job(engine="walk", subject=ForgedRaftWalk.subject, budget=ForgedRaftWalk.budget)
     tally = run_batch(job, 0, FORGED_COUNT)
     explored(f"{job.engine} {job.subject}", tally)
 
@@ -36,7 +36,7 @@ def test_no_lie_of_a_stranger_breaks_an_invariant(explored: Any) -> None:
 
 
 def test_no_schedule_breaks_an_invariant_with_real_logs_on_disks_that_forget(explored: Any) -> None:
-    job = Job(engine="A", subject=DiskRaftWalk.subject, budget=DiskRaftWalk.budget)
+    job = Job(engine="walk", subject=DiskRaftWalk.subject, budget=DiskRaftWalk.budget)
     tally = run_batch(job, 0, DISK_SCHEDULE_COUNT)
     explored(f"{job.engine} {job.subject}", tally)
 

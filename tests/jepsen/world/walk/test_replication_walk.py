@@ -1,4 +1,4 @@
-"""Engine A on replication: schedules of every kind, none of which breaks an invariant."""
+"""The walk on replication: schedules of every kind, none of which breaks an invariant."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ottla.jepsen.world.walk.replication_walk import ReplicationWalk
 
 SCHEDULE_COUNT = 500
 FORGED_SCHEDULE_COUNT = 150
-JOB = Job(engine="A", subject="replication", budget=ReplicationWalk.budget)
+JOB = Job(engine="walk", subject="replication", budget=ReplicationWalk.budget)
 
 
 def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
@@ -35,7 +35,7 @@ def test_a_run_is_its_decisions() -> None:
 
 
 def test_no_lie_about_followers_breaks_an_invariant(explored: Any) -> None:
-    job = Job(engine="A", subject=ForgedReplicationWalk.subject, budget=ReplicationWalk.budget)
+    job = Job(engine="walk", subject=ForgedReplicationWalk.subject, budget=ReplicationWalk.budget)
 
     tally = run_batch(job, 0, FORGED_SCHEDULE_COUNT)
     explored(f"{job.engine} {job.subject}", tally)

@@ -1,4 +1,4 @@
-"""Engine C: whole clusters in virtual time keep their promises."""
+"""Whole clusters in virtual time keep their promises."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ SEEDS = (1, 2, 3)
 
 
 def run(seed: int, budget: int = BUDGET) -> Outcome:
-    return make_engine("C").run(Chance(seed), budget=budget)
+    return make_engine("whole").run(Chance(seed), budget=budget)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -26,5 +26,5 @@ def test_a_cluster_under_fire_keeps_its_promises(explored: Any, seed: int) -> No
 
 def test_a_run_played_again_from_its_decisions_is_the_same() -> None:
     first = run(2)
-    again = make_engine("C").run(Chance(2, replay=first.decisions), budget=BUDGET)
+    again = make_engine("whole").run(Chance(2, replay=first.decisions), budget=BUDGET)
     assert again.trace_hash == first.trace_hash

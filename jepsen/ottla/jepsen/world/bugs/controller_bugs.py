@@ -316,7 +316,7 @@ def _row(
     return Mutant(
         name=name,
         sentence=sentence,
-        engine="A",
+        engine="walk",
         subject=subject,
         plant=plant,
         seed_count=seed_count,

@@ -41,7 +41,7 @@ def _mutant(name: str, sentence: str, plant: Plant, *killed_by: str) -> Mutant:
     return Mutant(
         name=name,
         sentence=sentence,
-        engine="A",
+        engine="walk",
         subject="raft-forged",
         plant=plant,
         seed_count=400,

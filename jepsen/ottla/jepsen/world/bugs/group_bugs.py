@@ -161,7 +161,7 @@ def _row(name: str, sentence: str, plant: Plant, seed_count: int = 400) -> Mutan
     return Mutant(
         name=f"group-{name}",
         sentence=sentence,
-        engine="A",
+        engine="walk",
         subject="group",
         plant=plant,
         seed_count=seed_count,

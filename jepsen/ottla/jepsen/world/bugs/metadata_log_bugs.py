@@ -132,7 +132,7 @@ def _row(name: str, sentence: str, plant: Plant) -> Mutant:
     return Mutant(
         name=name,
         sentence=sentence,
-        engine="A",
+        engine="walk",
         subject="raft-disk",
         plant=plant,
         seed_count=1_000,

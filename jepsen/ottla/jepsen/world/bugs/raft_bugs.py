@@ -271,7 +271,7 @@ def _row(
     return Mutant(
         name=name,
         sentence=sentence,
-        engine="A",
+        engine="walk",
         subject="raft",
         plant=plant,
         seed_count=seed_count,

@@ -201,7 +201,7 @@ def _row(name: str, sentence: str, plant: Plant, seed_count: int = 2_000) -> Mut
     return Mutant(
         name=f"log-{name}",
         sentence=sentence,
-        engine="A",
+        engine="walk",
         subject="log",
         plant=plant,
         seed_count=seed_count,

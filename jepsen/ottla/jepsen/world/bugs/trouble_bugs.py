@@ -216,7 +216,7 @@ def _forget_producers_by_their_records() -> Any:
 LOG_MUTANT = Mutant(
     name="truncation-of-closed-files",
     sentence="a truncation goes on in the files of a directory that failed meanwhile",
-    engine="A",
+    engine="walk",
     subject="log-failing",
     plant=_assert_closed_files_open,
     seed_count=1_000,
@@ -241,7 +241,7 @@ def _mutant(
     return Mutant(
         name=name,
         sentence=sentence,
-        engine="C",
+        engine="whole",
         subject=subject,
         plant=plant,
         seed_count=seed_count,

@@ -16,7 +16,7 @@ from ottla.model.ids import NO_EPOCH, Offset
 from ottla.storage.log import Log
 from ottla.wire.messages.fetch_response import PartitionData
 
-ENGINE = "C"
+ENGINE = "whole"
 SUBJECT = "cluster"
 
 

@@ -1,4 +1,4 @@
-"""Engine A on the controller's decisions: brokers live, fall silent, crash, drain and come back.
+"""The walk on the controller's decisions: brokers live, fall silent, crash, drain and come back.
 
 Three brokers, three partitions, against an obvious model: which process runs, and what lies in its
 log.  A decision may be cut short after any record, as by a controller that dies between two
@@ -113,7 +113,7 @@ def _cluster(*, has_elr: bool) -> ControllerHistory:
 class ControllerWalk:
     """The engine."""
 
-    name = "A"
+    name = "walk"
     subject = "controller"
     budget = 100
     required = (

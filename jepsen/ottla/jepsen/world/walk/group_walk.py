@@ -1,4 +1,4 @@
-"""Engine A on the groups of one coordinator: members that do anything at any time.
+"""The walk on the groups of one coordinator: members that do anything at any time.
 
 They come, go, crash, go silent, lose answers, commit with old epochs; topics come, grow and go; the
 log is committed late; another coordinator takes over with a part of what was not committed.  In
@@ -36,7 +36,7 @@ SETTLING_MS = 2_000
 class GroupWalk:
     """The engine."""
 
-    name = "A"
+    name = "walk"
     subject = "group"
     budget = 250
     required = (

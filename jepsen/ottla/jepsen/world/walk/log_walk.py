@@ -1,4 +1,4 @@
-"""Engine A on a partition's log: the real `Log` on the world's disk, against a list of batches.
+"""The walk on a partition's log: the real `Log` on the world's disk, against a list of batches.
 
 What takes long is stepped from one disk operation to the next, so that appends, flushes, removals
 and truncations overtake each other as they may in a broker, and the power fails or the process
@@ -38,7 +38,7 @@ TASKS_MAX = 3
 class LogWalk:
     """The engine."""
 
-    name = "A"
+    name = "walk"
     subject = "log"
     budget = 120
     required: tuple[str, ...] = (

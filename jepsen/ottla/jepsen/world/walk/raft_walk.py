@@ -1,4 +1,4 @@
-"""Engine A on raft: real cores, no clock, and an adversary that chooses what happens next.
+"""The walk on raft: real cores, no clock, and an adversary that chooses what happens next.
 
 Every replica has a clock of its own that only its own timers move, so any timer may fire before
 any message arrives.  Messages are delivered in any order, again and again, or never; fsyncs end
@@ -99,7 +99,7 @@ def _identity(node_id: int, voter_count: int, is_wiped: bool = False) -> QuorumI
 class RaftWalk:
     """The engine."""
 
-    name = "A"
+    name = "walk"
     subject = "raft"
     budget = 120
     required: tuple[str, ...] = (

@@ -1,4 +1,4 @@
-"""Engine A on replication, with somebody in the network who lies and repeats.
+"""The walk on replication, with somebody in the network who lies and repeats.
 
 The forger knows everybody's number, but no broker's epoch: whoever knows that may speak for it.
 """

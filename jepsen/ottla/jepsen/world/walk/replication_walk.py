@@ -1,4 +1,4 @@
-"""Engine A on replicated partitions: real brokers with their logs, real controller decisions.
+"""The walk on replicated partitions: real brokers with their logs, real controller decisions.
 
 One topic on three or four brokers.  Fetches, produces and ISR changes are messages: they come late,
 in any order, or never; metadata reaches each broker when the adversary says so, by real deltas.
@@ -51,7 +51,7 @@ HEALED = 8
 class ReplicationWalk:
     """The engine."""
 
-    name = "A"
+    name = "walk"
     subject = "replication"
     budget = 250
     required: tuple[str, ...] = (

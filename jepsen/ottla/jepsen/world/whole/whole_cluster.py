@@ -46,7 +46,7 @@ for, were it by the records' time."""
 class WholeCluster:
     """Whole nodes and clients, and any fault."""
 
-    name = "C"
+    name = "whole"
     subject = "cluster"
     budget = BUDGET
     only: tuple[str, ...] = ()
