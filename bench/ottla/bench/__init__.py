@@ -1,6 +1,7 @@
 """Benchmarks that run against any Kafka-compatible broker, side by side.
 
-commands.py    `ottla bench`: arguments, and how a result is printed
+commands.py    `ottla bench`: what each benchmark runs, and how a result is printed
+arguments.py   their parsers, each with its own options
 processes.py   what local processes cost: CPU seconds and memory, from /proc
 result.py      one measured run as figures
 load.py        produce, consume and end-to-end load, driven by librdkafka

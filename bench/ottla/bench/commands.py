@@ -6,12 +6,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ottla.bench import spark_commands
+from ottla.bench.arguments import declare_benches
 from ottla.bench.audit import audit, read_back
 from ottla.bench.clients import CLIENTS, KINDS, RECORD_BYTES, run_clients
 from ottla.bench.clusters import MEASUREMENTS
@@ -32,104 +33,11 @@ from ottla.model.settings.endpoints import parse_bootstrap
 HEALTHY = 0
 UNHEALTHY = 2
 LOADS = {"produce": produce, "consume": consume, "e2e": end_to_end}
-COUNTS = {
-    "produce": 1_000_000,
-    "consume": 1_000_000,
-    "e2e": 1_000,
-    "requests": 100_000,
-    "commits": 100_000,
-    "clients": 200_000,
-}
-CONNECTIONS = {"commits": 100, "rebalance": 100, "telemetry": 1_000}
-CONNECTIONS_ELSE = 10
-TELEMETRY_S = 60.0
-UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of 'ottla bench'."""
-    parser.add_argument(
-        "what",
-        choices=(
-            *LOADS,
-            "clients",
-            "requests",
-            "commits",
-            "rebalance",
-            "scrape",
-            "steady",
-            "telemetry",
-            *MEASUREMENTS,
-            *spark_commands.MEASUREMENTS,
-        ),
-    )
-    parser.add_argument("--bootstrap-server", "--bootstrap", default="localhost:9092")
-    parser.add_argument(
-        "--metrics", default="localhost:9404", help="for scrape: where /metrics is served"
-    )
-    parser.add_argument("--topic", default="ottla-bench", help="for steady: several with commas")
-    parser.add_argument("--partitions", type=int, default=1)
-    parser.add_argument("--replication-factor", type=int, help="default: the cluster's")
-    parser.add_argument("--count", "-c", type=int, help="records or requests")
-    parser.add_argument("--record-bytes", type=_size, default=1_000)
-    parser.add_argument("--batch-bytes", type=_size, default=131_072, help="such as 16k or 1m")
-    parser.add_argument("--codec", default="none")
-    parser.add_argument("--acks", choices=("0", "1", "all"), default="all")
-    parser.add_argument("--linger-ms", type=float, default=5.0)
-    parser.add_argument(
-        "--kind", choices=("produce", "fetch", "metadata"), default="produce", help="for requests"
-    )
-    parser.add_argument(
-        "--connections",
-        type=int,
-        help="for requests: default 10; for commits and rebalance, where each is a member: 100; "
-        "for telemetry, where each is a client that reports: 1,000",
-    )
-    parser.add_argument(
-        "--members", action="store_true", help="for commits: each connection is a member's"
-    )
-    parser.add_argument(
-        "--heartbeat-ms", type=int, default=100, help="for rebalance (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--in-flight", type=int, default=1, help="for requests and commits: a connection's"
-    )
-    _configure_lasting(parser)
-    parser.add_argument(
-        "--pid", type=int, action="append", default=[], help="a local broker process to measure"
-    )
-    parser.add_argument("--format", choices=("table", "json"), default="table")
-
-
-def _configure_lasting(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of what lasts for a time, or goes on in rounds."""
-    parser.add_argument("--rate", type=int, default=20_000, help="for steady: records a second")
-    parser.add_argument(
-        "--seconds", type=float, help="for steady: default until Ctrl-C; for telemetry: 60"
-    )
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        default=5,
-        help=f"for clients, rebalance, scrape, spark, {', '.join(MEASUREMENTS)}: how often",
-    )
-    parser.add_argument("--ledger", type=Path, help="for steady: keep every answer in this file")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="for steady: a librdkafka setting",
-    )
-    parser.add_argument(
-        "--produce-rate",
-        type=int,
-        metavar="RATE",
-        help="for telemetry: a producer sends as many a second beside it, in phases with and "
-        "without pushes",
-    )
-    parser.add_argument("--svg", type=Path, help="for steady: draw what clients saw")
-    spark_commands.configure(parser)
+    """Declare a parser for each benchmark."""
+    declare_benches(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -138,41 +46,28 @@ def run(arguments: argparse.Namespace) -> int:
         return _measure_clusters(arguments)
     if arguments.what in spark_commands.MEASUREMENTS:
         return spark_commands.run(arguments)
-    if arguments.connections is None:
-        arguments.connections = CONNECTIONS.get(arguments.what, CONNECTIONS_ELSE)
-    if arguments.what == "clients":
-        return _measure_clients(arguments)
-    if arguments.what == "rebalance":
-        return _measure_rebalances(arguments)
-    if arguments.what == "scrape":
-        return _measure_scrapes(arguments)
-    if arguments.what == "telemetry":
-        return _measure_telemetry(arguments)
+    own = OWN_RUNS.get(arguments.what)
+    if own is not None:
+        return own(arguments)
     if arguments.what == "commits":
         arguments.partitions = max(arguments.partitions, arguments.connections)
-    count = arguments.count or COUNTS.get(arguments.what, 0)
-    load = Load(
-        bootstrap=arguments.bootstrap_server,
-        topic=arguments.topic,
-        count=count,
-        record_bytes=arguments.record_bytes,
-        batch_bytes=arguments.batch_bytes,
-        codec=arguments.codec,
-        acks=arguments.acks,
-        linger_ms=arguments.linger_ms,
-        partitions=arguments.partitions,
-        replication_factor=arguments.replication_factor,
-    )
-    if arguments.what == "steady":
-        return _steady(arguments, load)
+    load = _load(arguments)
     make_topic(load)
-    with _progress(arguments.what, count) as progress:
+    with _progress(arguments.what, load.count) as progress:
         before = usage_of(arguments.pid)
         result = _measured(arguments, load, progress)
         if arguments.pid:
             result = replace(result, usage=usage_of(arguments.pid).since(before))
     show(result, is_json=arguments.format == "json")
-    return 0
+    return HEALTHY
+
+
+def _load(arguments: argparse.Namespace) -> Load:
+    """Return the load of the options that a benchmark has; the rest by Load's defaults."""
+    given = {field.name for field in fields(Load)} & vars(arguments).keys()
+    return Load(
+        bootstrap=arguments.bootstrap_server, **{name: vars(arguments)[name] for name in given}
+    )
 
 
 def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int], None]) -> Result:
@@ -206,7 +101,7 @@ def _measure_clients(arguments: argparse.Namespace) -> int:
         figures = run_clients(
             arguments.bootstrap_server,
             topic=arguments.topic,
-            count=arguments.count or COUNTS[arguments.what],
+            count=arguments.count,
             rounds=arguments.rounds,
             progress=progress,
         )
@@ -255,7 +150,7 @@ def _measure_scrapes(arguments: argparse.Namespace) -> int:
 
 def _measure_telemetry(arguments: argparse.Namespace) -> int:
     """Let many clients report; exit code 2 when a push got no answer, or was not taken in."""
-    seconds = arguments.seconds or TELEMETRY_S
+    seconds = arguments.seconds
     if arguments.produce_rate:
         return _measure_telemetry_beside(arguments, seconds)
     with _progress(arguments.what, int(seconds)) as progress:
@@ -306,8 +201,9 @@ def _measure_clusters(arguments: argparse.Namespace) -> int:
     return HEALTHY
 
 
-def _steady(arguments: argparse.Namespace, load: Load) -> int:
+def _measure_steady(arguments: argparse.Namespace) -> int:
     """Write steadily, then read all back; exit code 2 when something acknowledged is not there."""
+    load = _load(arguments)
     topics = tuple(load.topic.split(","))
     for topic in topics:
         make_topic(replace(load, topic=topic))
@@ -350,6 +246,16 @@ def _steady(arguments: argparse.Namespace, load: Load) -> int:
     return HEALTHY if verdict.is_clean else UNHEALTHY
 
 
+OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "clients": _measure_clients,
+    "rebalance": _measure_rebalances,
+    "scrape": _measure_scrapes,
+    "steady": _measure_steady,
+    "telemetry": _measure_telemetry,
+}
+"""Benchmarks that do more than one load and its figures."""
+
+
 def show(result: Result, *, is_json: bool) -> None:
     """Print the figures, one a line."""
     _show_figures(result.figures(), is_json=is_json)
@@ -388,8 +294,3 @@ def _assignment(text: str) -> tuple[str, str]:
     if not equals:
         raise ConfigError("--set", f"is {text!r}; it must be KEY=VALUE")
     return key, value
-
-
-def _size(text: str) -> int:
-    unit = UNITS.get(text[-1:].lower(), 0)
-    return int(text[:-1]) * unit if unit else int(text)

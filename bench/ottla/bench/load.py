@@ -24,9 +24,9 @@ class Load:
 
     bootstrap: str
     topic: str
-    count: int
-    record_bytes: int
-    batch_bytes: int
+    count: int = 0
+    record_bytes: int = 1_000
+    batch_bytes: int = 131_072
     codec: str = "none"
     acks: str = "all"
     linger_ms: float = 5.0

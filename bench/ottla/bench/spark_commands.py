@@ -12,16 +12,6 @@ MEASUREMENTS = {
 """By the name on the command line: a function of the arguments that returns the exit code."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that only these have."""
-    from pathlib import Path
-
-    parser.add_argument(
-        "--jars", type=Path, help="for spark: a directory with Spark's own connector, to compare"
-    )
-    parser.add_argument("--master", default="local[2]", help="for spark (default: %(default)s)")
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Run the measurement that was asked for."""
     module, _, function = MEASUREMENTS[arguments.what].partition(":")

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HEALTHY, UNHEALTHY = 0, 2
-COUNT = 5_000_000
 COMPACTED_SHARE = 10
 """Each of the two compacted topics gets a tenth of all records."""
 PLAIN = "plain"
@@ -52,7 +51,7 @@ class RoundTrip(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Write three topics to a broker of its own, compact two of them, read in Spark, compare."""
-    count, partitions = arguments.count or COUNT, arguments.partitions
+    count, partitions = arguments.count, arguments.partitions
     share = count // COMPACTED_SHARE
     found: list[dict[str, Any]] = []
     code = HEALTHY
