@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.controller.configs import Operation
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
+from ottla.model.settings.dynamic import AlterOperation
 from ottla.model.settings.groups import GroupConfig
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.alter_configs_request import AlterableConfig as Replacement
@@ -29,7 +29,7 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 )
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
 Change = tuple[str, int, str | None]
 
 

@@ -6,7 +6,7 @@ from ottla.wire.apis import (
     API,
     API_VERSIONS,
     OWN_KEYS_FROM,
-    Listener,
+    ListenerKind,
     request_class,
     response_class,
 )
@@ -37,7 +37,7 @@ def test_kafka_has_removed_the_requests_of_its_zookeeper_days() -> None:
 
 def test_what_only_controllers_serve_is_not_on_a_broker() -> None:
     assert {key for key, api in API.items() if not api.on_broker} == CONTROLLER_ONLY
-    assert Listener.CONTROLLER in API[18].listener
+    assert ListenerKind.CONTROLLER in API[18].listener
 
 
 def test_forwarded_apis_are_those_of_kafka() -> None:

@@ -9,6 +9,7 @@ from ottla.client.admin_calls import AdminCalls
 from ottla.client.cluster import raise_for
 from ottla.client.told import known, only
 from ottla.model.ids import NodeId
+from ottla.model.settings.dynamic import AlterOperation
 from ottla.wire.messages import alter_configs_request
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
@@ -81,15 +82,6 @@ class ConfigEntry(NamedTuple):
     is_sensitive: bool
     synonyms: tuple[ConfigSynonym, ...] = ()
     documentation: str | None = None
-
-
-class Operation(IntEnum):
-    """How one setting changes, by Kafka's numbers."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +213,13 @@ def _node_of(resource: ConfigResource) -> NodeId | None:
 
 def _alteration(key: str, change: ConfigChange) -> AlterableConfig:
     if isinstance(change, Append):
-        operation, value = Operation.APPEND, change.value
+        operation, value = AlterOperation.APPEND, change.value
     elif isinstance(change, Subtract):
-        operation, value = Operation.SUBTRACT, change.value
+        operation, value = AlterOperation.SUBTRACT, change.value
     elif change is None:
-        return AlterableConfig(name=key, config_operation=Operation.DELETE, value=None)
+        return AlterableConfig(name=key, config_operation=AlterOperation.DELETE, value=None)
     else:
-        operation, value = Operation.SET, change
+        operation, value = AlterOperation.SET, change
     return AlterableConfig(name=key, config_operation=operation, value=value)
 
 

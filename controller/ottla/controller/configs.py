@@ -8,7 +8,6 @@ that were chosen under the old one).
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from functools import partial
 
 from ottla.controller.decision import Context, Decision
@@ -25,7 +24,7 @@ from ottla.metadata.records import Record, clear_elr_record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
 from ottla.model.settings.declare import Kind
-from ottla.model.settings.dynamic import ResourceType, check_texts, definitions_of
+from ottla.model.settings.dynamic import AlterOperation, ResourceType, check_texts, definitions_of
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as ReplacedResource,
@@ -42,15 +41,6 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 
 Changes = dict[str, str | None]
 """New texts by key; None takes the setting back."""
-
-
-class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with a value."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 def incremental_alter_configs(
@@ -243,16 +233,16 @@ def _incremental(
         )
     changes: Changes = {}
     for config in configs:
-        if config.config_operation not in tuple(Operation):
+        if config.config_operation not in tuple(AlterOperation):
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Unknown operation {config.config_operation}."
             )
-        operation = Operation(config.config_operation)
-        if operation is Operation.DELETE:
+        operation = AlterOperation(config.config_operation)
+        if operation is AlterOperation.DELETE:
             changes[config.name] = None
         elif config.value is None:
             raise _null_values({config.name: None})
-        elif operation is Operation.SET:
+        elif operation is AlterOperation.SET:
             changes[config.name] = config.value
         else:
             now = _list_in_force(image, context, resource, config.name, operation)
@@ -265,7 +255,7 @@ def _list_in_force(
     context: Context,
     resource: tuple[int, str],
     key: str,
-    operation: Operation,
+    operation: AlterOperation,
 ) -> list[str]:
     number, name = resource
     definition = definitions_of(ResourceType(number)).get(key)
@@ -281,9 +271,9 @@ def _list_in_force(
     return _parts(value or "")
 
 
-def _combined(operation: Operation, now: list[str], value: str) -> list[str]:
+def _combined(operation: AlterOperation, now: list[str], value: str) -> list[str]:
     given = dict.fromkeys(_parts(value))
-    if operation is Operation.APPEND:
+    if operation is AlterOperation.APPEND:
         had = set(now)
         return [*now, *(part for part in given if part not in had)]
     return [part for part in now if part not in given]

@@ -28,7 +28,7 @@ would otherwise leave the brokers some 100,000 producers a day to remember, for 
 SORT_ORDER = ("topic", "partition", "key", "value")
 
 
-class Row(NamedTuple):
+class ProduceRow(NamedTuple):
     """One row, as far as it makes a record."""
 
     value: bytes | None
@@ -135,10 +135,10 @@ class _Sender:
         return count
 
 
-def rows_of(batch: pa.RecordBatch, columns: Columns) -> Iterator[Row]:
+def rows_of(batch: pa.RecordBatch, columns: Columns) -> Iterator[ProduceRow]:
     """Yield the rows of a batch; text becomes UTF-8."""
     return map(
-        Row._make,
+        ProduceRow._make,
         zip(
             _contents(batch, columns.value),
             _contents(batch, columns.key),

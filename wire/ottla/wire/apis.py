@@ -73,7 +73,7 @@ PRODUCE_ADVERTISED_LOWEST = 0
 overlap with the oldest versions (KAFKA-18659)."""
 
 
-class Listener(Flag):
+class ListenerKind(Flag):
     """Who serves an API on a Kafka listener."""
 
     BROKER = auto()
@@ -81,7 +81,7 @@ class Listener(Flag):
     BOTH = BROKER | CONTROLLER
 
 
-BROKER, CONTROLLER, BOTH = Listener.BROKER, Listener.CONTROLLER, Listener.BOTH
+BROKER, CONTROLLER, BOTH = ListenerKind.BROKER, ListenerKind.CONTROLLER, ListenerKind.BOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Api:
     lowest: int
     highest: int
     flexible_from: int | None
-    listener: Listener
+    listener: ListenerKind
     unstable_from: int | None = None
     is_forwarded: bool = False
     """Whether a broker lets the active controller decide it."""

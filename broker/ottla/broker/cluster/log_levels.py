@@ -6,9 +6,9 @@ and `root`; the levels are Kafka's.
 
 import logging
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.dynamic import AlterOperation
 from ottla.wire.messages.incremental_alter_configs_request import AlterableConfig
 
 ROOT = "root"
@@ -25,15 +25,6 @@ LEVELS: Mapping[str, int] = {
 """Kafka's names of levels, and Python's numbers."""
 
 
-class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with a value."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
 class LogLevels:
     """The levels of the loggers of this process; owns none of them."""
 
@@ -48,7 +39,7 @@ class LogLevels:
         """Refuse what no logger can be told; nothing is changed."""
         loggers = self._loggers()
         for change in changes:
-            if change.config_operation not in (Operation.SET, Operation.DELETE):
+            if change.config_operation not in (AlterOperation.SET, AlterOperation.DELETE):
                 raise RefusedError(
                     ErrorCode.INVALID_REQUEST,
                     f"{_operation(change.config_operation)} operation is not allowed for the "
@@ -58,7 +49,7 @@ class LogLevels:
                 raise RefusedError(
                     ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!"
                 )
-            if change.config_operation == Operation.DELETE:
+            if change.config_operation == AlterOperation.DELETE:
                 if change.name == ROOT:
                     raise RefusedError(
                         ErrorCode.INVALID_REQUEST,
@@ -75,7 +66,7 @@ class LogLevels:
         """Make changes that were checked."""
         loggers = self._loggers()
         for change in changes:
-            is_set = change.config_operation == Operation.SET
+            is_set = change.config_operation == AlterOperation.SET
             level = LEVELS[change.value or ""] if is_set else logging.NOTSET
             loggers[change.name].setLevel(level)
 
@@ -95,5 +86,5 @@ def _name_of(found: logging.Logger) -> str:
 
 
 def _operation(number: int) -> str:
-    known = {operation.value: operation.name for operation in Operation}
+    known = {operation.value: operation.name for operation in AlterOperation}
     return known.get(number, f"Unknown operation type {number}:")

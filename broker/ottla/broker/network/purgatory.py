@@ -69,7 +69,7 @@ class WaitingEntry(ABC):
         """Let whoever waits for the answer go: one of the other two met a bug of ours."""
 
 
-class Listener(Protocol):
+class WakeListener(Protocol):
     """What hears of every wake of a key, for longer than one request lasts."""
 
     def on_wake(self, key: Hashable) -> None:
@@ -98,7 +98,7 @@ class Purgatory:
     def __init__(self, errors: UnexpectedErrors | None = None) -> None:
         self.errors = errors or UnexpectedErrors()
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
-        self._listeners: dict[Hashable, dict[Listener, None]] = {}
+        self._listeners: dict[Hashable, dict[WakeListener, None]] = {}
         self._unwoken: dict[Hashable, dict[WaitingEntry, None]] = {}
         """By key what the next turns have to wake, those that wait for it the longest first."""
         self._timers: list[tuple[int, int, WaitingEntry]] = []
@@ -125,11 +125,11 @@ class Purgatory:
         if self._timers[0] is timer and self.on_earlier_deadline is not None:
             self.on_earlier_deadline()
 
-    def listen(self, key: Hashable, listener: Listener) -> None:
+    def listen(self, key: Hashable, listener: WakeListener) -> None:
         """Tell a listener of every wake of `key` until `unlisten`."""
         self._listeners.setdefault(key, {})[listener] = None
 
-    def unlisten(self, key: Hashable, listener: Listener) -> None:
+    def unlisten(self, key: Hashable, listener: WakeListener) -> None:
         """Tell a listener no longer; one that does not listen is fine."""
         listeners = self._listeners.get(key)
         if listeners is not None:

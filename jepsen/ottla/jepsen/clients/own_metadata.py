@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from ottla.client.admin_configs import ConfigKind, ConfigSource, Operation
+from ottla.client.admin_configs import ConfigKind, ConfigSource
 from ottla.client.cluster import Cluster, open_cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.client.told import only
@@ -23,6 +23,7 @@ from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
 from ottla.jepsen.workloads.metadata import CONFIG
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.model.settings.dynamic import AlterOperation
 from ottla.wire.apis import DELETE_TOPICS_STATES_FROM
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -154,7 +155,7 @@ class OwnMetadataClient(OwnClient):
 
     async def _set_config(self, op: Op) -> Completion:
         changes = [
-            AlterableConfig(name=name, config_operation=Operation.SET, value=value)
+            AlterableConfig(name=name, config_operation=AlterOperation.SET, value=value)
             for name, value in op.value["config"].items()
         ]
         resource = AlterConfigsResource(

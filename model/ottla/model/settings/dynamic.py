@@ -34,6 +34,15 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+class AlterOperation(IntEnum):
+    """How IncrementalAlterConfigs changes one setting (Kafka's AlterConfigOp.OpType, int8)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
 @cache
 def broker_definitions() -> Mapping[str, Definition]:
     """Return every broker setting by key: its own, those of its parts and the topic defaults."""
