@@ -407,6 +407,7 @@ MUTANTS = (
         _alter_with_earlier_lives,
         "replication",
         20_000,
+        is_quick=False,
     ),
     _row(
         "controller-reassigned-early",

@@ -472,7 +472,8 @@ MUTANTS = (
         "replication-leaver-let-go",
         "who left the ISR by the controller's answer is waited for no more, before metadata comes",
         _let_go_at_the_answer,
-        5_000,
+        20_000,
+        is_quick=False,
     ),
     _row(
         "replication-settings-first",
@@ -505,6 +506,7 @@ MUTANTS = (
         "metadata older than the controller's last answer takes the ISR back",
         _go_back_to_old_metadata,
         20_000,
+        is_quick=False,
     ),
     _row(
         "replication-earlier-life",
@@ -531,7 +533,8 @@ MUTANTS = (
         "replication-unvouched",
         "a follower keeps what ends where its leader's log begins, whoever wrote it",
         _vouch_for_all,
-        5_000,
+        20_000,
+        is_quick=False,
     ),
     _row(
         "replication-cut-too-much",

@@ -16,6 +16,7 @@ from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import violation_in
+from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.controller_history import ControllerHistory
 from ottla.metadata import fold
 from ottla.metadata.image import EMPTY, PartitionState, RecoveryState
@@ -169,21 +170,16 @@ class Lives:
 
     def go(self, budget: int) -> None:
         """Do deeds until the budget or the replay ends; then all must heal."""
-        chance, deeds = self.chance, self._deeds
-        for _ in range(budget):
-            deed = deeds[chance.below(len(deeds))]
-            broker = BROKERS[chance.below(len(BROKERS))]
+        for deed in actions_taken(self.chance, self._deeds, budget):
+            broker = BROKERS[self.chance.below(len(BROKERS))]
             try:
                 deed(broker, self.processes[broker])
             except RefusedError as error:
                 self.trace.add("refused", error.code)
             self._check()
-            if chance.is_spent:
-                break
         self.check_that_it_heals()
 
     def _draw_deeds(self) -> list[Callable[[NodeId, Process], None]]:
-        draw = self.chance.below
         rows: tuple[tuple[Callable[[NodeId, Process], None], int, bool], ...] = (
             (self._produce, 10, True),
             (self._settle, 6, True),
@@ -208,13 +204,7 @@ class Lives:
             (self._tear, 2, False),
             (self._set_min_isr, 1, False),
         )
-        deeds: list[Callable[[NodeId, Process], None]] = []
-        for deed, weight, is_needed in rows:
-            strength = draw(5)
-            if strength > 2 and is_needed:
-                strength = 0
-            deeds += [deed] * (weight, (weight + 1) // 2, weight * 3, 0, 0)[strength]
-        return deeds
+        return drawn_actions(self.chance, rows)
 
     # --- the controller -------------------------------------------------------------------------
 

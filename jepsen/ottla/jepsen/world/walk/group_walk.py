@@ -16,6 +16,7 @@ from ottla.jepsen.world.invariants.groups import GroupInvariants
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_in
+from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.group_bench import GROUP, Asked, GroupBench
 from ottla.jepsen.world.walk.group_members import (
     SUBSCRIPTIONS,
@@ -88,13 +89,9 @@ class Walk:
 
     def go(self, budget: int) -> None:
         """Take actions until the budget or the replay ends; then leave everybody alone."""
-        chance, actions = self.chance, self._actions
-        for _ in range(budget):
-            action = actions[chance.below(len(actions))]
+        for action in actions_taken(self.chance, self._actions, budget):
             action()
             self._after(action.__name__)
-            if chance.is_spent:
-                break
         self._settle()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
@@ -119,14 +116,7 @@ class Walk:
             (self._delete, 1, False),
             (self._all_go, 1, False),
         )
-        draw = self.chance.below
-        actions: list[Callable[[], None]] = []
-        for action, weight, is_needed in rows:
-            strength = draw(6)
-            if strength > 2 and is_needed:
-                strength = 0
-            actions += [action] * (weight, (weight + 1) // 2, weight * 3, 0, 0, 0)[strength]
-        return actions
+        return drawn_actions(self.chance, rows)
 
     # --- members ------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from ottla.jepsen.world.disk_faults import Operation
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.invariants import storage
 from ottla.jepsen.world.violation import Violation, violation_in
+from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.log_batches import NOW_MS
 from ottla.jepsen.world.walk.log_life import Life
 from ottla.jepsen.world.walk.log_model import Kept, place
@@ -91,18 +92,14 @@ class Walk(Life):
 
     def go(self, budget: int) -> None:
         """Take actions until the budget or the replay ends; then judge the end."""
-        chance, actions = self.chance, self._actions
         self._open()
-        for _ in range(budget):
-            action = actions[chance.below(len(actions))]
+        for action in actions_taken(self.chance, self._actions, budget):
             try:
                 action()
             except Doomed:
                 self.rare.sometimes("the process ends inside an operation")
                 self._die()
             self._after(action.__name__)
-            if chance.is_spent:
-                break
         self._end()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
@@ -130,14 +127,7 @@ class Walk(Life):
             (self._fail, 2, False),
             (self._fill, 1, False),
         )
-        draw = self.chance.below
-        actions: list[Callable[[], None]] = []
-        for action, weight, is_needed in rows:
-            strength = draw(6)
-            if strength > 2 and is_needed:
-                strength = 0
-            actions += [action] * (weight, (weight + 1) // 2, weight * 3, 0, 0, 0)[strength]
-        return actions
+        return drawn_actions(self.chance, rows)
 
     # --- appending ----------------------------------------------------------------------------
 

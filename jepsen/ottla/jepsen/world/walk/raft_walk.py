@@ -14,6 +14,7 @@ from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_in
+from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.forgeries import FOREIGN_CLUSTER, Forger
 from ottla.model.ids import Epoch
 from ottla.model.limits import INT32_MAX
@@ -196,16 +197,11 @@ class Walk:
 
     def walk(self, budget: int) -> None:
         """Take actions until the budget or the replay ends."""
-        chance, actions = self.chance, self._actions
-        count = len(actions)
-        for _ in range(budget):
-            actions[chance.below(count)]()
-            if chance.is_spent:
-                break
+        for action in actions_taken(self.chance, self._actions, budget):
+            action()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         """Return every action as often as its weight in this run says."""
-        draw = self.chance.below
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._deliver, 30, True),
             (self._converse, 8, True),
@@ -226,14 +222,7 @@ class Walk:
             (self._wipe, 1, False),
             *(((self._forge, 6, True), (self._insist, 2, False)) if self._has_forger else ()),
         )
-        actions: list[Callable[[], None]] = []
-        for action, weight, is_needed in rows:
-            strength = draw(6)
-            """0: as usual; 1: seldom; 2: often; else never, for what a run can do without."""
-            if strength > 2 and is_needed:
-                strength = 0
-            actions += [action] * (weight, (weight + 1) // 2, weight * 3, 0, 0, 0)[strength]
-        return actions
+        return drawn_actions(self.chance, rows)
 
     # --- messages -----------------------------------------------------------------------------
 

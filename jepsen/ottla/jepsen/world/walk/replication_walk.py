@@ -15,6 +15,7 @@ from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.violation import violation_in
+from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Machine
 from ottla.jepsen.world.walk.replication_clients import Clients
 from ottla.jepsen.world.walk.replication_cluster import TOPIC, Shape
@@ -112,20 +113,15 @@ class Walk(TalkingCluster):
 
     def go(self, budget: int) -> None:
         """Take actions until the budget or the replay ends."""
-        chance, actions = self.chance, self._actions
-        count = len(actions)
-        for _ in range(budget):
-            actions[chance.below(count)]()
+        for action in actions_taken(self.chance, self._actions, budget):
+            action()
             self.now_ms += self._step_ms
             self.judge_all()
-            if chance.is_spent:
-                break
         if self._is_healed:
             self.heal()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         """Return every action as often as its weight in this run says."""
-        draw = self.chance.below
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._deliver, 24, True),
             (self._converse, 12, True),
@@ -163,14 +159,7 @@ class Walk(TalkingCluster):
             (self.clients.delete_records, 3, False),
             *self.more_rows(),
         )
-        actions: list[Callable[[], None]] = []
-        for action, weight, is_needed in rows:
-            strength = draw(6)
-            """0: as usual; 1: seldom; 2: often; else never, for what a run can do without."""
-            if strength > 2 and is_needed:
-                strength = 0
-            actions += [action] * (weight, (weight + 1) // 2, weight * 3, 0, 0, 0)[strength]
-        return actions
+        return drawn_actions(self.chance, rows)
 
     def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
         """Return what else may happen."""
