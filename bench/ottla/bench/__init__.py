@@ -15,6 +15,9 @@ requests.py    small requests over raw sockets: what one request costs a broker
 gate.py          instructions of ten short paths, against a committed table
 gate_paths.py    the paths
 instructions.py  instructions of a broker per request, counted under callgrind
+beside_kafka.py  Ottla beside Apache Kafka: the rows, in alternating rounds
+comparison.py    medians, spreads, ratio, and whether a gap counts
+kafka_server.py  Apache Kafka from a directory of jars
 clients.py     our client beside others on the same work, in turns
 client_work.py that work, one client a process
 scrape.py      what Prometheus costs a broker

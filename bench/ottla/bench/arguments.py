@@ -206,6 +206,57 @@ OPTIONS: dict[str, Option] = {
         default=5,
         help="number of rounds (default: %(default)s)",
     ),
+    "few-rounds": _option(
+        "--rounds",
+        type=number,
+        metavar="N",
+        default=3,
+        help="number of rounds after the one that warms up (default: %(default)s)",
+    ),
+    "kafka": _option(
+        "--kafka",
+        type=Path,
+        metavar="DIR",
+        required=True,
+        help="directory with the jars of Apache Kafka: org.apache.kafka:kafka_2.13:4.3.0 and "
+        "kafka-tools:4.3.0 as dependencies of a pom.xml, copied there by "
+        "'mvn dependency:copy-dependencies -DoutputDirectory=DIR' (default: none, required)",
+    ),
+    "rows": _option(
+        "--rows",
+        metavar="ROW,…",
+        default="produce,fetch,e2e,produce-requests,fetch-requests,metadata-requests",
+        help="rows to compare (default: %(default)s)",
+    ),
+    "singles": _option(
+        "--singles",
+        type=number,
+        metavar="N",
+        default=1_000,
+        help="number of records of e2e (default: %(default)s)",
+    ),
+    "row-requests": _option(
+        "--requests",
+        type=number,
+        metavar="N",
+        default=20_000,
+        help="number of requests of each row of requests (default: %(default)s)",
+    ),
+    "timeout": _option(
+        "--timeout",
+        type=float,
+        metavar="S",
+        default=1_800.0,
+        help="time after which no other row begins, in seconds; complete rounds are reported "
+        "(default: %(default)s)",
+    ),
+    "server-set": _option(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="setting of both servers; may be repeated",
+    ),
     "ledger": _option(
         "--ledger",
         type=Path,
@@ -303,6 +354,12 @@ BENCHES: dict[str, Bench] = {
     "telemetry": Bench(
         "many clients that push metrics (KIP-714): lost pushes, and their cost",
         "bootstrap prefix reporters seconds produce-rate pid format",
+    ),
+    "beside": Bench(
+        "Ottla beside Apache Kafka, in alternating rounds: medians, spread and ratio",
+        "kafka rows few-rounds count bytes batch codec acks linger partitions singles row-requests "
+        "connections in-flight server-set timeout format",
+        {"count": 200_000},
     ),
     "start": Bench("duration of 'ottla up' with 3 + 3 nodes, and their memory", "rounds format"),
     "failover": Bench(

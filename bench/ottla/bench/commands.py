@@ -14,8 +14,10 @@ from typing import Any
 from ottla.bench import spark_commands
 from ottla.bench.arguments import declare_benches
 from ottla.bench.audit import audit, read_back
+from ottla.bench.beside_kafka import BesideWork, rows_of, run_beside_kafka
 from ottla.bench.clients import CLIENTS, KINDS, RECORD_BYTES, run_clients
 from ottla.bench.clusters import MEASUREMENTS
+from ottla.bench.comparison import as_table
 from ottla.bench.groups import run_commits, run_rebalances
 from ottla.bench.ledger import read_ledger
 from ottla.bench.load import Load, consume, end_to_end, make_topic, produce
@@ -65,9 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _load(arguments: argparse.Namespace) -> Load:
     """Return the load of the options that a benchmark has; the rest by Load's defaults."""
     given = {field.name for field in fields(Load)} & vars(arguments).keys()
-    return Load(
-        bootstrap=arguments.bootstrap_server, **{name: vars(arguments)[name] for name in given}
-    )
+    bootstrap = vars(arguments).get("bootstrap_server", "")
+    return Load(bootstrap=bootstrap, **{name: vars(arguments)[name] for name in given})
 
 
 def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int], None]) -> Result:
@@ -201,6 +202,36 @@ def _measure_clusters(arguments: argparse.Namespace) -> int:
     return HEALTHY
 
 
+def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
+    """Compare Ottla with Apache Kafka, both started here."""
+    rows = rows_of(arguments.rows)
+    work = BesideWork(
+        load=_load(arguments),
+        singles=arguments.singles,
+        requests=arguments.requests,
+        connections=arguments.connections,
+        in_flight=arguments.in_flight,
+    )
+    with _progress(arguments.what, 2 * len(rows) * (arguments.rounds + 1)) as progress:
+        report = run_beside_kafka(
+            arguments.kafka,
+            rows,
+            work,
+            rounds=arguments.rounds,
+            timeout_s=arguments.timeout,
+            settings=dict(_assignment(text) for text in arguments.set),
+            progress=progress,
+        )
+    if arguments.format == "json":
+        print(json.dumps(report.figures()))
+        return HEALTHY
+    print(as_table(report.comparisons), end="\n\n")
+    before, after = report.load_averages
+    print(f"Kafka {report.version}; {report.rounds} of {arguments.rounds} rounds", end="; ")
+    print(f"load of the machine {before:g} before, {after:g} after")
+    return HEALTHY
+
+
 def _measure_steady(arguments: argparse.Namespace) -> int:
     """Write steadily, then read all back; exit code 2 when something acknowledged is not there."""
     load = _load(arguments)
@@ -247,6 +278,7 @@ def _measure_steady(arguments: argparse.Namespace) -> int:
 
 
 OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "beside": _measure_beside_kafka,
     "clients": _measure_clients,
     "rebalance": _measure_rebalances,
     "scrape": _measure_scrapes,

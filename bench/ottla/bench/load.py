@@ -23,7 +23,7 @@ class Load:
     """What to send or read."""
 
     bootstrap: str
-    topic: str
+    topic: str = ""
     count: int = 0
     record_bytes: int = 1_000
     batch_bytes: int = 131_072

@@ -1,0 +1,258 @@
+"""Ottla beside Apache Kafka: equal settings, fresh directories, the same load in turns.
+
+Each is one broker and one controller on loopback: Kafka in one process, Ottla in two, whose CPU is
+added up.  Both run all the time, so that the one which is not measured is idle.  A whole round
+warms both up and is not counted; Java compiles what is used often.
+"""
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from ottla.bench.comparison import OURS, THEIRS, Comparison, compare, take_rounds
+from ottla.bench.kafka_server import open_kafka
+from ottla.bench.load import Load, Progress, consume, end_to_end, library, make_topic, produce
+from ottla.bench.local_cluster import open_local_cluster
+from ottla.bench.processes import usage_of
+from ottla.bench.requests import run_requests
+from ottla.bench.result import Result
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.settings.endpoints import parse_bootstrap
+
+EQUAL_SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "compression.type": "producer",
+    "default.replication.factor": "1",
+    "fetch.max.bytes": "57671680",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.index.interval.bytes": "4096",
+    "log.segment.bytes": "1073741824",
+    "min.insync.replicas": "1",
+    "num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "socket.request.max.bytes": "104857600",
+}
+"""Of both servers; what is not named has the same default in both, or exists in one alone."""
+
+# Kafka offers client telemetry only with a plug-in, so that its clients do not ask for it.
+OTTLA_SETTINGS = {"telemetry.enable": "false"}
+
+IS_HIGHER_BETTER = {
+    "per_second": True,
+    "latency_p50_ms": False,
+    "latency_p99_ms": False,
+    "broker_cpu_us_each": False,
+}
+LED_TIMEOUT_S = 30.0
+LOOK_AGAIN_S = 0.05
+TERMINATED = 128 + signal.SIGTERM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesideWork:
+    """The load of one round."""
+
+    load: Load
+    """Of produce and fetch; its bootstrap and topic are each row's own."""
+    singles: int
+    requests: int
+    connections: int
+    in_flight: int
+
+
+class BesideServer(NamedTuple):
+    """One of the two servers, by its address and processes."""
+
+    bootstrap: str
+    pids: tuple[int, ...]
+
+
+class BesideReport(NamedTuple):
+    """The comparisons, and how they were made."""
+
+    version: str
+    rounds: int
+    comparisons: list[Comparison]
+    load_averages: tuple[float, float]
+    """Of the last minute, before the first round and after the last."""
+
+    def figures(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        return {
+            "what": "beside",
+            "kafka_version": self.version,
+            "rounds": self.rounds,
+            "load_averages": self.load_averages,
+            "rows": [each.figures() for each in self.comparisons],
+        }
+
+
+class BesideRow(NamedTuple):
+    """One row: its run, and the figures of the result that are compared."""
+
+    run: Callable[[Load, BesideWork], Result]
+    figures: tuple[str, ...]
+
+
+def _no_progress(done: int) -> None:
+    pass
+
+
+def _end_to_end(load: Load, work: BesideWork) -> Result:
+    return end_to_end(replace(load, count=work.singles), _no_progress)
+
+
+def _requests(kind: str) -> BesideRow:
+    def run(load: Load, work: BesideWork) -> Result:
+        return run_requests(
+            parse_bootstrap(load.bootstrap)[0],
+            kind=kind,
+            topic=load.topic,
+            count=work.requests,
+            connections=work.connections,
+            in_flight=work.in_flight,
+            progress=_no_progress,
+        )
+
+    return BesideRow(run, ("per_second", "latency_p99_ms", "broker_cpu_us_each"))
+
+
+_RATE = ("per_second", "broker_cpu_us_each")
+_LATENCY = ("latency_p50_ms", "latency_p99_ms", "broker_cpu_us_each")
+ROWS: dict[str, BesideRow] = {
+    "produce": BesideRow(lambda load, _: produce(load, _no_progress), _RATE),
+    "fetch": BesideRow(lambda load, _: consume(load, _no_progress), _RATE),
+    "e2e": BesideRow(_end_to_end, _LATENCY),
+    "produce-requests": _requests("produce"),
+    "fetch-requests": _requests("fetch"),
+    "metadata-requests": _requests("metadata"),
+}
+"""By the name on the command line; produce, fetch and e2e are librdkafka's load."""
+
+
+def rows_of(text: str) -> list[str]:
+    """Return the rows of a list with commas.  Raises ConfigError if one is unknown."""
+    names = list(dict.fromkeys(text.split(",")))
+    unknown = [name for name in names if name not in ROWS]
+    if unknown:
+        raise ConfigError("--rows", f"has no {unknown[0]!r}; there are {', '.join(ROWS)}")
+    return names
+
+
+def run_beside_kafka(
+    jars: Path,
+    rows: list[str],
+    work: BesideWork,
+    *,
+    rounds: int,
+    timeout_s: float,
+    settings: Mapping[str, str],
+    progress: Progress,
+) -> BesideReport:
+    """Start both servers, warm them up, and compare them.
+
+    Raises RefusedError if a server does not start, or no round is complete in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    done = 0
+
+    with _open_servers(jars, {**EQUAL_SETTINGS, **settings}) as (version, servers):
+
+        def measure(row: str, name: str) -> Mapping[str, float]:
+            nonlocal done
+            found = measured(row, servers[name], work)
+            done += 1
+            progress(done)
+            return found
+
+        def is_late() -> bool:
+            return time.monotonic() > deadline
+
+        for row in rows:
+            for server in servers.values():
+                _prepare(row, server, work)
+        take_rounds(rows, 1, measure=measure, is_late=is_late)
+        before = os.getloadavg()[0]
+        taken = take_rounds(rows, rounds, measure=measure, is_late=is_late)
+        after = os.getloadavg()[0]
+    if not taken:
+        reason = f"no round was complete in {timeout_s:g} s; lower the counts or raise --timeout"
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, reason)
+    averages = (round(before, 2), round(after, 2))
+    return BesideReport(version, len(taken), compare(taken, IS_HIGHER_BETTER), averages)
+
+
+def measured(row: str, server: BesideServer, work: BesideWork) -> Mapping[str, float]:
+    """Run one row on one server; return its figures with the CPU of the server's processes."""
+    before = usage_of(server.pids)
+    result = ROWS[row].run(_load_of(row, server, work), work)
+    figures = replace(result, usage=usage_of(server.pids).since(before)).figures()
+    return {name: figures[name] for name in ROWS[row].figures}
+
+
+def _prepare(row: str, server: BesideServer, work: BesideWork) -> None:
+    load = _load_of(row, server, work)
+    make_topic(load)
+    _wait_until_led(load)
+    if row == "fetch":
+        produce(load, _no_progress)
+
+
+def _load_of(row: str, server: BesideServer, work: BesideWork) -> Load:
+    return replace(
+        work.load, bootstrap=server.bootstrap, topic=f"beside-{row}", replication_factor=1
+    )
+
+
+def _wait_until_led(load: Load) -> None:
+    """Return once every partition has a leader: raw requests do not check their answers."""
+    client = {"bootstrap.servers": load.bootstrap, "log_level": 3}
+    admin = library("confluent_kafka.admin").AdminClient(client)
+    deadline = time.monotonic() + LED_TIMEOUT_S
+    while time.monotonic() < deadline:
+        partitions = admin.list_topics(load.topic, timeout=10).topics[load.topic].partitions
+        if len(partitions) == load.partitions and all(p.leader >= 0 for p in partitions.values()):
+            return
+        time.sleep(LOOK_AGAIN_S)
+    raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"{load.topic} at {load.bootstrap}: no leader")
+
+
+@contextmanager
+def _open_servers(
+    jars: Path, settings: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, BesideServer]]]:
+    with (
+        _ends_by_sigterm(),
+        tempfile.TemporaryDirectory(prefix="ottla-bench-kafka-") as directory,
+        open_kafka(jars, Path(directory), settings) as kafka,
+        open_local_cluster(
+            controllers=1, brokers=1, restarts=False, **{**OTTLA_SETTINGS, **settings}
+        ) as ottla,
+    ):
+        yield (
+            kafka.version,
+            {
+                OURS: BesideServer(ottla.bootstrap, tuple(ottla.pids.values())),
+                THEIRS: BesideServer(kafka.bootstrap, (kafka.pid,)),
+            },
+        )
+
+
+@contextmanager
+def _ends_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM stop the servers and remove their directories, as Ctrl-C does."""
+
+    def end(*_: object) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    earlier = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)

@@ -1,0 +1,171 @@
+"""Apache Kafka from a directory of jars: one node, broker and controller, on loopback."""
+
+import os
+import socket
+import subprocess
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from ottla.bench.requests import METADATA_VERSION, answer_to, small_request
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import ZERO_UUID
+from ottla.wire import codec, headers
+from ottla.wire.messages.metadata_request import MetadataRequest
+from ottla.wire.messages.metadata_response import MetadataResponse
+
+HOST = "127.0.0.1"
+SERVER_JARS = "kafka_2.13-*.jar"
+CLUSTER_ID = urlsafe_b64encode(b"ottla-beside-one").decode().rstrip("=")
+FORMAT_JVM = ("-Xmx256m",)
+SERVER_JVM = (
+    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    "-Djava.awt.headless=true",
+)
+"""As Kafka's own scripts start it."""
+FORMAT_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 30.0
+LOOK_AGAIN_S = 0.1
+
+
+class KafkaServer(NamedTuple):
+    """A running server."""
+
+    bootstrap: str
+    pid: int
+    version: str
+
+
+def java_program(environ: Mapping[str, str]) -> str:
+    """Return the program that runs Java: of JAVA_HOME, else `java` on PATH."""
+    home = environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else "java"
+
+
+def version_of(jars: Path) -> str:
+    """Return the version of the server's jar.  Raises ConfigError if there is not exactly one."""
+    found = sorted(jars.glob(SERVER_JARS))
+    if len(found) != 1:
+        raise ConfigError("--kafka", f"needs one {SERVER_JARS} in {jars}; there are {len(found)}")
+    return found[0].stem.partition("-")[2]
+
+
+def properties(
+    directory: Path, port: int, controller_port: int, settings: Mapping[str, str]
+) -> str:
+    """Return the server.properties of a node that is broker and controller."""
+    own = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "log.dirs": str(directory / "data"),
+    }
+    return "".join(f"{key}={value}\n" for key, value in {**settings, **own}.items())
+
+
+@contextmanager
+def open_kafka(
+    jars: Path, directory: Path, settings: Mapping[str, str], *, java: str | None = None
+) -> Iterator[KafkaServer]:
+    """Format an empty directory, start Kafka in it, and stop it afterwards.
+
+    Raises ConfigError if there is no Java or no Kafka, RefusedError if Kafka does not start.
+    """
+    version = version_of(jars)
+    port, controller_port = _free_ports(2)
+    config = directory / "server.properties"
+    config.write_text(properties(directory, port, controller_port, settings))
+    java = java or java_program(os.environ)
+    base = [java, "-cp", f"{jars.resolve()}/*"]
+    log = directory / "kafka.out"
+    with log.open("wb") as out:
+        formats = [*base, *FORMAT_JVM, "kafka.tools.StorageTool", "format"]
+        _format([*formats, "--cluster-id", CLUSTER_ID, "--config", str(config)], out, log)
+        # A session of its own: Ctrl-C is ours, and ends the server by the way below.
+        child = subprocess.Popen(
+            [*base, *SERVER_JVM, "kafka.Kafka", str(config)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _wait_until_ready(child, (HOST, port), log)
+        yield KafkaServer(f"{HOST}:{port}", child.pid, version)
+    finally:
+        _stop(child)
+
+
+def _format(command: list[str], out: IO[bytes], log: Path) -> None:
+    try:
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            timeout=FORMAT_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise ConfigError("JAVA_HOME", f"leads to no Java: {command[0]} is missing") from None
+    except subprocess.TimeoutExpired:
+        raise _failure(f"did not format its directory in {FORMAT_TIMEOUT_S:g} s", log) from None
+    if ended.returncode:
+        raise _failure("did not format its directory", log)
+
+
+def _wait_until_ready(child: subprocess.Popen[bytes], address: tuple[str, int], log: Path) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            raise _failure(f"ended with code {child.returncode} before it was ready", log)
+        try:
+            if _has_broker(address):
+                return
+        except OSError:
+            pass  # nobody listens or answers yet
+        time.sleep(LOOK_AGAIN_S)
+    raise _failure(f"was not ready in {READY_TIMEOUT_S:g} s", log)
+
+
+def _has_broker(address: tuple[str, int]) -> bool:
+    answer = answer_to(address, small_request("metadata", "none", ZERO_UUID).frame)
+    if not answer:
+        return False
+    _, at = headers.decode_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer)
+    found = codec.decode(MetadataResponse, METADATA_VERSION, memoryview(answer)[at:])
+    return bool(found.brokers)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _failure(what: str, log: Path) -> RefusedError:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return RefusedError(
+        ErrorCode.INVALID_REQUEST, f"Kafka {what}: {lines[-1] if lines else 'it printed nothing'}"
+    )
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on now, no two the same."""
+    with ExitStack() as probes:
+        found = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in found:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in found]

@@ -1,0 +1,100 @@
+"""`ottla bench beside`: the rows, what they measure, and the report."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.bench import beside_kafka
+from ottla.bench.beside_kafka import (
+    EQUAL_SETTINGS,
+    IS_HIGHER_BETTER,
+    ROWS,
+    BesideRow,
+    BesideServer,
+    rows_of,
+)
+from ottla.bench.load import Load
+from ottla.bench.result import Result
+from ottla.cli.main import run
+from ottla.model.errors import ConfigError
+
+SECONDS = {"ottla:1": 1.0, "kafka:1": 2.0}
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """Two servers that are not there, and a row that takes Kafka twice as long."""
+    settings: list[dict[str, str]] = []
+
+    @contextmanager
+    def opened(jars: Path, given: dict[str, str]) -> Iterator[tuple[str, dict[str, BesideServer]]]:
+        settings.append(given)
+        pids = (os.getpid(),)
+        yield (
+            "4.3.0",
+            {
+                "ottla": BesideServer("ottla:1", pids),
+                "kafka": BesideServer("kafka:1", pids),
+            },
+        )
+
+    def produce(load: Load, work: Any) -> Result:
+        return Result("produce", load.count, 0, SECONDS[load.bootstrap])
+
+    monkeypatch.setattr(beside_kafka, "_open_servers", opened)
+    monkeypatch.setattr(beside_kafka, "_prepare", lambda *_: None)
+    monkeypatch.setitem(ROWS, "produce", BesideRow(produce, ("per_second",)))
+    return settings
+
+
+def test_figures_of_both_servers_are_reported(
+    servers: list[dict[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--rows=produce", "--count=500", "--rounds=2", "--set=num.partitions=3"]
+
+    assert run(["bench", "beside", "--kafka=jars", *words, "--format=json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kafka_version"], found["rounds"]) == ("4.3.0", 2)
+    assert found["rows"] == [
+        {
+            "row": "produce",
+            "figure": "per_second",
+            "ottla": {"median": 500, "lowest": 500, "highest": 500},
+            "kafka": {"median": 250, "lowest": 250, "highest": 250},
+            "ratio": 2.0,
+            "verdict": "better",
+        }
+    ]
+    assert servers == [{**EQUAL_SETTINGS, "num.partitions": "3"}]
+
+
+def test_the_table_names_version_rounds_and_the_machines_load(
+    servers: list[dict[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", "beside", "--kafka=jars", "--rows=produce", "--rounds=2"]) == 0
+    assert "Kafka 4.3.0; 2 of 2 rounds; load of the machine" in capsys.readouterr().out
+
+
+def test_a_time_limit_without_a_complete_round_is_refused(
+    servers: list[dict[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--kafka=jars", "--rows=produce", "--timeout=-1"]
+
+    assert run(["bench", "beside", *words]) == 1
+    assert "no round was complete in -1 s" in capsys.readouterr().err
+
+
+def test_an_unknown_row_is_named() -> None:
+    assert rows_of("e2e,produce,e2e") == ["e2e", "produce"]
+    with pytest.raises(ConfigError, match="has no 'fly'"):
+        rows_of("produce,fly")
+
+
+def test_every_figure_of_every_row_has_a_direction() -> None:
+    assert {name for row in ROWS.values() for name in row.figures} == set(IS_HIGHER_BETTER)
