@@ -90,6 +90,42 @@ def test_a_time_limit_without_a_complete_round_is_refused(
     assert "no round was complete in -1 s" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("appended", "code"), [(20, 0), (19, 1)])
+def test_small_produces_that_were_not_appended_are_no_figure(
+    servers: list[dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    appended: int,
+    code: int,
+) -> None:
+    monkeypatch.setitem(ROWS, "produce-requests", ROWS["produce"])
+    monkeypatch.setattr(beside_kafka, "library", lambda name: FakeConfluent(appended))
+    words = ["--rows=produce-requests", "--requests=10", "--rounds=2"]
+
+    assert run(["bench", "beside", "--kafka=jars", *words]) == code
+    assert ("at ottla:1 has 19 records of 20" in capsys.readouterr().err) == (code == 1)
+
+
+class FakeConfluent:
+    """The part of confluent-kafka that looks at the end of a log."""
+
+    def __init__(self, end_offset: int) -> None:
+        self._end_offset = end_offset
+
+    def TopicPartition(self, topic: str, partition: int) -> tuple[str, int]:  # noqa: N802
+        return topic, partition
+
+    def Consumer(self, settings: dict[str, str]) -> "FakeConfluent":  # noqa: N802
+        return self
+
+    def get_watermark_offsets(self, at: tuple[str, int], timeout: float) -> tuple[int, int]:
+        assert at == ("beside-produce-requests", 0)
+        return 0, self._end_offset
+
+    def close(self) -> None:
+        pass
+
+
 def test_an_unknown_row_is_named() -> None:
     assert rows_of("e2e,produce,e2e") == ["e2e", "produce"]
     with pytest.raises(ConfigError, match="has no 'fly'"):

@@ -181,6 +181,8 @@ def run_beside_kafka(
         before = os.getloadavg()[0]
         taken = take_rounds(rows, rounds, measure=measure, is_late=is_late)
         after = os.getloadavg()[0]
+        for server in servers.values() if "produce-requests" in rows else ():
+            _check_appended(server, work, at_least=len(taken) * work.requests)
     if not taken:
         reason = f"no round was complete in {timeout_s:g} s; lower the counts or raise --timeout"
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, reason)
@@ -211,7 +213,7 @@ def _load_of(row: str, server: BesideServer, work: BesideWork) -> Load:
 
 
 def _wait_until_led(load: Load) -> None:
-    """Return once every partition has a leader: raw requests do not check their answers."""
+    """Return once every partition has a leader, so that no raw request is refused."""
     client = {"bootstrap.servers": load.bootstrap, "log_level": 3}
     admin = library("confluent_kafka.admin").AdminClient(client)
     deadline = time.monotonic() + LED_TIMEOUT_S
@@ -221,6 +223,21 @@ def _wait_until_led(load: Load) -> None:
             return
         time.sleep(LOOK_AGAIN_S)
     raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"{load.topic} at {load.bootstrap}: no leader")
+
+
+def _check_appended(server: BesideServer, work: BesideWork, *, at_least: int) -> None:
+    """Raise RefusedError if small produces are missing: their answers are not looked at."""
+    load = _load_of("produce-requests", server, work)
+    confluent = library("confluent_kafka")
+    consumer = confluent.Consumer({"bootstrap.servers": load.bootstrap, "group.id": "beside"})
+    try:
+        first = confluent.TopicPartition(load.topic, 0)
+        _, end_offset = consumer.get_watermark_offsets(first, timeout=30)
+    finally:
+        consumer.close()
+    if end_offset < at_least:
+        reason = f"{load.topic} at {load.bootstrap} has {end_offset} records of {at_least} or more"
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
 
 
 @contextmanager
