@@ -45,6 +45,8 @@ async def test_a_group_is_listed_described_and_deleted(ottla_cluster: ClusterUnd
                 await consumer.poll()
             (listed,) = await admin.list_groups()
             assert (listed.group_id, listed.protocol_type) == ("g", "consumer")
+            assert listed.coordinator == NODE
+            assert await admin.list_groups_of(NODE, types=["classic"]) == [listed]
             assert await admin.list_groups(states=["Empty"]) == []
             described = await admin.describe_group("g")
             (member,) = described.members
@@ -90,6 +92,7 @@ async def test_a_group_of_the_consumer_protocol_is_described_with_its_epochs(
     assert (described.state, described.assignor) == ("Stable", "uniform")
     assert member.assignment == member.target == frozenset({A})
     assert described.group_epoch == described.assignment_epoch == member.member_epoch
+    assert (member.type, member.topics, member.regex) == (GroupType.CONSUMER, ("t",), None)
 
 
 async def test_there_is_nothing_to_describe_of_a_group_nobody_knows(
@@ -114,6 +117,77 @@ async def test_offsets_of_a_group_are_set_read_and_deleted(ottla_cluster: Cluste
         assert set(await admin.group_offsets("g")) == {B}
         (listed,) = await admin.list_groups(types=[GroupType.CLASSIC])
         assert listed.state == "Empty"
+
+
+async def test_offsets_that_a_group_does_not_take_are_named_one_by_one(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    unknown = TopicPartition("t", 9)
+    async with open_admin(ottla_cluster.bootstrap, timeout_s=1.0) as admin:
+        await admin.create_topic("t", partition_count=1)
+        await produce(ottla_cluster.bootstrap, 3)
+        config = ConsumerConfig(group_id="g", auto_offset_reset="earliest")
+        async with open_consumer(ottla_cluster.bootstrap, config) as consumer:
+            consumer.subscribe(["t"])
+            with trio.fail_after(10):
+                await consumer.poll()
+            refused = await admin.try_alter_group_offsets("g", {A: 1})
+        assert {at: one.code for at, one in refused.items()} == {A: ErrorCode.UNKNOWN_MEMBER_ID}
+        with pytest.raises(RefusedError) as trouble:
+            await admin.alter_group_offsets("g", {unknown: 1})
+    assert trouble.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_of_several_topics_each_is_refused_or_done_on_its_own(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        await admin.create_topic("t")
+        created = await admin.create_topics(["t", "u"], partition_count=2)
+        grown = await admin.try_create_partitions({"u": 1, "t": 3}, is_rehearsal=True)
+        deleted = await admin.delete_topics(["u", "none"])
+        assert len((await admin.describe_topic("t")).partitions) == 1
+    existing, made = created["t"], created["u"]
+    assert isinstance(existing, RefusedError)
+    assert "already exists" in existing.message
+    assert made == (2, 1)
+    assert grown["t"] is None
+    assert grown["u"] is not None
+    assert grown["u"].message != RefusedError(grown["u"].code).message, "the broker's own words"
+    assert deleted["u"] is None
+    assert deleted["none"] is not None
+    assert deleted["none"].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_settings_of_several_topics_are_asked_for_and_changed_by_one_request(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    there, gone = ConfigResource(ConfigKind.TOPIC, "t"), ConfigResource(ConfigKind.TOPIC, "gone")
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        await admin.create_topic("t")
+        outcomes = await admin.try_alter_configs([there, gone], [("retention.ms", "5000")])
+        found = await admin.try_describe_configs([there, gone], keys=["retention.ms"])
+        entry = (await admin.describe_configs(there, has_synonyms=True))["retention.ms"]
+    assert outcomes[there] is None
+    assert outcomes[gone] is not None
+    assert isinstance(found[gone], RefusedError)
+    settings = found[there]
+    assert isinstance(settings, dict)
+    assert {key: one.value for key, one in settings.items()} == {"retention.ms": "5000"}
+    assert (entry.default, entry.type) == ("604800000", 5)
+
+
+async def test_records_of_several_partitions_are_deleted_or_kept_each_on_its_own(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        await admin.create_topic("t", partition_count=2)
+        await produce(ottla_cluster.bootstrap, 3)
+        outcomes = await admin.try_delete_records({A: 2, B: 9})
+    assert outcomes[A] == 2
+    kept = outcomes[B]
+    assert isinstance(kept, RefusedError)
+    assert kept.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_settings_are_appended_to_taken_from_and_replaced(
@@ -185,6 +259,10 @@ async def test_a_partition_moves_to_other_brokers_and_gets_its_preferred_leader(
         other = NodeId(3 - old)
         refused = await admin.alter_reassignments({TopicPartition("none", 0): [1]})
         assert refused == {TopicPartition("none", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        (unplaced,) = (await admin.try_alter_reassignments({A: [old, 9]})).values()
+        assert unplaced is not None
+        assert "9" in unplaced.message, "the broker's own words"
+        assert [one.is_fenced for one in (await admin.describe_cluster()).brokers] == [False] * 2
         assert await admin.alter_reassignments({A: [other]}) == {A: ErrorCode.NONE}
         with trio.fail_after(20):
             while await admin.list_reassignments([A]):
@@ -201,6 +279,8 @@ async def test_the_quorum_and_the_features_are_described(ottla_cluster: ClusterU
         features = await admin.describe_features()
     (voter,) = quorum.voters
     assert voter.node == quorum.leader
+    assert quorum.leader in quorum.addresses
+    assert quorum.problems == ""
     assert 0 < quorum.high_watermark <= voter.end_offset
     assert NODE in {one.node for one in quorum.observers}
     metadata = features["metadata.version"]

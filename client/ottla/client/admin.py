@@ -16,6 +16,10 @@ from ottla.client.admin_topics import TopicCalls
 from ottla.client.bootstrap import addresses_of
 from ottla.client.cluster import open_cluster
 
+ANSWER_WAIT_S = 5.0
+"""Time for an answer that a broker sends when the time it was given is over; with less a slow
+network turns its reason into a lost connection, with more a broker that hangs is noticed later."""
+
 
 class Admin(TopicCalls, TelemetryCalls, ReplicaCalls, GroupCalls, ClusterCalls):
     """An operator's view; made by `open_admin`."""
@@ -30,6 +34,8 @@ async def open_admin(
 ) -> AsyncIterator[Admin]:
     """Open an operator's view; `bootstrap` is `host:port,…` of any brokers of the cluster."""
     async with open_cluster(
-        addresses_of(bootstrap), client_id=client_id, request_timeout_s=timeout_s
+        addresses_of(bootstrap),
+        client_id=client_id,
+        request_timeout_s=timeout_s + ANSWER_WAIT_S,
     ) as cluster:
         yield Admin(cluster, client_id=client_id, timeout_s=timeout_s)

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.patience import sit_out
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, RefusedError, code_of
 from ottla.model.ids import TopicPartition
 
 T = TypeVar("T")
@@ -22,6 +22,11 @@ class AdminCalls:
         self._timeout_s = timeout_s
         self._timeout_ms = int(timeout_s * 1_000)
 
+    @property
+    def cluster(self) -> Cluster:
+        """The view of the cluster that all calls go through."""
+        return self._cluster
+
     async def _sit_out(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat what may be repeated without harm, while the trouble is one that passes."""
         return await sit_out(
@@ -32,6 +37,18 @@ class AdminCalls:
 def _passes(error: RefusedError) -> bool:
     """Say whether it is worth asking again: what is not there an operator wants to know at once."""
     return error.is_retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def refusal_of(code: int, message: str | None = None) -> RefusedError | None:
+    """Return the refusal that an answer's error code is, with its message; None for NONE."""
+    return None if code == ErrorCode.NONE else RefusedError(code_of(code), message or None)
+
+
+def granted(outcome: T | RefusedError) -> T:
+    """Return what became of one item.  Raises RefusedError if it was refused."""
+    if isinstance(outcome, RefusedError):
+        raise outcome
+    return outcome
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -1,5 +1,6 @@
 """The cluster as a whole: who it is, how its quorum stands, which features are in force."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -30,6 +31,8 @@ class BrokerDescription(NamedTuple):
     host: str
     port: int
     rack: str | None
+    is_fenced: bool = False
+    """Registered, and not in service; False where the broker is too old to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ class QuorumDescription:
     high_watermark: Offset
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
+    addresses: Mapping[NodeId, tuple[str, int]]
+    """First listeners of the controllers, where the broker is new enough to say."""
+    problems: str = ""
+    """What the leader finds wrong with the quorum, in a sentence."""
 
 
 class FeatureLevels(NamedTuple):
@@ -77,38 +84,49 @@ class FeatureLevels(NamedTuple):
 class ClusterCalls(AdminCalls):
     """Calls about the cluster."""
 
-    async def describe_cluster(self) -> ClusterDescription:
-        """Return the cluster's id, its controller and its brokers."""
-        answer = await self._cluster.request(DescribeClusterRequest(), DescribeClusterResponse)
+    async def describe_cluster(self, *, has_fenced: bool = False) -> ClusterDescription:
+        """Return the cluster's id, its controller and its brokers, with fenced ones or without."""
+        request = DescribeClusterRequest()
+        if has_fenced:
+            request.include_fenced_brokers = True
+        answer = await self._cluster.request(request, DescribeClusterResponse)
         raise_for(answer.error_code, answer.error_message)
         return ClusterDescription(
             answer.cluster_id,
             NodeId(answer.controller_id),
             tuple(
-                BrokerDescription(NodeId(one.broker_id), one.host, one.port, one.rack)
+                BrokerDescription(
+                    NodeId(one.broker_id), one.host, one.port, one.rack, one.is_fenced
+                )
                 for one in answer.brokers
             ),
         )
 
     async def describe_quorum(self) -> QuorumDescription:
-        """Return how the controllers' quorum stands."""
+        """Return how the controllers' quorum stands; wait for one that has no leader."""
+        return await self._sit_out(self.ask_quorum)
+
+    async def ask_quorum(self) -> QuorumDescription:
+        """Ask once how the controllers' quorum stands.  Raises RefusedError if it has no leader."""
         asked = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
         request = DescribeQuorumRequest(topics=[asked])
-
-        async def attempt() -> QuorumDescription:
-            answer = await self._cluster.request(request, DescribeQuorumResponse)
-            raise_for(answer.error_code, answer.error_message)
-            partition = only(only(answer.topics, "topic").partitions, "partition")
-            raise_for(partition.error_code, partition.error_message)
-            return QuorumDescription(
-                leader=NodeId(partition.leader_id),
-                leader_epoch=Epoch(partition.leader_epoch),
-                high_watermark=Offset(partition.high_watermark),
-                voters=tuple(map(_replica, partition.current_voters)),
-                observers=tuple(map(_replica, partition.observers)),
-            )
-
-        return await self._sit_out(attempt)
+        answer = await self._cluster.request(request, DescribeQuorumResponse)
+        raise_for(answer.error_code, answer.error_message)
+        partition = only(only(answer.topics, "topic").partitions, "partition")
+        raise_for(partition.error_code, partition.error_message)
+        return QuorumDescription(
+            leader=NodeId(partition.leader_id),
+            leader_epoch=Epoch(partition.leader_epoch),
+            high_watermark=Offset(partition.high_watermark),
+            voters=tuple(map(_replica, partition.current_voters)),
+            observers=tuple(map(_replica, partition.observers)),
+            addresses={
+                NodeId(node.node_id): (node.listeners[0].host, node.listeners[0].port)
+                for node in answer.nodes
+                if node.listeners
+            },
+            problems=partition.error_message or "",
+        )
 
     async def describe_features(self) -> dict[str, FeatureLevels]:
         """Return every feature's level in force, and what brokers could do."""

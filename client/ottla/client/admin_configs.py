@@ -1,13 +1,14 @@
 """Settings of topics, brokers, groups and client metrics: as they are in force, and changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
-from ottla.client.admin_calls import AdminCalls
+from ottla.client.admin_calls import AdminCalls, granted, refusal_of
 from ottla.client.cluster import raise_for
 from ottla.client.told import known, only
+from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.dynamic import AlterOperation
 from ottla.wire.messages import alter_configs_request
@@ -82,6 +83,14 @@ class ConfigEntry(NamedTuple):
     is_sensitive: bool
     synonyms: tuple[ConfigSynonym, ...] = ()
     documentation: str | None = None
+    type: int = 0
+    """Of the value, by Kafka's numbers; 0 where the broker is too old to say."""
+
+    @property
+    def default(self) -> str | None:
+        """The value in force where nobody sets one, if synonyms were asked for."""
+        defaults = (one.value for one in self.synonyms if one.source is ConfigSource.DEFAULT)
+        return next(defaults, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +118,50 @@ class ConfigCalls(AdminCalls):
         self,
         resource: ConfigResource,
         *,
+        keys: Iterable[str] | None = None,
         has_synonyms: bool = False,
         has_documentation: bool = False,
     ) -> dict[str, ConfigEntry]:
-        """Return every setting as it is in force."""
-        kind, name = resource
-        asked = DescribeConfigsResource(
-            resource_type=kind, resource_name=name, configuration_keys=None
+        """Return every setting as it is in force, or those of `keys`."""
+        outcomes = await self.try_describe_configs(
+            [resource],
+            keys=keys,
+            has_synonyms=has_synonyms,
+            has_documentation=has_documentation,
         )
-        request = DescribeConfigsRequest(resources=[asked], include_synonyms=has_synonyms)
+        return granted(only(list(outcomes.values()), "resource"))
+
+    async def try_describe_configs(
+        self,
+        resources: Sequence[ConfigResource],
+        *,
+        keys: Iterable[str] | None = None,
+        has_synonyms: bool = False,
+        has_documentation: bool = False,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | RefusedError]:
+        """Ask one broker, that of the first of `resources`, for their settings."""
+        wanted = None if keys is None else list(keys)
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=wanted
+                )
+                for kind, name in resources
+            ],
+            include_synonyms=has_synonyms,
+        )
         if has_documentation:
             request.include_documentation = True
         answer = await self._cluster.request(
-            request, DescribeConfigsResponse, node=_node_of(resource)
+            request, DescribeConfigsResponse, node=_node_of(resources[0])
         )
-        result = only(answer.results, "resource")
-        raise_for(result.error_code, result.error_message)
-        return {one.name: _entry(one) for one in result.configs}
+        return {
+            _resource(told.resource_type, told.resource_name): refusal_of(
+                told.error_code, told.error_message
+            )
+            or {one.name: _entry(one) for one in told.configs}
+            for told in answer.results
+        }
 
     async def topic_configs(self, topic: str) -> dict[str, ConfigEntry]:
         """Return every setting of a topic as it is in force."""
@@ -143,23 +179,43 @@ class ConfigCalls(AdminCalls):
         is_rehearsal: bool = False,
     ) -> None:
         """Change some settings and leave the others; all of them or none."""
-        kind, name = resource
-        asked = AlterConfigsResource(
-            resource_type=kind,
-            resource_name=name,
-            configs=[_alteration(key, change) for key, change in changes.items()],
-        )
-        request = IncrementalAlterConfigsRequest(resources=[asked], validate_only=is_rehearsal)
-        node = _node_of(resource) if kind is ConfigKind.BROKER_LOGGER else None
 
         async def attempt() -> None:
-            answer = await self._cluster.request(
-                request, IncrementalAlterConfigsResponse, node=node
+            outcomes = await self.try_alter_configs(
+                [resource], changes.items(), is_rehearsal=is_rehearsal
             )
-            told = only(answer.responses, "resource")
-            raise_for(told.error_code, told.error_message)
+            granted(only(list(outcomes.values()), "resource"))
 
         await self._sit_out(attempt)
+
+    async def try_alter_configs(
+        self,
+        resources: Sequence[ConfigResource],
+        changes: Iterable[tuple[str, ConfigChange]],
+        *,
+        is_rehearsal: bool = False,
+    ) -> dict[ConfigResource, RefusedError | None]:
+        """Ask once for the same changes of each resource; return what became of each.
+
+        One broker is asked: the one that the first of `resources` belongs to.
+        """
+        alterations = [_alteration(key, change) for key, change in changes]
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(resource_type=kind, resource_name=name, configs=alterations)
+                for kind, name in resources
+            ],
+            validate_only=is_rehearsal,
+        )
+        answer = await self._cluster.request(
+            request, IncrementalAlterConfigsResponse, node=_node_of(resources[0])
+        )
+        return {
+            _resource(told.resource_type, told.resource_name): refusal_of(
+                told.error_code, told.error_message
+            )
+            for told in answer.responses
+        }
 
     async def replace_configs(
         self,
@@ -206,6 +262,13 @@ class ConfigCalls(AdminCalls):
         await self.alter_configs(resource, changes, is_rehearsal=is_rehearsal)
 
 
+def _resource(kind: int, name: str) -> ConfigResource:
+    found = known(ConfigKind, kind, None)
+    if found is None:
+        raise ProtocolError(f"settings of a resource of type {kind} were answered")
+    return ConfigResource(found, name)
+
+
 def _node_of(resource: ConfigResource) -> NodeId | None:
     kind, name = resource
     return NodeId(int(name)) if kind in OF_ONE_BROKER and name else None
@@ -236,6 +299,7 @@ def _entry(told: DescribeConfigsResourceResult) -> ConfigEntry:
             for one in told.synonyms
         ),
         told.documentation,
+        told.config_type,
     )
 
 

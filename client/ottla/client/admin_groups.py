@@ -10,7 +10,7 @@ from ottla.client.admin_calls import AdminCalls, by_topic
 from ottla.client.cluster import raise_for
 from ottla.client.coordinator import Coordinator, open_coordinator
 from ottla.client.group_member import assignment_of
-from ottla.client.group_offsets import Committed, commit_offsets, fetch_offsets
+from ottla.client.group_offsets import Committed, fetch_offsets, try_commit
 from ottla.client.told import known, only
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, code_of
 from ottla.model.ids import NodeId, Offset, TopicPartition
@@ -28,7 +28,7 @@ from ottla.wire.messages.describe_groups_response import (
     DescribeGroupsResponse,
 )
 from ottla.wire.messages.list_groups_request import ListGroupsRequest
-from ottla.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from ottla.wire.messages.list_groups_response import ListGroupsResponse
 from ottla.wire.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -42,6 +42,8 @@ STATES_FROM, TYPES_FROM = 4, 5
 """From these versions on ListGroups takes states, and types, to choose by."""
 NOT_OF_THE_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 DEAD = "Dead"
+CLASSIC_MEMBER = 0
+"""As a member's type in ConsumerGroupDescribe."""
 
 
 class GroupType(Enum):
@@ -64,6 +66,7 @@ class GroupListing:
     state: str
     """Kafka's name: Empty, Stable, PreparingRebalance, …; empty where the broker is too old."""
     type: GroupType
+    coordinator: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,12 @@ class GroupMemberDescription:
     target: frozenset[TopicPartition] | None = None
     """What it is to have, in a group of the new protocol."""
     member_epoch: int | None = None
+    type: GroupType = GroupType.CLASSIC
+    """The protocol it speaks: a group of the new one may have classic members."""
+    rack: str | None = None
+    topics: tuple[str, ...] | None = None
+    """Topics it subscribes to by name; None where the coordinator is not told."""
+    regex: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +114,37 @@ class GroupCalls(AdminCalls):
         brokers = (await self._cluster.metadata([])).brokers
         for node in sorted(NodeId(broker.node_id) for broker in brokers):
 
-            async def attempt(node: NodeId = node) -> list[ListedGroup]:
-                request = ListGroupsRequest()
-                version = await self._cluster.version_of(request.API_KEY, node)
-                if version >= STATES_FROM:
-                    request.states_filter = list(states)
-                if version >= TYPES_FROM:
-                    request.types_filter = [one.value for one in types]
-                answer = await self._cluster.request(request, ListGroupsResponse, node=node)
-                raise_for(answer.error_code)
-                return answer.groups
-
-            for told in await self._sit_out(attempt):
-                found[told.group_id] = GroupListing(
-                    told.group_id,
-                    told.protocol_type,
-                    told.group_state,
-                    known(GroupType, told.group_type.lower(), GroupType.UNKNOWN),
+            async def attempt(node: NodeId = node) -> list[GroupListing]:
+                return await self.list_groups_of(
+                    node, states=states, types=[one.value for one in types]
                 )
+
+            for listing in await self._sit_out(attempt):
+                found[listing.group_id] = listing
         return [found[group_id] for group_id in sorted(found)]
+
+    async def list_groups_of(
+        self, node: NodeId, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[GroupListing]:
+        """Ask one broker, once, for the groups that it coordinates."""
+        request = ListGroupsRequest()
+        version = await self._cluster.version_of(request.API_KEY, node)
+        if version >= STATES_FROM:
+            request.states_filter = list(states)
+        if version >= TYPES_FROM:
+            request.types_filter = list(types)
+        answer = await self._cluster.request(request, ListGroupsResponse, node=node)
+        raise_for(answer.error_code)
+        return [
+            GroupListing(
+                told.group_id,
+                told.protocol_type,
+                told.group_state,
+                known(GroupType, told.group_type.lower(), GroupType.UNKNOWN),
+                node,
+            )
+            for told in answer.groups
+        ]
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         """Return a group's state and its members; GROUP_ID_NOT_FOUND where there is none."""
@@ -151,12 +172,25 @@ class GroupCalls(AdminCalls):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> None:
-        """Let a group without members go on at these offsets."""
+        """Let a group without members continue at these offsets."""
+        for refusal in (await self.try_alter_group_offsets(group_id, offsets)).values():
+            raise refusal
+
+    async def try_alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, RefusedError]:
+        """Let a group without members continue at these offsets; return what was refused."""
         commits = {at: Committed(Offset(offset)) for at, offset in offsets.items()}
         async with self._coordinator(group_id) as coordinator:
-            await coordinator.until_it_answers(
-                lambda: commit_offsets(coordinator, commits), self._timeout_s
-            )
+
+            async def attempt() -> dict[TopicPartition, RefusedError]:
+                refused = await try_commit(coordinator, commits)
+                for refusal in refused.values():
+                    if refusal.is_retriable:
+                        raise refusal
+                return refused
+
+            return await coordinator.until_it_answers(attempt, self._timeout_s)
 
     async def delete_group(self, group_id: str) -> None:
         """Forget a group without members, and what it committed."""
@@ -231,6 +265,12 @@ class GroupCalls(AdminCalls):
                     assignment=_partitions(one.assignment),
                     target=_partitions(one.target_assignment),
                     member_epoch=one.member_epoch,
+                    type=GroupType.CLASSIC
+                    if one.member_type == CLASSIC_MEMBER
+                    else GroupType.CONSUMER,
+                    rack=one.rack_id,
+                    topics=tuple(one.subscribed_topic_names),
+                    regex=one.subscribed_topic_regex or None,
                 )
                 for one in told.members
             ),

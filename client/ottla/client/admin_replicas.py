@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from ottla.client.admin_calls import AdminCalls, by_topic
+from ottla.client.admin_calls import AdminCalls, by_topic, refusal_of
 from ottla.client.cluster import raise_for
 from ottla.client.told import only
-from ottla.model.errors import ErrorCode, code_of
+from ottla.model.errors import ErrorCode, RefusedError, code_of
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -94,6 +94,12 @@ class ReplicaCalls(AdminCalls):
         Return what became of each that was asked: NONE, ELECTION_NOT_NEEDED or why not.  An
         unclean election loses what only the others had.
         """
+        return _codes(await self.try_elect_leaders(partitions, is_unclean=is_unclean))
+
+    async def try_elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, is_unclean: bool = False
+    ) -> dict[TopicPartition, RefusedError | None]:
+        """Elect leaders as `elect_leaders` does; return refusals with their messages."""
         wanted = None
         if partitions is not None:
             wanted = [
@@ -108,7 +114,9 @@ class ReplicaCalls(AdminCalls):
         answer = await self._cluster.request(request, ElectLeadersResponse)
         raise_for(answer.error_code)
         return {
-            TopicPartition(topic.topic, one.partition_id): code_of(one.error_code)
+            TopicPartition(topic.topic, one.partition_id): refusal_of(
+                one.error_code, one.error_message
+            )
             for topic in answer.replica_election_results
             for one in topic.partition_result
         }
@@ -123,6 +131,19 @@ class ReplicaCalls(AdminCalls):
 
         Return what became of each: NONE, or why it was refused.
         """
+        return _codes(
+            await self.try_alter_reassignments(
+                targets, may_change_replication_factor=may_change_replication_factor
+            )
+        )
+
+    async def try_alter_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        may_change_replication_factor: bool = True,
+    ) -> dict[TopicPartition, RefusedError | None]:
+        """Move partitions as `alter_reassignments` does; return refusals with their messages."""
         topics: dict[str, ReassignableTopic] = {}
         for at, replicas in targets.items():
             topic = topics.setdefault(at.topic, ReassignableTopic(name=at.topic))
@@ -140,7 +161,9 @@ class ReplicaCalls(AdminCalls):
         answer = await self._cluster.request(request, AlterPartitionReassignmentsResponse)
         raise_for(answer.error_code, answer.error_message)
         return {
-            TopicPartition(topic.name, one.partition_index): code_of(one.error_code)
+            TopicPartition(topic.name, one.partition_index): refusal_of(
+                one.error_code, one.error_message
+            )
             for topic in answer.responses
             for one in topic.partitions
         }
@@ -228,3 +251,11 @@ class ReplicaCalls(AdminCalls):
             )
             for one in told.active_producers
         ]
+
+
+def _codes(
+    outcomes: Mapping[TopicPartition, RefusedError | None],
+) -> dict[TopicPartition, ErrorCode]:
+    return {
+        at: ErrorCode.NONE if refusal is None else refusal.code for at, refusal in outcomes.items()
+    }

@@ -4,12 +4,19 @@ A subscription is a CLIENT_METRICS resource, changed as any other.  Clients and 
 known to the broker each client pushes to, and to nobody else, so those are asked broker by broker.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.client.admin_configs import ConfigCalls, ConfigKind, ConfigResource, ConfigSource
+from ottla.client.admin_calls import granted
+from ottla.client.admin_configs import (
+    ConfigCalls,
+    ConfigEntry,
+    ConfigKind,
+    ConfigResource,
+    ConfigSource,
+)
 from ottla.client.cluster import raise_for
 from ottla.client.told import known
 from ottla.model.errors import ErrorCode
@@ -18,14 +25,6 @@ from ottla.wire.messages.describe_client_instances_request import DescribeClient
 from ottla.wire.messages.describe_client_instances_response import (
     ClientInstance,
     DescribeClientInstancesResponse,
-)
-from ottla.wire.messages.describe_configs_request import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from ottla.wire.messages.describe_configs_response import (
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
 )
 from ottla.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.wire.messages.list_config_resources_response import ListConfigResourcesResponse
@@ -190,35 +189,23 @@ class TelemetryCalls(ConfigCalls):
         return TailedMetrics(answer.cursor, answer.missed, pushes)
 
     async def _describe_subscriptions(self, names: Sequence[str]) -> list[MetricsSubscription]:
-        request = DescribeConfigsRequest(
-            resources=[
-                DescribeConfigsResource(
-                    resource_type=ConfigKind.CLIENT_METRICS,
-                    resource_name=name,
-                    configuration_keys=None,
-                )
-                for name in names
-            ]
-        )
-        answer = await self._cluster.request(request, DescribeConfigsResponse)
-        for result in answer.results:
-            raise_for(result.error_code, result.error_message)
-        return [_subscription(result) for result in answer.results]
+        outcomes = await self.try_describe_configs([_resource(name) for name in names])
+        return [_subscription(at.name, granted(found)) for at, found in outcomes.items()]
 
 
 def _resource(name: str) -> ConfigResource:
     return ConfigResource(ConfigKind.CLIENT_METRICS, name)
 
 
-def _subscription(told: DescribeConfigsResult) -> MetricsSubscription:
-    texts = {one.name: one.value or "" for one in told.configs}
+def _subscription(name: str, settings: Mapping[str, ConfigEntry]) -> MetricsSubscription:
+    texts = {key: one.value or "" for key, one in settings.items()}
     return MetricsSubscription(
-        name=told.resource_name,
+        name=name,
         metrics=_parts(texts.get(METRICS, "")),
         interval_ms=int(texts.get(INTERVAL_MS, "0")),
         match=_parts(texts.get(MATCH, "")),
         own=frozenset(
-            one.name for one in told.configs if one.config_source == ConfigSource.CLIENT_METRICS
+            key for key, one in settings.items() if one.source is ConfigSource.CLIENT_METRICS
         ),
     )
 

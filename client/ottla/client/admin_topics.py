@@ -1,16 +1,16 @@
 """Topics, their partitions and their records, as operators make, describe and delete them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.client.admin_calls import AdminCalls
+from ottla.client.admin_calls import AdminCalls, by_topic, granted, refusal_of
 from ottla.client.cluster import raise_for
 from ottla.client.offset_lookup import FoundOffset, find_offsets
 from ottla.client.told import only
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, TopicPartition
 from ottla.wire.apis import DELETE_TOPICS_STATES_FROM
 from ottla.wire.messages.create_partitions_request import (
@@ -59,8 +59,18 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
 
+class CreatedTopic(NamedTuple):
+    """A topic as it was created, or would be."""
+
+    partition_count: int
+    replication_factor: int
+
+
 class TopicCalls(AdminCalls):
-    """Calls about topics."""
+    """Calls about topics.
+
+    A call named in the plural, or `try_…`, asks once and returns what became of each item.
+    """
 
     async def create_topic(
         self,
@@ -72,51 +82,90 @@ class TopicCalls(AdminCalls):
         is_rehearsal: bool = False,
     ) -> None:
         """Create a topic; with `is_rehearsal` only say whether that would do."""
+
+        async def attempt() -> None:
+            outcomes = await self.create_topics(
+                [name],
+                partition_count=partition_count,
+                replication_factor=replication_factor,
+                configs=(configs or {}).items(),
+                is_rehearsal=is_rehearsal,
+            )
+            granted(only(list(outcomes.values()), "topic"))
+
+        await self._sit_out(attempt)
+
+    async def create_topics(
+        self,
+        names: Iterable[str],
+        *,
+        partition_count: int = BY_CLUSTER_DEFAULT,
+        replication_factor: int = BY_CLUSTER_DEFAULT,
+        configs: Iterable[tuple[str, str]] = (),
+        is_rehearsal: bool = False,
+    ) -> dict[str, CreatedTopic | RefusedError]:
+        """Create topics that are all alike; return what became of each."""
+        settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs]
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
                     name=name,
                     num_partitions=partition_count,
                     replication_factor=replication_factor,
-                    configs=[
-                        CreatableTopicConfig(name=key, value=value)
-                        for key, value in (configs or {}).items()
-                    ],
+                    configs=settings,
                 )
+                for name in names
             ],
             timeout_ms=self._timeout_ms,
             validate_only=is_rehearsal,
         )
-
-        async def attempt() -> None:
-            answer = await self._cluster.request(request, CreateTopicsResponse)
-            told = only(answer.topics, "topic")
-            raise_for(told.error_code, told.error_message)
-
-        await self._sit_out(attempt)
+        answer = await self._cluster.request(request, CreateTopicsResponse)
+        return {
+            told.name: refusal_of(told.error_code, told.error_message)
+            or CreatedTopic(told.num_partitions, told.replication_factor)
+            for told in answer.topics
+        }
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records."""
-        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=self._timeout_ms)
+        granted(only(list((await self.delete_topics([name])).values()), "topic"))
+
+    async def delete_topics(self, names: Iterable[str]) -> dict[str, RefusedError | None]:
+        """Delete topics with all their records; return what became of each, None for deleted."""
+        request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self._timeout_ms)
         answer = await self._cluster.request(
             request, DeleteTopicsResponse, version=DELETE_BY_NAME_VERSION
         )
-        told = only(answer.responses, "topic")
-        raise_for(told.error_code, told.error_message)
+        return {
+            told.name or "": refusal_of(told.error_code, told.error_message)
+            for told in answer.responses
+        }
 
     async def create_partitions(self, topic: str, total_count: int) -> None:
         """Give a topic more partitions, up to this many; keys may move to others."""
-        request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name=topic, count=total_count, assignments=None)],
-            timeout_ms=self._timeout_ms,
-        )
 
         async def attempt() -> None:
-            answer = await self._cluster.request(request, CreatePartitionsResponse)
-            told = only(answer.results, "topic")
-            raise_for(told.error_code, told.error_message)
+            outcomes = await self.try_create_partitions({topic: total_count})
+            granted(only(list(outcomes.values()), "topic"))
 
         await self._sit_out(attempt)
+
+    async def try_create_partitions(
+        self, total_counts: Mapping[str, int], *, is_rehearsal: bool = False
+    ) -> dict[str, RefusedError | None]:
+        """Give topics more partitions; return what became of each, None for done."""
+        request = CreatePartitionsRequest(
+            topics=[
+                CreatePartitionsTopic(name=topic, count=count, assignments=None)
+                for topic, count in total_counts.items()
+            ],
+            timeout_ms=self._timeout_ms,
+            validate_only=is_rehearsal,
+        )
+        answer = await self._cluster.request(request, CreatePartitionsResponse)
+        return {
+            told.name: refusal_of(told.error_code, told.error_message) for told in answer.results
+        }
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics but internal ones, in order."""
@@ -165,15 +214,42 @@ class TopicCalls(AdminCalls):
         return found
 
     async def _delete_once(self, at: TopicPartition, offset: int) -> Offset:
-        partition = DeleteRecordsPartition(partition_index=at.partition, offset=offset)
-        request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=at.topic, partitions=[partition])],
-            timeout_ms=self._timeout_ms,
-        )
-        leader = await self._cluster.leader_of(at)
-        answer = await self._cluster.request(request, DeleteRecordsResponse, node=leader)
-        told = only(only(answer.topics, "topic").partitions, "partition")
-        if told.error_code != ErrorCode.NONE:
+        outcomes = await self.try_delete_records({at: offset})
+        return granted(only(list(outcomes.values()), "partition"))
+
+    async def try_delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Offset | RefusedError]:
+        """Ask every leader once to delete the records before these offsets.
+
+        Return where each partition begins now, or why its records are kept.
+        """
+        led: dict[NodeId, list[TopicPartition]] = {}
+        for at in before:
+            led.setdefault(await self._cluster.leader_of(at), []).append(at)
+        outcomes: dict[TopicPartition, Offset | RefusedError] = {}
+        for leader, partitions in led.items():
+            request = DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[
+                            DeleteRecordsPartition(
+                                partition_index=index, offset=before[TopicPartition(topic, index)]
+                            )
+                            for index in indexes
+                        ],
+                    )
+                    for topic, indexes in by_topic(partitions).items()
+                ],
+                timeout_ms=self._timeout_ms,
+            )
+            answer = await self._cluster.request(request, DeleteRecordsResponse, node=leader)
+            for topic in answer.topics:
+                for told in topic.partitions:
+                    outcomes[TopicPartition(topic.name, told.partition_index)] = refusal_of(
+                        told.error_code
+                    ) or Offset(told.low_watermark)
+        if any(isinstance(outcome, RefusedError) for outcome in outcomes.values()):
             self._cluster.forget_leaders()
-        raise_for(told.error_code)
-        return Offset(told.low_watermark)
+        return outcomes

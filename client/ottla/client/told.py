@@ -19,7 +19,7 @@ def only(rows: Sequence[T], what: str) -> T:
     return rows[0]
 
 
-def known(kind: type[E], value: Any, otherwise: E) -> E:
+def known(kind: type[E], value: Any, otherwise: T) -> E | T:
     """Return what a value stands for; `otherwise` for one of a later release, or of none."""
     try:
         return kind(value)
