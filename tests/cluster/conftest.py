@@ -28,10 +28,9 @@ from ottla.bench.timeline import Mark, as_svg, as_text, longest_gap
 from ottla.cli.cluster.cluster_file import Node, Plan, make_plan, properties_of
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.cluster.status import status_of
-from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.admin import Admin, open_admin
 from ottla.client.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
-from ottla.model.settings.endpoints import parse_bootstrap
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
@@ -207,8 +206,8 @@ class Processes:
     def leaders(self, topic: str) -> dict[int, int]:
         """Return the broker that leads each partition of a topic; -1 where nobody does."""
 
-        async def ask(cluster: Cluster) -> dict[int, int]:
-            (found,) = (await cluster.metadata([topic])).topics
+        async def ask(admin: Admin) -> dict[int, int]:
+            (found,) = (await admin.cluster.metadata([topic])).topics
             return {row.partition_index: row.leader_id for row in found.partitions}
 
         return self._asked(ask)
@@ -216,8 +215,8 @@ class Processes:
     def replicas(self, topic: str) -> dict[int, list[int]]:
         """Return the brokers that each partition of a topic is kept on."""
 
-        async def ask(cluster: Cluster) -> dict[int, list[int]]:
-            (found,) = (await cluster.metadata([topic])).topics
+        async def ask(admin: Admin) -> dict[int, list[int]]:
+            (found,) = (await admin.cluster.metadata([topic])).topics
             return {row.partition_index: list(row.replica_nodes) for row in found.partitions}
 
         return self._asked(ask)
@@ -253,11 +252,11 @@ class Processes:
             assert time.monotonic() < deadline, f"no {what} in {timeout_s:g} s: {self._seen}"
             time.sleep(ASK_AGAIN_S)
 
-    def _asked(self, ask: Callable[[Cluster], Awaitable[T]]) -> T:
+    def _asked(self, ask: Callable[[Admin], Awaitable[T]]) -> T:
         async def body() -> T:
             with trio.fail_after(ANSWER_TIMEOUT_S):
-                async with open_cluster(parse_bootstrap(self.bootstrap)) as cluster:
-                    return await ask(cluster)
+                async with open_admin(self.bootstrap) as admin:
+                    return await ask(admin)
 
         return trio.run(body)
 

@@ -6,18 +6,21 @@ from typing import Any
 
 from ottla.cli.common import print_json, print_table
 from ottla.cli.terminal import note
-from ottla.client.cluster import raise_for
-from ottla.model.errors import row_of
+from ottla.model.errors import ErrorCode, RefusedError, row_of
 
-Refusal = tuple[int, str]
-"""Kafka's error code, and one sentence with the cure."""
+
+def meaning_of(code: int, message: str | None = None) -> str:
+    """Return why a request about a topic was refused, with the cure where it does not exist."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "it does not exist; see 'ottla topic list'"
+    return message or row_of(code).meaning
 
 
 def show(
     arguments: argparse.Namespace,
     headers: Sequence[str],
     rows: Sequence[Sequence[Any]],
-    refusals: Sequence[Refusal] = (),
+    refusals: Sequence[RefusedError] = (),
     *,
     command: str = "topic",
 ) -> None:
@@ -27,7 +30,7 @@ def show(
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     elif rows or not refusals:
         print_table(headers, rows)
-    for code, message in refusals[:-1]:
-        note(f"ottla {command}: {row_of(code).name}: {message}")
-    for code, message in refusals[-1:]:
-        raise_for(code, message)
+    for refusal in refusals[:-1]:
+        note(f"ottla {command}: {refusal}")
+    for refusal in refusals[-1:]:
+        raise refusal

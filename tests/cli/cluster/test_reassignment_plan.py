@@ -19,6 +19,7 @@ from ottla.cli.cluster.reassignment_plan import (
 )
 from ottla.cli.cluster.reassignment_requests import Ongoing
 from ottla.model.errors import ConfigError
+from ottla.model.ids import TopicPartition
 
 
 def places(*replicas: tuple[int, ...], topic: str = "t") -> list[Place]:
@@ -137,10 +138,11 @@ def test_a_move_is_as_far_as_the_bytes_that_are_copied() -> None:
 
 
 def test_bars_tell_how_far_the_moves_are() -> None:
-    moving = [Ongoing(("t", 1), (1, 2, 3), (3,), (1,)), Ongoing(("t", 0), (1, 2), (2,), (1,))]
-    whole, first, second = _bars(moving, {("t", 1): 0.5, ("t", 0): 0.0}, 4)
+    first_at, second_at = TopicPartition("t", 1), TopicPartition("t", 0)
+    moving = [Ongoing(first_at, (1, 2, 3), (3,), (1,)), Ongoing(second_at, (1, 2), (2,), (1,))]
+    whole, first, second = _bars(moving, {first_at: 0.5, second_at: 0.0}, 4)
     assert whole == "[###############---------]  62.5 %  2 of 4 partitions moved"
     assert first == "[############------------]  50.0 %  t-1  to 2,3"
     assert second.endswith("0.0 %  t-0  to 2")
-    assert len(_bars(moving * 10, dict.fromkeys([("t", 1), ("t", 0)], 0.0), 20)) == 14
+    assert len(_bars(moving * 10, dict.fromkeys([first_at, second_at], 0.0), 20)) == 14
     assert _bar(1.0) == "[########################] 100.0 %"

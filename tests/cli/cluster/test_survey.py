@@ -3,24 +3,26 @@
 from uuid import UUID
 
 from ottla.cli.cluster.survey import Broker, Partition, _replica, counts_of
-from ottla.wire.messages.describe_quorum_response import ReplicaState
+from ottla.client.admin_cluster import QuorumReplica
+from ottla.model.ids import ZERO_UUID, NodeId, Offset
 
 NOW_MS = 1_700_000_000_000
-LEADER = ReplicaState(
-    replica_id=101,
-    replica_directory_id=UUID(int=1 << 70),
-    log_end_offset=100,
-    last_fetch_timestamp=NOW_MS,
-    last_caught_up_timestamp=NOW_MS,
+LEADER = QuorumReplica(
+    node=NodeId(101),
+    directory_id=UUID(int=1 << 70),
+    end_offset=Offset(100),
+    last_fetch_ms=NOW_MS,
+    last_caught_up_ms=NOW_MS,
 )
 
 
-def state(end_offset: int, fetched_ms: int) -> ReplicaState:
-    return ReplicaState(
-        replica_id=102,
-        log_end_offset=end_offset,
-        last_fetch_timestamp=fetched_ms,
-        last_caught_up_timestamp=fetched_ms,
+def state(end_offset: int, fetched_ms: int) -> QuorumReplica:
+    return QuorumReplica(
+        node=NodeId(102),
+        directory_id=ZERO_UUID,
+        end_offset=Offset(end_offset),
+        last_fetch_ms=fetched_ms,
+        last_caught_up_ms=fetched_ms,
     )
 
 

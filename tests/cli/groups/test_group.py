@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from ottla.cli.groups import group as command
+from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster, open_cluster
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ErrorCode, RefusedError
@@ -35,6 +36,7 @@ class Members:
 
     def __init__(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
         self._cluster = cluster
+        self._admin = Admin(cluster, client_id="ottla", timeout_s=command.PATIENCE_S)
         self._capsys = capsys
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, Owned] = {}
@@ -99,7 +101,7 @@ class Members:
         parser = argparse.ArgumentParser()
         command.configure(parser)
         arguments = parser.parse_args(words)
-        assert await command.VERBS[arguments.verb](self._cluster, arguments) == 0
+        assert await command.VERBS[arguments.verb](self._admin, arguments) == 0
         return self._capsys.readouterr().out
 
     async def tell(self, *words: str) -> Any:

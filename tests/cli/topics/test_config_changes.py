@@ -4,29 +4,30 @@ import pytest
 
 from ottla.cli.times import parse_time
 from ottla.cli.topics.config_changes import (
-    APPEND,
-    DELETE,
-    SET,
-    SUBTRACT,
     Change,
     Entity,
-    Given,
-    Setting,
     own_source,
     parse_changes,
 )
+from ottla.client.admin_configs import (
+    Append,
+    ConfigEntry,
+    ConfigKind,
+    ConfigSource,
+    ConfigSynonym,
+    Subtract,
+)
 from ottla.model.errors import ConfigError
-from ottla.model.settings.dynamic import ResourceType
 
-TOPIC, BROKER, CLUSTER = 1, 2, 3
-POLICY = Setting(
-    key="cleanup.policy",
+POLICY = ConfigEntry(
     value="delete",
-    source=TOPIC,
-    given=(
-        Given("cleanup.policy", "delete", TOPIC),
-        Given("log.cleanup.policy", "compact", CLUSTER),
-        Given("log.cleanup.policy", "delete", 5),
+    source=ConfigSource.TOPIC,
+    is_read_only=False,
+    is_sensitive=False,
+    synonyms=(
+        ConfigSynonym("cleanup.policy", "delete", ConfigSource.TOPIC),
+        ConfigSynonym("log.cleanup.policy", "compact", ConfigSource.CLUSTER),
+        ConfigSynonym("log.cleanup.policy", "delete", ConfigSource.DEFAULT),
     ),
 )
 
@@ -34,11 +35,11 @@ POLICY = Setting(
 def test_changes_are_read_as_they_are_written() -> None:
     texts = ["a=1", "b = x=y ", "c+=p,q", "d-=r"]
     assert parse_changes("-c", texts, ["e"]) == [
-        Change("a", SET, "1"),
-        Change("b", SET, "x=y"),
-        Change("c", APPEND, "p,q"),
-        Change("d", SUBTRACT, "r"),
-        Change("e", DELETE),
+        Change("a", "1"),
+        Change("b", "x=y"),
+        Change("c", Append("p,q")),
+        Change("d", Subtract("r")),
+        Change("e", None),
     ]
 
 
@@ -51,28 +52,28 @@ def test_what_is_no_change_is_refused_with_what_it_must_be(texts: list[str]) -> 
 @pytest.mark.parametrize(
     ("change", "after"),
     [
-        (Change("cleanup.policy", SET, "compact"), "compact"),
-        (Change("cleanup.policy", DELETE), "compact"),
-        (Change("cleanup.policy", APPEND, "compact, delete"), "delete,compact"),
-        (Change("cleanup.policy", SUBTRACT, "delete,x"), ""),
+        (Change("cleanup.policy", "compact"), "compact"),
+        (Change("cleanup.policy", None), "compact"),
+        (Change("cleanup.policy", Append("compact, delete")), "delete,compact"),
+        (Change("cleanup.policy", Subtract("delete,x")), ""),
     ],
 )
 def test_a_change_tells_what_will_hold(change: Change, after: str) -> None:
     """A setting that is taken back leaves what stands above it: here the cluster's."""
-    assert change.after(POLICY, TOPIC) == after
+    assert change.after(POLICY, ConfigSource.TOPIC) == after
 
 
 def test_each_entity_has_a_source_of_its_own() -> None:
     """Numbered as DescribeConfigs does."""
     entities = [
-        Entity(ResourceType.TOPIC, "t"),
-        Entity(ResourceType.BROKER, "1"),
-        Entity(ResourceType.BROKER, ""),
-        Entity(ResourceType.BROKER_LOGGER, "1"),
-        Entity(ResourceType.CLIENT_METRICS, "lag"),
-        Entity(ResourceType.GROUP, "g"),
+        Entity(ConfigKind.TOPIC, "t"),
+        Entity(ConfigKind.BROKER, "1"),
+        Entity(ConfigKind.BROKER, ""),
+        Entity(ConfigKind.BROKER_LOGGER, "1"),
+        Entity(ConfigKind.CLIENT_METRICS, "lag"),
+        Entity(ConfigKind.GROUP, "g"),
     ]
-    assert [own_source(entity) for entity in entities] == [TOPIC, BROKER, CLUSTER, 6, 7, 8]
+    assert [own_source(entity) for entity in entities] == [1, 2, 3, 6, 7, 8]
     assert [str(entity) for entity in entities] == [
         "topic 't'",
         "broker 1",

@@ -25,7 +25,8 @@ from ottla.cli.common import (
     run_async,
 )
 from ottla.cli.terminal import say
-from ottla.client.cluster import Cluster, open_cluster, raise_for
+from ottla.client.admin import Admin, open_admin
+from ottla.client.cluster import raise_for
 from ottla.client.connection import ConnectionLostError, open_connection
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
@@ -72,16 +73,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Run one verb against the cluster."""
 
     async def body() -> int:
-        async with open_cluster(bootstrap_of(arguments)) as cluster:
-            return await VERBS[arguments.verb](cluster, arguments)
+        async with open_admin(bootstrap_of(arguments)) as admin:
+            return await VERBS[arguments.verb](admin, arguments)
 
     return run_async(body)
 
 
-async def list_brokers(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
     """List every registered broker."""
-    partitions = partitions_of(await cluster.metadata())
-    rows = [_row(broker, partitions) for broker in await brokers_of(cluster)]
+    partitions = partitions_of(await admin.cluster.metadata())
+    rows = [_row(broker, partitions) for broker in await brokers_of(admin)]
     if arguments.format == "json":
         print_json(rows)
     else:
@@ -90,10 +91,10 @@ async def list_brokers(cluster: Cluster, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show one broker: what it does, what is wrong with it, and its numbers."""
-    partitions = partitions_of(await cluster.metadata())
-    broker = await _find(cluster, arguments.id)
+    partitions = partitions_of(await admin.cluster.metadata())
+    broker = await _find(admin, arguments.id)
     row = _row(broker, partitions)
     reasons = list(broker_reasons(broker))
     if arguments.format == "json":
@@ -110,11 +111,11 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def drain(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
     """Have a broker give its leaderships away, or take part again; return when that is done."""
-    broker = await _find(cluster, arguments.id)
+    broker = await _find(admin, arguments.id)
     if not (arguments.undo or arguments.force):
-        _check_leaders_remain(broker, partitions_of(await cluster.metadata()))
+        _check_leaders_remain(broker, partitions_of(await admin.cluster.metadata()))
     try:
         with trio.fail_after(DRAIN_TIMEOUT_S):
             async with open_connection(broker.host, broker.port) as connection:
@@ -126,7 +127,7 @@ async def drain(cluster: Cluster, arguments: argparse.Namespace) -> int:
             f"see 'ottla broker describe {broker.id}'"
         ) from None
     raise_for(answer.error_code, f"broker {broker.id}: {answer.error_message}")
-    await _wait_seen(cluster, broker.id, is_fenced=not arguments.undo)
+    await _wait_seen(admin, broker.id, is_fenced=not arguments.undo)
     if arguments.format == "json":
         print_json({"id": broker.id, "drained": not arguments.undo})
     elif arguments.undo:
@@ -142,8 +143,8 @@ async def drain(cluster: Cluster, arguments: argparse.Namespace) -> int:
 VERBS = {"list": list_brokers, "describe": describe, "drain": drain}
 
 
-async def _find(cluster: Cluster, broker_id: int) -> Broker:
-    for broker in await brokers_of(cluster, only=broker_id):
+async def _find(admin: Admin, broker_id: int) -> Broker:
+    for broker in await brokers_of(admin, only=broker_id):
         return broker
     raise RefusedError(
         ErrorCode.BROKER_ID_NOT_REGISTERED,
@@ -151,12 +152,12 @@ async def _find(cluster: Cluster, broker_id: int) -> Broker:
     )
 
 
-async def _wait_seen(cluster: Cluster, broker_id: int, *, is_fenced: bool) -> None:
+async def _wait_seen(admin: Admin, broker_id: int, *, is_fenced: bool) -> None:
     """Wait until the broker that answers us knows it too, so that the next command does."""
     with trio.move_on_after(SEEN_TIMEOUT_S):
         while any(
             broker.id == broker_id and broker.is_fenced != is_fenced
-            for broker in await registered(cluster)
+            for broker in await registered(admin)
         ):
             await trio.sleep(SEEN_AGAIN_S)
 

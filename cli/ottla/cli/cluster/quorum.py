@@ -14,7 +14,7 @@ from ottla.cli.common import (
     table,
 )
 from ottla.cli.terminal import note, say_block
-from ottla.client.cluster import open_cluster
+from ottla.client.admin import open_admin
 
 UNHEALTHY = 2
 COLUMNS = (
@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the quorum's state; exit code 2 when there is no leader, or a voter is silent."""
 
     async def body() -> int:
-        async with open_cluster(bootstrap_of(arguments)) as cluster:
-            quorum = await quorum_of(cluster)
+        async with open_admin(bootstrap_of(arguments)) as admin:
+            quorum = await quorum_of(admin)
         reasons = list(quorum_reasons(quorum))
         if arguments.format == "json":
             print_json({"healthy": not reasons, "reasons": reasons, **quorum_json(quorum)})

@@ -19,7 +19,6 @@ from ottla.cli.cluster.reassignment_plan import (
     without,
 )
 from ottla.cli.cluster.reassignment_requests import (
-    At,
     Ongoing,
     cancel,
     ongoing_of,
@@ -31,8 +30,9 @@ from ottla.cli.cluster.survey import registered
 from ottla.cli.common import counted
 from ottla.cli.outcomes import show
 from ottla.cli.terminal import draw_lines, is_watched, note
-from ottla.client.cluster import Cluster
-from ottla.model.errors import ConfigError
+from ottla.client.admin import Admin
+from ottla.model.errors import ConfigError, RefusedError
+from ottla.model.ids import TopicPartition
 
 DRAW_AGAIN_S = 0.5
 BAR_WIDTH = 24
@@ -69,39 +69,39 @@ def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
     return parser
 
 
-async def reassign(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
     """Plan, begin, watch or call back moves."""
     if arguments.cancel:
-        return await _cancel(cluster, arguments)
+        return await _cancel(admin, arguments)
     if not arguments.brokers and not arguments.plan and arguments.evacuate is None:
-        return await _status(cluster, arguments)
-    moves = await _planned(cluster, arguments)
+        return await _status(admin, arguments)
+    moves = await _planned(admin, arguments)
     if arguments.save:
         Path(arguments.save).write_text(json.dumps(as_plan(move.after for move in moves)) + "\n")
-    refusals = await start(cluster, moves) if arguments.execute and moves else {}
-    begun = [move for move in moves if (move.after.topic, move.after.partition) not in refusals]
-    await _show_plan(cluster, arguments, begun, list(refusals.values()))
+    refusals = await start(admin, moves) if arguments.execute and moves else {}
+    begun = [move for move in moves if move.at not in refusals]
+    await _show_plan(admin, arguments, begun, list(refusals.values()))
     if not moves:
         note("nothing needs to move")
     elif not arguments.execute:
         note("nothing was moved; --execute does it")
     elif not arguments.no_wait:
-        await _watch(cluster, {(move.after.topic, move.after.partition) for move in begun})
+        await _watch(admin, {move.at for move in begun})
     return 0
 
 
-async def _planned(cluster: Cluster, arguments: argparse.Namespace) -> list[Move]:
+async def _planned(admin: Admin, arguments: argparse.Namespace) -> list[Move]:
     if arguments.replicas is not None and (not arguments.brokers or arguments.replicas < 1):
         raise ConfigError("--replicas", "belongs to --brokers, and is at least 1")
     if arguments.plan:
         after = _read(arguments.plan)
-        places = await places_of(cluster, [one.topic for one in after])
+        places = await places_of(admin, [one.topic for one in after])
         _check_known(places, after)
         return moves_of(places, after)
     if arguments.brokers and not arguments.names:
         raise ConfigError("--brokers", "names where to; name the topics, too")
-    places = await places_of(cluster, arguments.names or None)
-    known = await registered(cluster)
+    places = await places_of(admin, arguments.names or None)
+    known = await registered(admin)
     alive = {one.id: one.rack for one in known if not one.is_fenced}
     if arguments.brokers:
         chosen = _brokers(arguments.brokers, alive)
@@ -148,32 +148,29 @@ def _check_known(places: Sequence[Place], after: Sequence[Place]) -> None:
 
 
 async def _show_plan(
-    cluster: Cluster,
+    admin: Admin,
     arguments: argparse.Namespace,
     moves: Sequence[Move],
-    refusals: Sequence[tuple[int, str]],
+    refusals: Sequence[RefusedError],
 ) -> None:
     brokers = {broker for move in moves for broker in move.before.replicas}
-    sizes = await sizes_of(
-        cluster, [(one.before.topic, one.before.partition) for one in moves], brokers
-    )
+    sizes = await sizes_of(admin, [one.at for one in moves], brokers)
     rows = [
         (
             move.before.topic,
             move.before.partition,
             move.before.replicas,
             move.after.replicas,
-            len(move.adding)
-            * max(sizes[move.before.topic, move.before.partition].values(), default=0),
+            len(move.adding) * max(sizes[move.at].values(), default=0),
         )
         for move in moves
     ]
     show(arguments, ("TOPIC", "PARTITION", "WAS", "REPLICAS", "BYTES-TO-COPY"), rows, refusals)
 
 
-async def _cancel(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    moving = await ongoing_of(cluster, arguments.names)
-    refusals = await cancel(cluster, moving) if moving else {}
+async def _cancel(admin: Admin, arguments: argparse.Namespace) -> int:
+    moving = await ongoing_of(admin, arguments.names)
+    refusals = await cancel(admin, moving) if moving else {}
     rows = [
         (*one.at, one.target, tuple(b for b in one.replicas if b not in one.adding))
         for one in moving
@@ -186,12 +183,12 @@ async def _cancel(cluster: Cluster, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _status(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    moving = await ongoing_of(cluster, arguments.names)
+async def _status(admin: Admin, arguments: argparse.Namespace) -> int:
+    moving = await ongoing_of(admin, arguments.names)
     if arguments.watch:
-        await _watch(cluster, {one.at for one in moving})
+        await _watch(admin, {one.at for one in moving})
         return 0
-    done = await _done(cluster, moving)
+    done = await _done(admin, moving)
     rows = [
         (*one.at, one.target, one.adding, one.removing, round(100 * done[one.at], 1))
         for one in moving
@@ -203,10 +200,10 @@ async def _status(cluster: Cluster, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _done(cluster: Cluster, moving: Sequence[Ongoing]) -> dict[At, float]:
+async def _done(admin: Admin, moving: Sequence[Ongoing]) -> dict[TopicPartition, float]:
     """Return which part of each move is copied, by the sizes on disk: 0 to 1."""
     brokers = {broker for one in moving for broker in one.replicas}
-    sizes = await sizes_of(cluster, [one.at for one in moving], brokers)
+    sizes = await sizes_of(admin, [one.at for one in moving], brokers)
     return {one.at: _part(sizes[one.at], one.adding) for one in moving}
 
 
@@ -217,16 +214,16 @@ def _part(sizes: dict[int, int], adding: Sequence[int]) -> float:
     return sum(min(sizes.get(one, 0), whole) for one in adding) / (whole * len(adding))
 
 
-async def _watch(cluster: Cluster, wanted: set[At]) -> None:
+async def _watch(admin: Admin, wanted: set[TopicPartition]) -> None:
     """Draw how far the moves are until none of them is under way."""
     total, lines = len(wanted), 0
     started = time.monotonic()
     while True:
-        moving = [one for one in await ongoing_of(cluster, ()) if one.at in wanted]
+        moving = [one for one in await ongoing_of(admin, ()) if one.at in wanted]
         if not moving:
             break
         if is_watched():
-            done = await _done(cluster, moving)
+            done = await _done(admin, moving)
             lines = _draw(_bars(moving, done, total), lines)
         await trio.sleep(DRAW_AGAIN_S)
     if is_watched():
@@ -236,7 +233,7 @@ async def _watch(cluster: Cluster, wanted: set[At]) -> None:
         note(f"{counted(total, 'partition')} moved in {seconds:.1f} s")
 
 
-def _bars(moving: Sequence[Ongoing], done: dict[At, float], total: int) -> list[str]:
+def _bars(moving: Sequence[Ongoing], done: dict[TopicPartition, float], total: int) -> list[str]:
     """Return the lines that tell how far the moves are, the whole first."""
     whole = (total - len(moving) + sum(done.values())) / total
     shown = sorted(moving, key=lambda one: (-done[one.at], one.at))[:BARS_MAX]

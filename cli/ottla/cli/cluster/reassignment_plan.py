@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.model.errors import ConfigError
+from ottla.model.ids import TopicPartition
 
 VERSION = 1
 """Of the file that kafka-reassign-partitions reads and writes."""
@@ -36,6 +37,11 @@ class Move:
 
     before: Place
     after: Place
+
+    @property
+    def at(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.before.topic, self.before.partition)
 
     @property
     def adding(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from ottla.cli.common import (
     table,
 )
 from ottla.cli.terminal import say_block
-from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.admin import Admin, open_admin
 from ottla.client.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
@@ -40,8 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     async def body() -> int:
         try:
             with trio.fail_after(TIMEOUT_S):
-                async with open_cluster(bootstrap_of(arguments)) as cluster:
-                    found = await status_of(cluster)
+                async with open_admin(bootstrap_of(arguments)) as admin:
+                    found = await status_of(admin)
         except trio.TooSlowError:
             raise ConnectionLostError(f"the cluster did not answer in {TIMEOUT_S:g} s") from None
         if arguments.format == "json":
@@ -53,12 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     return run_async(body)
 
 
-async def status_of(cluster: Cluster) -> dict[str, Any]:
+async def status_of(admin: Admin) -> dict[str, Any]:
     """Ask the cluster and return its state as the JSON says it."""
     try:
-        return judged(await survey(cluster))
+        return judged(await survey(admin))
     except (RefusedError, ConnectionLostError):
-        return await _starting(cluster)
+        return await _starting(admin)
 
 
 def judged(found: Survey) -> dict[str, Any]:
@@ -105,9 +105,9 @@ def _broker_json(broker: Broker) -> dict[str, Any]:
     }
 
 
-async def _starting(cluster: Cluster) -> dict[str, Any]:
+async def _starting(admin: Admin) -> dict[str, Any]:
     """A broker that is not running yet answers only for itself."""
-    node = await cluster.request(DescribeNodeRequest(), DescribeNodeResponse)
+    node = await admin.cluster.request(DescribeNodeRequest(), DescribeNodeResponse)
     reason = f"broker {node.node_id} is not serving yet: {node.state}"
     for row in node.recovery:
         if row.bytes_total:

@@ -10,26 +10,21 @@ from typing import Any
 
 import trio
 
-from ottla.client.cluster import Cluster, raise_for
+from ottla.client.admin import Admin
+from ottla.client.admin_cluster import QuorumReplica
+from ottla.client.admin_configs import ConfigKind, ConfigResource
 from ottla.client.connection import ConnectionLostError, open_connection
 from ottla.model.errors import OttlaError, RefusedError
-from ottla.model.ids import METADATA_TOPIC, ZERO_UUID
+from ottla.model.ids import ZERO_UUID
 from ottla.storage.meta_properties import uuid_to_text
-from ottla.wire.messages import describe_configs_request as configs_request
-from ottla.wire.messages import describe_quorum_request as quorum_request
-from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
-from ottla.wire.messages.describe_cluster_response import DescribeClusterResponse
-from ottla.wire.messages.describe_configs_response import DescribeConfigsResponse
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse
-from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse, ReplicaState
 from ottla.wire.messages.metadata_response import MetadataResponse
 
 QUORUM_TIMEOUT_S = 5.0
 NODE_TIMEOUT_S = 3.0
 """A broker that needs longer to say how it is, is not well."""
 
-TOPIC_RESOURCE = 2
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
@@ -118,17 +113,17 @@ class Survey:
     """Of the topics that have under-replicated partitions."""
 
 
-async def survey(cluster: Cluster) -> Survey:
+async def survey(admin: Admin) -> Survey:
     """Ask the cluster everything; refuse when its broker does not serve metadata yet."""
-    metadata = await cluster.metadata()
+    metadata = await admin.cluster.metadata()
     partitions = partitions_of(metadata)
     topics = sorted({one.topic for one in partitions if one.is_under_replicated})
-    min_insync = await _min_insync_of(cluster, topics)
-    brokers = await registered(cluster)
+    min_insync = await _min_insync_of(admin, topics)
+    brokers = await registered(admin)
     async with trio.open_nursery() as nursery:
         for broker in brokers:
             nursery.start_soon(_ask_node, broker)
-        quorum = await quorum_of(cluster)
+        quorum = await quorum_of(admin)
     return Survey(
         cluster_id=metadata.cluster_id,
         quorum=quorum,
@@ -138,47 +133,36 @@ async def survey(cluster: Cluster) -> Survey:
     )
 
 
-async def quorum_of(cluster: Cluster) -> Quorum:
+async def quorum_of(admin: Admin) -> Quorum:
     """Ask for the quorum's state, as its leader has it."""
-    topic = quorum_request.TopicData(
-        topic_name=METADATA_TOPIC, partitions=[quorum_request.PartitionData()]
-    )
-    request = quorum_request.DescribeQuorumRequest(topics=[topic])
     try:
         with trio.fail_after(QUORUM_TIMEOUT_S):
-            answer = await cluster.request(request, DescribeQuorumResponse)
+            found = await admin.ask_quorum()
         wall_ms = _wall_ms()
-        raise_for(answer.error_code, answer.error_message)
-        found = answer.topics[0].partitions[0]
-        raise_for(found.error_code, found.error_message)
     except trio.TooSlowError:
         return Quorum(failure=f"no answer in {QUORUM_TIMEOUT_S:g} s")
     except RefusedError as error:
         return Quorum(failure=error.message)
-    leader = next((one for one in found.current_voters if one.replica_id == found.leader_id), None)
-    addresses = {
-        node.node_id: f"{node.listeners[0].host}:{node.listeners[0].port}"
-        for node in answer.nodes
-        if node.listeners
-    }
+    leader = next((one for one in found.voters if one.node == found.leader), None)
 
-    def replica(state: ReplicaState) -> Replica:
-        return _replica(state, leader, addresses.get(state.replica_id, ""))
+    def replica(state: QuorumReplica) -> Replica:
+        address = found.addresses.get(state.node)
+        return _replica(state, leader, "" if address is None else f"{address[0]}:{address[1]}")
 
     return Quorum(
-        leader_id=found.leader_id,
+        leader_id=found.leader,
         epoch=found.leader_epoch,
         high_watermark=found.high_watermark,
-        voters=[replica(state) for state in found.current_voters],
+        voters=[replica(state) for state in found.voters],
         observers=[replica(state) for state in found.observers],
-        problems=found.error_message or "",
-        clock_ahead_ms=None if leader is None else leader.last_fetch_timestamp - wall_ms,
+        problems=found.problems,
+        clock_ahead_ms=None if leader is None else leader.last_fetch_ms - wall_ms,
     )
 
 
-async def brokers_of(cluster: Cluster, *, only: int | None = None) -> list[Broker]:
+async def brokers_of(admin: Admin, *, only: int | None = None) -> list[Broker]:
     """Ask who is registered, and each of them (or `only` that one) how it is; in order of ids."""
-    brokers = [one for one in await registered(cluster) if only in (None, one.id)]
+    brokers = [one for one in await registered(admin) if only in (None, one.id)]
     async with trio.open_nursery() as nursery:
         for broker in brokers:
             nursery.start_soon(_ask_node, broker)
@@ -200,16 +184,12 @@ def partitions_of(metadata: MetadataResponse) -> list[Partition]:
     ]
 
 
-async def registered(cluster: Cluster) -> list[Broker]:
+async def registered(admin: Admin) -> list[Broker]:
     """Ask who is registered, in order of ids; nobody is asked for itself."""
-    request = DescribeClusterRequest(include_fenced_brokers=True)
-    answer = await cluster.request(request, DescribeClusterResponse)
-    raise_for(answer.error_code, answer.error_message)
+    found = await admin.describe_cluster(has_fenced=True)
     return [
-        Broker(
-            id=row.broker_id, host=row.host, port=row.port, rack=row.rack, is_fenced=row.is_fenced
-        )
-        for row in sorted(answer.brokers, key=lambda row: row.broker_id)
+        Broker(id=one.node, host=one.host, port=one.port, rack=one.rack, is_fenced=one.is_fenced)
+        for one in sorted(found.brokers)
     ]
 
 
@@ -237,48 +217,42 @@ async def _ask_node(broker: Broker) -> None:
         broker.clock_ahead_ms = theirs_ms - (asked_ms + answered_ms) // 2
 
 
-async def _min_insync_of(cluster: Cluster, topics: list[str]) -> dict[str, int]:
+async def _min_insync_of(admin: Admin, topics: list[str]) -> dict[str, int]:
     if not topics:
         return {}
-    request = configs_request.DescribeConfigsRequest(
-        resources=[
-            configs_request.DescribeConfigsResource(
-                resource_type=TOPIC_RESOURCE,
-                resource_name=topic,
-                configuration_keys=[MIN_INSYNC_REPLICAS],
-            )
-            for topic in topics
-        ]
-    )
     try:
-        answer = await cluster.request(request, DescribeConfigsResponse)
+        outcomes = await admin.try_describe_configs(
+            [ConfigResource(ConfigKind.TOPIC, topic) for topic in topics],
+            keys=[MIN_INSYNC_REPLICAS],
+        )
     except (RefusedError, ConnectionLostError):
         return {}
     return {
-        result.resource_name: int(config.value)
-        for result in answer.results
-        for config in result.configs
-        if config.name == MIN_INSYNC_REPLICAS and config.value
+        resource.name: int(entry.value)
+        for resource, found in outcomes.items()
+        if not isinstance(found, RefusedError)
+        and (entry := found.get(MIN_INSYNC_REPLICAS)) is not None
+        and entry.value
     }
 
 
-def _replica(state: ReplicaState, leader: ReplicaState | None, address: str) -> Replica:
+def _replica(state: QuorumReplica, leader: QuorumReplica | None, address: str) -> Replica:
     def ago(timestamp: int) -> int | None:
         if leader is None or timestamp < 0:
             return None
         # The leader says of itself that it fetched now.
-        return max(0, leader.last_fetch_timestamp - timestamp)
+        return max(0, leader.last_fetch_ms - timestamp)
 
-    end_offset = state.log_end_offset if leader is None else leader.log_end_offset
-    known = state.replica_directory_id != ZERO_UUID
+    end_offset = state.end_offset if leader is None else leader.end_offset
+    known = state.directory_id != ZERO_UUID
     return Replica(
-        id=state.replica_id,
-        directory_id=uuid_to_text(state.replica_directory_id) if known else "",
+        id=state.node,
+        directory_id=uuid_to_text(state.directory_id) if known else "",
         address=address,
-        log_end_offset=state.log_end_offset,
-        lag=max(0, end_offset - max(0, state.log_end_offset)),
-        last_fetch_ms_ago=ago(state.last_fetch_timestamp),
-        last_caught_up_ms_ago=ago(state.last_caught_up_timestamp),
+        log_end_offset=state.end_offset,
+        lag=max(0, end_offset - max(0, state.end_offset)),
+        last_fetch_ms_ago=ago(state.last_fetch_ms),
+        last_caught_up_ms_ago=ago(state.last_caught_up_ms),
     )
 
 

@@ -14,19 +14,23 @@ from ottla.cli.common import (
     print_table,
     run_async,
 )
-from ottla.cli.groups.group_requests import MOVING, ask_coordinator, lags
 from ottla.cli.groups.group_reset import add_reset_arguments, reset
-from ottla.cli.groups.group_view import CONSUMER, GroupView, MemberView, described
+from ottla.cli.groups.group_view import described, lags, of_group, owners, subscription_of
+from ottla.cli.outcomes import show
 from ottla.cli.terminal import clear_screen, note, say
-from ottla.client.cluster import Cluster, open_cluster, raise_for
-from ottla.model.errors import ErrorCode, row_of
+from ottla.client.admin import Admin, open_admin
+from ottla.client.admin_groups import GroupDescription, GroupMemberDescription, GroupType
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
-from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
-from ottla.wire.messages.delete_groups_response import DeleteGroupsResponse
-from ottla.wire.messages.list_groups_request import ListGroupsRequest
-from ottla.wire.messages.list_groups_response import ListGroupsResponse
 
 WATCH_S = 2.0
+PATIENCE_S = 10.0
+"""Time for a coordinator that is being made, moved or loaded."""
+MOVING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 LAG_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
 MEMBER_COLUMNS = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
 CONSUMER_COLUMNS = (*MEMBER_COLUMNS[:4], "EPOCH", "SUBSCRIPTION", "PARTITIONS", "TARGET")
@@ -59,44 +63,47 @@ def run(arguments: argparse.Namespace) -> int:
     """Run one verb against the cluster."""
 
     async def body() -> int:
-        async with open_cluster(bootstrap_of(arguments)) as cluster:
-            return await VERBS[arguments.verb](cluster, arguments)
+        async with open_admin(bootstrap_of(arguments), timeout_s=PATIENCE_S) as admin:
+            # A cluster out of reach is an error at once; a coordinator out of reach may move.
+            await admin.cluster.metadata([])
+            return await VERBS[arguments.verb](admin, arguments)
 
     return run_async(body)
 
 
-async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
     """List the groups of every broker."""
     rows = []
-    request = ListGroupsRequest(states_filter=arguments.state, types_filter=arguments.type)
-    for broker in (await cluster.metadata([])).brokers:
+    for broker in (await admin.cluster.metadata([])).brokers:
         node = NodeId(broker.node_id)
-        answer = await cluster.request(request, ListGroupsResponse, node=node)
-        if answer.error_code in MOVING:
+        try:
+            groups = await admin.list_groups_of(node, states=arguments.state, types=arguments.type)
+        except RefusedError as refusal:
+            if refusal.code not in MOVING:
+                raise
             note(f"ottla group: broker {node} is still loading groups; some may be missing")
-        else:
-            raise_for(answer.error_code)
+            continue
         rows += [
-            (group.group_id, group.group_state, group.group_type, group.protocol_type, int(node))
-            for group in answer.groups
+            (group.group_id, group.state, group.type.value, group.protocol_type, int(node))
+            for group in groups
         ]
     _show(arguments, ("GROUP", "STATE", "TYPE", "PROTOCOL", "COORDINATOR"), sorted(rows))
     return 0
 
 
-async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show a group's state, then how far it is behind."""
-    group = await described(cluster, arguments.group)
-    rows = await _lag_rows(cluster, group)
+    group = await described(admin, arguments.group)
+    rows = await _lag_rows(admin, group)
     if arguments.format == "json":
         print_json(
             {
                 "group": group.group_id,
-                "type": group.type,
+                "type": group.type.value,
                 "state": group.state,
-                "assignor": group.assignor,
+                "assignor": group.assignor or None,
                 "group_epoch": group.group_epoch,
-                "target_epoch": group.target_epoch,
+                "target_epoch": group.assignment_epoch,
                 "members": len(group.members),
                 "partitions": _objects(LAG_COLUMNS, rows),
             }
@@ -104,83 +111,85 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
         return 0
     sharing = f" sharing by {group.assignor}" if group.assignor else ""
     say(f"{group.group_id}: {group.state}, {counted(len(group.members), 'member')}{sharing}")
-    if group.type == CONSUMER:
+    if group.type is GroupType.CONSUMER:
         say(_epochs(group))
     say()
     print_table(LAG_COLUMNS, rows)
     return 0
 
 
-def _epochs(group: GroupView) -> str:
+def _epochs(group: GroupDescription) -> str:
     """Say how far a group of the consumer protocol is on its way to its target."""
     said = f"epoch {group.group_epoch}"
-    if group.target_epoch != group.group_epoch:
-        return f"{said}, its target assignment is still of epoch {group.target_epoch}"
-    if behind := sum(one.epoch != group.target_epoch for one in group.members):
+    if group.assignment_epoch != group.group_epoch:
+        return f"{said}, its target assignment is still of epoch {group.assignment_epoch}"
+    if behind := sum(one.member_epoch != group.assignment_epoch for one in group.members):
         return f"{said}, {counted(behind, 'member')} not there yet"
-    if waiting := sum(one.partitions != one.target for one in group.members):
+    if waiting := sum(one.assignment != one.target for one in group.members):
         return f"{said}, {counted(waiting, 'member')} waiting for partitions that others give up"
     return said
 
 
-async def members(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def members(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show each member with what it works on."""
-    group = await described(cluster, arguments.group)
+    group = await described(admin, arguments.group)
     if arguments.format == "json":
         print_json([_member_object(one) for one in group.members])
         return 0
-    is_consumer = group.type == CONSUMER
-    rows = [
-        (
-            one.member_id,
-            one.instance_id,
-            one.client_id,
-            one.host,
-            *((one.epoch, one.subscription) if is_consumer else ()),
-            one.partitions,
-            # It is told only where it is another one.
-            *((one.target if one.target != one.partitions else "same",) if is_consumer else ()),
-        )
-        for one in group.members
-    ]
+    is_consumer = group.type is GroupType.CONSUMER
+    rows = [_member_row(one, is_consumer=is_consumer) for one in group.members]
     print_table(CONSUMER_COLUMNS if is_consumer else MEMBER_COLUMNS, rows)
     return 0
 
 
-def _member_object(member: MemberView) -> dict[str, Any]:
+def _member_row(member: GroupMemberDescription, *, is_consumer: bool) -> tuple[object, ...]:
+    who = (member.member_id, member.instance_id, member.client_id, _host(member))
+    partitions = sorted(member.assignment)
+    if not is_consumer:
+        return *who, partitions
+    # The target is shown only where it is another one.
+    target = "same" if member.target == member.assignment else sorted(member.target or ())
+    return *who, member.member_epoch, subscription_of(member), partitions, target
+
+
+def _member_object(member: GroupMemberDescription) -> dict[str, Any]:
     return {
         "member": member.member_id,
         "instance": member.instance_id,
         "client": member.client_id,
-        "host": member.host,
+        "host": _host(member),
         "rack": member.rack,
-        "protocol": member.protocol,
-        "epoch": member.epoch,
+        "protocol": member.type.value,
+        "epoch": member.member_epoch,
         "topics": member.topics,
         "regex": member.regex,
-        "partitions": list(map(str, member.partitions)),
-        "target": None if member.target is None else list(map(str, member.target)),
+        "partitions": list(map(str, sorted(member.assignment))),
+        "target": None if member.target is None else list(map(str, sorted(member.target))),
     }
 
 
-async def lag(cluster: Cluster, arguments: argparse.Namespace) -> int:
+def _host(member: GroupMemberDescription) -> str:
+    return member.host.removeprefix("/")
+
+
+async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show how far a group is behind, once or until interrupted."""
     while arguments.watch:
         clear_screen()
-        await show_lag(cluster, arguments)
+        await show_lag(admin, arguments)
         await trio.sleep(WATCH_S)
-    return await show_lag(cluster, arguments)
+    return await show_lag(admin, arguments)
 
 
-async def show_lag(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def show_lag(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show each partition that a group committed or works on."""
-    group = await described(cluster, arguments.group)
-    _show(arguments, LAG_COLUMNS, await _lag_rows(cluster, group))
+    group = await described(admin, arguments.group)
+    _show(arguments, LAG_COLUMNS, await _lag_rows(admin, group))
     return 0
 
 
-async def _lag_rows(cluster: Cluster, group: GroupView) -> list[tuple[Any, ...]]:
-    working = group.owners()
+async def _lag_rows(admin: Admin, group: GroupDescription) -> list[tuple[Any, ...]]:
+    working = owners(group)
     return [
         (
             one.partition.topic,
@@ -190,32 +199,20 @@ async def _lag_rows(cluster: Cluster, group: GroupView) -> list[tuple[Any, ...]]
             one.lag,
             working.get(one.partition),
         )
-        for one in await lags(cluster, group.group_id, working)
+        for one in await lags(admin, group.group_id, working)
     ]
 
 
-async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
     """Delete every named group, or say why not."""
     deleted, refusals = [], []
     for group in arguments.groups:
-        answer = await ask_coordinator(
-            cluster,
-            group,
-            DeleteGroupsRequest(groups_names=[group]),
-            DeleteGroupsResponse,
-            lambda answer: answer.results[0].error_code,
-        )
-        code = answer.results[0].error_code
-        if code == ErrorCode.NONE:
+        try:
+            await admin.delete_group(group)
             deleted.append((group,))
-        else:
-            refusals.append((code, f"group {group!r}: {row_of(code).meaning}"))
-    if deleted or not refusals:
-        _show(arguments, ("DELETED",), deleted)
-    for code, message in refusals[:-1]:
-        note(f"ottla group: {row_of(code).name}: {message}")
-    for code, message in refusals[-1:]:
-        raise_for(code, message)
+        except RefusedError as refusal:
+            refusals.append(of_group(group, refusal))
+    show(arguments, ("DELETED",), deleted, refusals, command="group")
     return 0
 
 

@@ -16,7 +16,6 @@ from ottla.cli.topics.config_changes import (
     OPTIONS,
     SOURCES,
     Entity,
-    Setting,
     add_change_arguments,
     alter,
     as_json,
@@ -24,11 +23,11 @@ from ottla.cli.topics.config_changes import (
     parse_changes,
     settings_of,
 )
-from ottla.client.cluster import Cluster, open_cluster
+from ottla.client.admin import Admin, open_admin
+from ottla.client.admin_configs import ConfigEntry, ConfigKind, ConfigSource
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.settings.dynamic import ResourceType
 
-CLUSTER = Entity(ResourceType.BROKER, "")
+CLUSTER = Entity(ConfigKind.BROKER, "")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -82,28 +81,28 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
     async def body() -> int:
-        async with open_cluster(bootstrap_of(arguments)) as cluster:
-            return await VERBS[arguments.verb](cluster, arguments, entities)
+        async with open_admin(bootstrap_of(arguments)) as admin:
+            return await VERBS[arguments.verb](admin, arguments, entities)
 
     return run_async(body)
 
 
-async def get(cluster: Cluster, arguments: argparse.Namespace, entities: list[Entity]) -> int:
+async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
     """Show the settings of one entity."""
     (entity,) = entities
     keys: list[str] = arguments.keys
-    found = await settings_of(cluster, entity, keys or None)
+    found = await settings_of(admin, entity, keys or None)
     missing = [key for key in keys if key not in found]
     if keys or arguments.all:
-        shown = list(found.values())
+        shown = found
     else:
-        shown = [one for one in found.values() if SOURCES.get(one.source) != "default"]
+        shown = {k: one for k, one in found.items() if one.source is not ConfigSource.DEFAULT}
     if arguments.format == "json":
-        print_json([as_json(one) for one in shown])
+        print_json([as_json(key, one) for key, one in shown.items()])
     elif shown or not missing:
         print_table(
             ("KEY", "VALUE", "SOURCE"),
-            [(one.key, _value(one), SOURCES.get(one.source, "-")) for one in shown],
+            [(key, _value(one), SOURCES.get(one.source, "-")) for key, one in shown.items()],
         )
     if missing:
         fault = f"{entity} has no setting {', '.join(missing)}"
@@ -115,12 +114,12 @@ async def get(cluster: Cluster, arguments: argparse.Namespace, entities: list[En
     return 0
 
 
-async def set_(cluster: Cluster, arguments: argparse.Namespace, entities: list[Entity]) -> int:
+async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
     """Change settings of one entity, or check the changes."""
     (entity,) = entities
     changes = parse_changes("KEY=VALUE", arguments.changes, arguments.unset)
-    before = await settings_of(cluster, entity, [change.key for change in changes])
-    refusals = await alter(cluster, entities, changes, is_dry=arguments.dry_run)
+    before = await settings_of(admin, entity, [change.key for change in changes])
+    refusals = await alter(admin, entities, changes, is_dry=arguments.dry_run)
     rows = []
     if not refusals:
         for change in changes:
@@ -133,9 +132,9 @@ async def set_(cluster: Cluster, arguments: argparse.Namespace, entities: list[E
     return 0
 
 
-async def diff(cluster: Cluster, arguments: argparse.Namespace, entities: list[Entity]) -> int:
+async def diff(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
     """Show what an entity sets apart from the defaults, or how two differ."""
-    found = [await settings_of(cluster, entity) for entity in entities]
+    found = [await settings_of(admin, entity) for entity in entities]
     if len(entities) == 2:
         _show_differences(arguments, entities, found)
         return 0
@@ -143,21 +142,19 @@ async def diff(cluster: Cluster, arguments: argparse.Namespace, entities: list[E
     defaults = settings
     if entities == [CLUSTER] and settings:
         # What holds for all has no default of its own; any broker knows Kafka's.
-        broker = (await cluster.metadata([])).brokers[0].node_id
-        defaults = await settings_of(
-            cluster, Entity(ResourceType.BROKER, str(broker)), list(settings)
-        )
+        broker = (await admin.cluster.metadata([])).brokers[0].node_id
+        defaults = await settings_of(admin, Entity(ConfigKind.BROKER, str(broker)), list(settings))
     rows = [
-        (one.key, _value(one), default, SOURCES.get(one.source, "-"))
-        for one in settings.values()
-        if one.value != (default := defaults[one.key].default if one.key in defaults else None)
+        (key, _value(one), default, SOURCES.get(one.source, "-"))
+        for key, one in settings.items()
+        if one.value != (default := defaults[key].default if key in defaults else None)
     ]
     show(arguments, ("KEY", "VALUE", "DEFAULT", "SOURCE"), rows, command="config")
     return 0
 
 
 def _show_differences(
-    arguments: argparse.Namespace, entities: list[Entity], found: list[dict[str, Setting]]
+    arguments: argparse.Namespace, entities: list[Entity], found: list[dict[str, ConfigEntry]]
 ) -> None:
     names = [entity.name for entity in entities]
     rows = [
@@ -184,7 +181,7 @@ def _entities(arguments: argparse.Namespace) -> list[Entity]:
     ]
 
 
-def _value(setting: Setting | None) -> str | None:
+def _value(setting: ConfigEntry | None) -> str | None:
     if setting is None:
         return None
     return "(hidden)" if setting.is_sensitive else setting.value

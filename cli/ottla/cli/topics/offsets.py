@@ -1,24 +1,13 @@
-"""Offsets of many partitions by time, and partitions by their leaders."""
+"""Offsets of many partitions by time."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ottla.client.cluster import Cluster
 from ottla.client.offset_lookup import find_offsets
-from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.ids import TopicPartition
 
 TIMEOUT_S = 10.0
 """Time in which a partition must have had a leader that answers."""
-
-
-async def by_leader(
-    cluster: Cluster, topic: str, partitions: Iterable[int]
-) -> Mapping[NodeId, list[int]]:
-    """Return a topic's partitions by the broker that leads them."""
-    led: dict[NodeId, list[int]] = defaultdict(list)
-    for partition in partitions:
-        led[await cluster.leader_of(TopicPartition(topic, partition))].append(partition)
-    return led
 
 
 async def offsets_at(

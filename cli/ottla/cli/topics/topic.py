@@ -1,6 +1,7 @@
 """`ottla topic create|list|describe|delete`, and the verbs of `topic_changes` and `reassign`."""
 
 import argparse
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ottla.cli.cluster.reassign import configure_reassign, reassign
@@ -12,27 +13,16 @@ from ottla.cli.common import (
     run_async,
     table,
 )
-from ottla.cli.outcomes import show
+from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.terminal import say_block
 from ottla.cli.topics.topic_changes import CHANGES, configure_changes
-from ottla.client.cluster import Cluster, open_cluster, raise_for
-from ottla.model.errors import ConfigError, ErrorCode, row_of
+from ottla.client.admin import Admin, open_admin
+from ottla.client.cluster import raise_for
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.storage.meta_properties import uuid_to_text
-from ottla.wire.messages.create_topics_request import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from ottla.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
-from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
-from ottla.wire.messages.delete_topics_response import (
-    DeletableTopicResult,
-    DeleteTopicsResponse,
-)
 from ottla.wire.messages.metadata_response import MetadataResponseTopic
 
-DELETE_BY_NAME_VERSION = 5
-REQUEST_TIMEOUT_MS = 30_000
+TIMEOUT_S = 30.0
 TOPIC_COLUMNS = ("NAME", "PARTITIONS", "REPLICAS")
 
 
@@ -72,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--timeout",
         type=float,
-        default=REQUEST_TIMEOUT_MS / 1_000,
+        default=TIMEOUT_S,
         metavar="SECONDS",
         help="how long the controllers may take (default: %(default)g)",
     )
@@ -92,43 +82,38 @@ def run(arguments: argparse.Namespace) -> int:
     """Run one verb against the cluster."""
 
     async def body() -> int:
-        async with open_cluster(bootstrap_of(arguments)) as cluster:
-            return await VERBS[arguments.verb](cluster, arguments)
+        timeout_s: float = getattr(arguments, "timeout", TIMEOUT_S)
+        async with open_admin(bootstrap_of(arguments), timeout_s=timeout_s) as admin:
+            return await VERBS[arguments.verb](admin, arguments)
 
     return run_async(body)
 
 
-async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def create(admin: Admin, arguments: argparse.Namespace) -> int:
     """Create every named topic, or say why not."""
     configs = [_config(text) for text in arguments.config]
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=name,
-                num_partitions=arguments.partitions,
-                replication_factor=arguments.replication_factor,
-                configs=configs,
-            )
-            for name in arguments.names
-        ],
-        timeout_ms=round(arguments.timeout * 1_000),
+    outcomes = await admin.create_topics(
+        arguments.names,
+        partition_count=arguments.partitions,
+        replication_factor=arguments.replication_factor,
+        configs=configs,
     )
-    answer = await cluster.request(request, CreateTopicsResponse)
-    rows, refusals = [], []
-    for topic in answer.topics:
-        if topic.error_code == ErrorCode.NONE:
-            rows.append((topic.name, topic.num_partitions, topic.replication_factor))
-        elif topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and arguments.if_not_exists:
-            rows += map(_row, (await cluster.metadata([topic.name])).topics)
+    rows: list[tuple[Any, ...]] = []
+    refusals = []
+    for name, outcome in outcomes.items():
+        if not isinstance(outcome, RefusedError):
+            rows.append((name, *outcome))
+        elif outcome.code is ErrorCode.TOPIC_ALREADY_EXISTS and arguments.if_not_exists:
+            rows += map(_row, (await admin.cluster.metadata([name])).topics)
         else:
-            refusals.append((topic.error_code, f"topic {topic.name!r}: {_refusal(topic)}"))
+            refusals.append(RefusedError(outcome.code, f"topic {name!r}: {_refusal(outcome)}"))
     show(arguments, TOPIC_COLUMNS, rows, refusals)
     return 0
 
 
-async def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def list_topics(admin: Admin, arguments: argparse.Namespace) -> int:
     """List every topic."""
-    topics = (await cluster.metadata()).topics
+    topics = (await admin.cluster.metadata()).topics
     rows = [
         _row(topic)
         for topic in sorted(topics, key=lambda topic: topic.name or "")
@@ -138,9 +123,9 @@ async def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show each partition of each named topic."""
-    answer = await cluster.metadata(arguments.names)
+    answer = await admin.cluster.metadata(arguments.names)
     topics = [topic for topic in answer.topics if topic.error_code == ErrorCode.NONE]
     if arguments.format == "json":
         print_json([_topic_json(topic) for topic in topics])
@@ -148,25 +133,24 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
         if topics:
             say_block("\n\n".join(map(described, topics)))
     for topic in answer.topics:
-        raise_for(topic.error_code, f"topic {topic.name!r}: {_meaning(topic)}")
+        raise_for(topic.error_code, f"topic {topic.name!r}: {meaning_of(topic.error_code)}")
     return 0
 
 
-async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
     """Delete every named topic, or say why not."""
-    request = DeleteTopicsRequest(topic_names=arguments.names, timeout_ms=REQUEST_TIMEOUT_MS)
-    answer = await cluster.request(request, DeleteTopicsResponse, version=DELETE_BY_NAME_VERSION)
-    deleted = [(topic.name,) for topic in answer.responses if topic.error_code == ErrorCode.NONE]
+    outcomes = await admin.delete_topics(arguments.names)
+    deleted = [(name,) for name, refusal in outcomes.items() if refusal is None]
     refusals = [
-        (topic.error_code, f"topic {topic.name!r}: {_meaning(topic)}")
-        for topic in answer.responses
-        if topic.error_code != ErrorCode.NONE
+        RefusedError(refusal.code, f"topic {name!r}: {meaning_of(refusal.code, refusal.message)}")
+        for name, refusal in outcomes.items()
+        if refusal is not None
     ]
     show(arguments, ("DELETED",), deleted, refusals)
     return 0
 
 
-VERBS = {
+VERBS: dict[str, Callable[[Admin, argparse.Namespace], Awaitable[int]]] = {
     "create": create,
     "list": list_topics,
     "describe": describe,
@@ -216,23 +200,16 @@ def _topic_json(topic: MetadataResponseTopic) -> dict[str, Any]:
     }
 
 
-def _refusal(topic: CreatableTopicResult) -> str:
+def _refusal(refusal: RefusedError) -> str:
     """Return Kafka's words, and what to do where they do not tell."""
-    said = (topic.error_message or row_of(topic.error_code).meaning).rstrip(".")
-    if topic.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
+    said = refusal.message.rstrip(".")
+    if refusal.code is ErrorCode.INVALID_REPLICATION_FACTOR:
         said += "; start more brokers, or ask for fewer replicas with --replication-factor"
     return said
 
 
-def _meaning(topic: MetadataResponseTopic | DeletableTopicResult) -> str:
-    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return "it does not exist; see 'ottla topic list'"
-    message = topic.error_message if isinstance(topic, DeletableTopicResult) else None
-    return message or row_of(topic.error_code).meaning
-
-
-def _config(text: str) -> CreatableTopicConfig:
+def _config(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise ConfigError("--config", f"is {text!r}; it must be KEY=VALUE")
-    return CreatableTopicConfig(name=key.strip(), value=value.strip())
+    return key.strip(), value.strip()

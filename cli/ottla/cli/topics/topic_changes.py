@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ottla.cli.common import counted
-from ottla.cli.outcomes import Refusal, show
+from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.terminal import note
 from ottla.cli.times import parse_time
 from ottla.cli.topics.config_changes import (
     Entity,
-    Setting,
     add_change_arguments,
     add_dry_run_argument,
     alter,
@@ -19,29 +18,15 @@ from ottla.cli.topics.config_changes import (
     parse_changes,
     settings_of,
 )
-from ottla.cli.topics.offsets import by_leader, offsets_at
-from ottla.client.cluster import Cluster, raise_for
-from ottla.model.errors import ConfigError, ErrorCode, row_of
+from ottla.cli.topics.offsets import offsets_at
+from ottla.client.admin import Admin
+from ottla.client.admin_configs import ConfigEntry, ConfigKind
+from ottla.client.cluster import raise_for
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
-from ottla.model.settings.dynamic import ResourceType
-from ottla.wire.messages.create_partitions_request import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from ottla.wire.messages.create_partitions_response import CreatePartitionsResponse
-from ottla.wire.messages.delete_records_request import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from ottla.wire.messages.delete_records_response import DeleteRecordsResponse
-from ottla.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
-from ottla.wire.messages.elect_leaders_response import ElectLeadersResponse
 from ottla.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
-REQUEST_TIMEOUT_MS = 30_000
-PREFERRED, UNCLEAN = 0, 1
 NOBODY = -1
 
 
@@ -86,15 +71,15 @@ def configure_changes(verbs: Any) -> list[argparse.ArgumentParser]:
     return [alter_, add, trim_, elect_]
 
 
-async def alter_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
     """Change settings of every named topic, or say why not."""
     changes = parse_changes("--config", arguments.config, arguments.unset)
-    entities = [Entity(ResourceType.TOPIC, name) for name in dict.fromkeys(arguments.names)]
+    entities = [Entity(ConfigKind.TOPIC, name) for name in dict.fromkeys(arguments.names)]
     keys = [change.key for change in changes]
-    before: dict[Entity, dict[str, Setting]] = {}
+    before: dict[Entity, dict[str, ConfigEntry]] = {}
     for entity in entities:
-        before[entity] = await settings_of(cluster, entity, keys)
-    refusals = await alter(cluster, entities, changes, is_dry=arguments.dry_run)
+        before[entity] = await settings_of(admin, entity, keys)
+    refusals = await alter(admin, entities, changes, is_dry=arguments.dry_run)
     rows = []
     for entity in entities:
         for change in changes if entity not in refusals else ():
@@ -106,31 +91,23 @@ async def alter_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def add_partitions(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def add_partitions(admin: Admin, arguments: argparse.Namespace) -> int:
     """Give every named topic more partitions."""
-    topics = await _topics(cluster, arguments.names)
+    topics = await _topics(admin, arguments.names)
     counts = {topic.name or "": len(topic.partitions) for topic in topics}
     by: int | None = arguments.by
     if by is not None and by < 1:
         raise ConfigError("--by", f"is {by}; it must be at least 1")
     wanted = {name: arguments.to if by is None else count + by for name, count in counts.items()}
-    request = CreatePartitionsRequest(
-        topics=[
-            CreatePartitionsTopic(name=name, count=count, assignments=None)
-            for name, count in wanted.items()
-        ],
-        timeout_ms=REQUEST_TIMEOUT_MS,
-        validate_only=arguments.dry_run,
-    )
-    answer = await cluster.request(request, CreatePartitionsResponse)
-    rows: list[Sequence[Any]] = []
-    refusals: list[Refusal] = []
-    for result in answer.results:
-        if result.error_code == ErrorCode.NONE:
-            rows.append((result.name, counts[result.name], wanted[result.name]))
-        else:
-            said = result.error_message or row_of(result.error_code).meaning
-            refusals.append((result.error_code, f"topic {result.name!r}: {said.rstrip('.')}"))
+    outcomes = await admin.try_create_partitions(wanted, is_rehearsal=arguments.dry_run)
+    rows = [
+        (name, counts[name], wanted[name]) for name, refusal in outcomes.items() if refusal is None
+    ]
+    refusals = [
+        RefusedError(refusal.code, f"topic {name!r}: {refusal.message.rstrip('.')}")
+        for name, refusal in outcomes.items()
+        if refusal is not None
+    ]
     _say_if_dry(arguments)
     if rows:
         note("new records of a key may go to another partition than the old ones")
@@ -138,27 +115,27 @@ async def add_partitions(cluster: Cluster, arguments: argparse.Namespace) -> int
     return 0
 
 
-async def trim(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def trim(admin: Admin, arguments: argparse.Namespace) -> int:
     """Delete the oldest records of a topic."""
     topic: str = arguments.name
-    partitions = [p.partition_index for p in await _partitions(cluster, topic, arguments)]
+    partitions = [p.partition_index for p in await _partitions(admin, topic, arguments)]
     if arguments.before is not None and len(partitions) > 1:
         raise ConfigError(
             "--before",
             f"is an offset of one partition; name it with --partition (0 to {len(partitions) - 1})",
         )
-    starts = await _offsets_of(cluster, topic, partitions, EARLIEST)
-    ends = await _offsets_of(cluster, topic, partitions, LATEST)
+    starts = await _offsets_of(admin, topic, partitions, EARLIEST)
+    ends = await _offsets_of(admin, topic, partitions, LATEST)
     if arguments.before is not None:
         targets = dict.fromkeys(partitions, arguments.before)
     elif arguments.before_time is not None:
         moment_ms = parse_time("--before-time", arguments.before_time, _now_ms())
-        found = await _offsets_of(cluster, topic, partitions, moment_ms)
+        found = await _offsets_of(admin, topic, partitions, moment_ms)
         targets = {one: ends[one] if at < 0 else at for one, at in found.items()}
     else:
         targets = ends
-    refusals: dict[int, Refusal] = {
-        one: (
+    refusals = {
+        one: RefusedError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{topic}-{one}: offset {targets[one]} is not there; what is committed ends before "
             f"{ends[one]}",
@@ -168,7 +145,7 @@ async def trim(cluster: Cluster, arguments: argparse.Namespace) -> int:
     }
     due = [one for one in partitions if starts[one] < targets[one] <= ends[one]]
     if not arguments.dry_run:
-        refusals |= await _delete(cluster, topic, {one: targets[one] for one in due})
+        refusals |= await _delete(admin, topic, {one: targets[one] for one in due})
     rows = [
         (one, starts[one], targets[one], ends[one], targets[one] - starts[one])
         for one in due
@@ -181,27 +158,22 @@ async def trim(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def _offsets_of(
-    cluster: Cluster, topic: str, partitions: list[int], timestamp: int
+    admin: Admin, topic: str, partitions: list[int], timestamp: int
 ) -> dict[int, int]:
     wanted = [TopicPartition(topic, one) for one in partitions]
-    found = await offsets_at(cluster, wanted, timestamp)
+    found = await offsets_at(admin.cluster, wanted, timestamp)
     return {at.partition: offset for at, offset in found.items()}
 
 
-async def _delete(cluster: Cluster, topic: str, before: dict[int, int]) -> dict[int, Refusal]:
-    refusals = {}
-    for leader, led in (await by_leader(cluster, topic, before)).items():
-        asked = [DeleteRecordsPartition(partition_index=one, offset=before[one]) for one in led]
-        request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=topic, partitions=asked)],
-            timeout_ms=REQUEST_TIMEOUT_MS,
-        )
-        answer = await cluster.request(request, DeleteRecordsResponse, node=leader)
-        for result in answer.topics[0].partitions:
-            if result.error_code != ErrorCode.NONE:
-                at, code = result.partition_index, result.error_code
-                refusals[at] = (code, f"{topic}-{at}: {_why_kept(topic, code)}")
-    return refusals
+async def _delete(admin: Admin, topic: str, before: dict[int, int]) -> dict[int, RefusedError]:
+    outcomes = await admin.try_delete_records(
+        {TopicPartition(topic, one): offset for one, offset in before.items()}
+    )
+    return {
+        at.partition: RefusedError(outcome.code, f"{at}: {_why_kept(topic, outcome.code)}")
+        for at, outcome in outcomes.items()
+        if isinstance(outcome, RefusedError)
+    }
 
 
 def _why_kept(topic: str, code: int) -> str:
@@ -216,22 +188,22 @@ def _why_kept(topic: str, code: int) -> str:
     return row_of(code).meaning.rstrip(".")
 
 
-async def elect(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
     """Hold elections where the first replica does not lead, or (unclean) where nobody does."""
     if arguments.unclean and not arguments.names:
         raise ConfigError("--unclean", "may lose records; name the topics it is for")
     if arguments.partition and len(arguments.names) != 1:
         raise ConfigError("--partition", "belongs to one topic; name that topic alone")
     wanted: dict[str, list[MetadataResponsePartition]] = {}
-    for topic in await _topics(cluster, arguments.names or None):
+    for topic in await _topics(admin, arguments.names or None):
         name = topic.name or ""
         rows = _chosen(name, topic.partitions, arguments.partition)
         due = [row for row in rows if _needs_election(row, arguments.unclean)]
         if due:
             wanted[name] = due
     if wanted and not arguments.dry_run:
-        refusals = await _elect(cluster, wanted, UNCLEAN if arguments.unclean else PREFERRED)
-        leaders = await _leaders(cluster, wanted)
+        refusals = await _elect(admin, wanted, is_unclean=arguments.unclean)
+        leaders = await _leaders(admin, wanted)
     else:
         refusals, leaders = {}, {}
 
@@ -242,7 +214,7 @@ async def elect(cluster: Cluster, arguments: argparse.Namespace) -> int:
         (name, row.partition_index, _leader(row.leader_id), leaders.get(at, expected(row)))
         for name, due in wanted.items()
         for row in due
-        if (at := (name, row.partition_index)) not in refusals
+        if (at := TopicPartition(name, row.partition_index)) not in refusals
     ]
     _say_if_dry(arguments)
     show(arguments, ("TOPIC", "PARTITION", "WAS", "LEADER"), rows_, list(refusals.values()))
@@ -252,31 +224,23 @@ async def elect(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def _elect(
-    cluster: Cluster, wanted: dict[str, list[MetadataResponsePartition]], election_type: int
-) -> dict[tuple[str, int], Refusal]:
-    request = ElectLeadersRequest(
-        election_type=election_type,
-        topic_partitions=[
-            TopicPartitions(topic=name, partitions=[row.partition_index for row in rows])
-            for name, rows in wanted.items()
-        ],
-        timeout_ms=REQUEST_TIMEOUT_MS,
-    )
-    answer = await cluster.request(request, ElectLeadersResponse)
-    raise_for(answer.error_code)
-    states = {(name, row.partition_index): row for name, rows in wanted.items() for row in rows}
-    refusals = {}
-    for topic in answer.replica_election_results:
-        for result in topic.partition_result:
-            code, at = result.error_code, (topic.topic, result.partition_id)
-            if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
-                said = _why_not_elected(code, states[at], result.error_message)
-                refusals[at] = (code, f"{topic.topic}-{result.partition_id}: {said}")
-    return refusals
+    admin: Admin, wanted: dict[str, list[MetadataResponsePartition]], *, is_unclean: bool
+) -> dict[TopicPartition, RefusedError]:
+    states = {
+        TopicPartition(name, row.partition_index): row
+        for name, rows in wanted.items()
+        for row in rows
+    }
+    outcomes = await admin.try_elect_leaders(states, is_unclean=is_unclean)
+    return {
+        at: RefusedError(refusal.code, f"{at}: {_why_not_elected(refusal, states[at])}")
+        for at, refusal in outcomes.items()
+        if refusal is not None and refusal.code is not ErrorCode.ELECTION_NOT_NEEDED
+    }
 
 
-def _why_not_elected(code: int, row: MetadataResponsePartition, message: str | None) -> str:
-    match code:
+def _why_not_elected(refusal: RefusedError, row: MetadataResponsePartition) -> str:
+    match refusal.code:
         case ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
             first = row.replica_nodes[0]
             return (
@@ -286,13 +250,13 @@ def _why_not_elected(code: int, row: MetadataResponsePartition, message: str | N
         case ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
             brokers = ", ".join(map(str, row.replica_nodes))
             return f"none of its replicas is alive; start one of the brokers {brokers}"
-    return (message or row_of(code).meaning).rstrip(".")
+    return refusal.message.rstrip(".")
 
 
-async def _leaders(cluster: Cluster, topics: Iterable[str]) -> dict[tuple[str, int], int | None]:
+async def _leaders(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, int | None]:
     return {
-        (topic.name or "", row.partition_index): _leader(row.leader_id)
-        for topic in (await cluster.metadata(topics)).topics
+        TopicPartition(topic.name or "", row.partition_index): _leader(row.leader_id)
+        for topic in (await admin.cluster.metadata(topics)).topics
         for row in topic.partitions
     }
 
@@ -317,21 +281,18 @@ def _add_partition_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def _topics(cluster: Cluster, names: Sequence[str] | None) -> list[MetadataResponseTopic]:
+async def _topics(admin: Admin, names: Sequence[str] | None) -> list[MetadataResponseTopic]:
     wanted = None if names is None else list(dict.fromkeys(names))
-    topics = (await cluster.metadata(wanted)).topics
+    topics = (await admin.cluster.metadata(wanted)).topics
     for topic in topics:
-        code = topic.error_code
-        is_unknown = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        said = "it does not exist; see 'ottla topic list'" if is_unknown else row_of(code).meaning
-        raise_for(code, f"topic {topic.name!r}: {said}")
+        raise_for(topic.error_code, f"topic {topic.name!r}: {meaning_of(topic.error_code)}")
     return sorted(topics, key=lambda topic: topic.name or "")
 
 
 async def _partitions(
-    cluster: Cluster, topic: str, arguments: argparse.Namespace
+    admin: Admin, topic: str, arguments: argparse.Namespace
 ) -> list[MetadataResponsePartition]:
-    (found,) = await _topics(cluster, [topic])
+    (found,) = await _topics(admin, [topic])
     return _chosen(topic, found.partitions, arguments.partition)
 
 
