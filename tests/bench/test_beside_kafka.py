@@ -4,10 +4,12 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from ottla.bench import beside_kafka
 from ottla.bench.beside_kafka import (
@@ -16,12 +18,17 @@ from ottla.bench.beside_kafka import (
     ROWS,
     BesideRow,
     BesideServer,
+    BesideWork,
+    check_appended,
+    measured,
+    prepare,
     rows_of,
 )
 from ottla.bench.load import Load
 from ottla.bench.result import Result
 from ottla.cli.main import run
-from ottla.model.errors import ConfigError
+from ottla.client.testing import open_test_cluster
+from ottla.model.errors import ConfigError, RefusedError
 
 SECONDS = {"ottla:1": 1.0, "kafka:1": 2.0}
 
@@ -47,7 +54,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         return Result("produce", load.count, 0, SECONDS[load.bootstrap])
 
     monkeypatch.setattr(beside_kafka, "_open_servers", opened)
-    monkeypatch.setattr(beside_kafka, "_prepare", lambda *_: None)
+    monkeypatch.setattr(beside_kafka, "prepare", lambda *_: None)
     monkeypatch.setitem(ROWS, "produce", BesideRow(produce, ("per_second",)))
     return settings
 
@@ -124,6 +131,24 @@ class FakeConfluent:
 
     def close(self) -> None:
         pass
+
+
+@pytest.mark.parametrize("row", ROWS)
+async def test_each_row_measures_all_its_figures(row: str) -> None:
+    load = Load(bootstrap="", count=200)
+    work = BesideWork(load=load, singles=10, requests=50, connections=2, in_flight=2)
+
+    async with open_test_cluster() as cluster:
+        server = BesideServer(cluster.bootstrap, (os.getpid(),))
+        await trio.to_thread.run_sync(prepare, row, server, work)
+        found = await trio.to_thread.run_sync(measured, row, server, work)
+        if row == "produce-requests":
+            await trio.to_thread.run_sync(partial(check_appended, server, work, at_least=50))
+            with pytest.raises(RefusedError, match="has 50 records of 51"):
+                await trio.to_thread.run_sync(partial(check_appended, server, work, at_least=51))
+
+    assert tuple(found) == ROWS[row].figures
+    assert all(value > 0 for name, value in found.items() if name != "broker_cpu_us_each")
 
 
 def test_an_unknown_row_is_named() -> None:

@@ -176,13 +176,13 @@ def run_beside_kafka(
 
         for row in rows:
             for server in servers.values():
-                _prepare(row, server, work)
+                prepare(row, server, work)
         take_rounds(rows, 1, measure=measure, is_late=is_late)
         before = os.getloadavg()[0]
         taken = take_rounds(rows, rounds, measure=measure, is_late=is_late)
         after = os.getloadavg()[0]
         for server in servers.values() if "produce-requests" in rows else ():
-            _check_appended(server, work, at_least=len(taken) * work.requests)
+            check_appended(server, work, at_least=len(taken) * work.requests)
     if not taken:
         reason = f"no round was complete in {timeout_s:g} s; lower the counts or raise --timeout"
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, reason)
@@ -198,7 +198,8 @@ def measured(row: str, server: BesideServer, work: BesideWork) -> Mapping[str, f
     return {name: figures[name] for name in ROWS[row].figures}
 
 
-def _prepare(row: str, server: BesideServer, work: BesideWork) -> None:
+def prepare(row: str, server: BesideServer, work: BesideWork) -> None:
+    """Create a row's topic, and fill that of fetch."""
     load = _load_of(row, server, work)
     make_topic(load)
     _wait_until_led(load)
@@ -225,7 +226,7 @@ def _wait_until_led(load: Load) -> None:
     raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"{load.topic} at {load.bootstrap}: no leader")
 
 
-def _check_appended(server: BesideServer, work: BesideWork, *, at_least: int) -> None:
+def check_appended(server: BesideServer, work: BesideWork, *, at_least: int) -> None:
     """Raise RefusedError if small produces are missing: their answers are not looked at."""
     load = _load_of("produce-requests", server, work)
     confluent = library("confluent_kafka")
