@@ -1,5 +1,8 @@
 """The table of APIs agrees with the schemas, and says to clients what Kafka says."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ottla.wire.apis import (
@@ -73,3 +76,20 @@ def test_our_own_apis_are_never_advertised() -> None:
         assert API[key].on_broker
         assert len(API[key].advertised) == 0
         assert API[key].serves(0)
+
+
+def test_no_other_module_repeats_an_apis_number() -> None:
+    """A key that a module needs is imported from the table."""
+    root = Path(__file__).parents[2]
+    keys = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", row.name).upper(): key for key, row in API.items()}
+    assigned = re.compile(r"^([A-Z_]+) = (\d+)$", re.MULTILINE)
+    folders = [one.parent for one in root.glob("*/ottla")] + [root / "tests"]
+    repeated = [
+        f"{path.relative_to(root)}: {name}"
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if path != root / "wire/ottla/wire/apis.py"
+        for name, number in assigned.findall(path.read_text())
+        if keys.get(name) == int(number)
+    ]
+    assert repeated == []
