@@ -7,8 +7,8 @@ import pytest
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
-from ottla.model.settings.dynamic import AlterOperation
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.resources import AlterOperation
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.alter_configs_request import AlterableConfig as Replacement
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest

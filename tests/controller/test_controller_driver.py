@@ -30,8 +30,8 @@ from ottla.metadata.records import (
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.dynamic import ResourceType
 from ottla.model.settings.quorum import QuorumConfig
+from ottla.model.settings.resources import ResourceType
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.record_batches import batch_of
 from ottla.proto import controller_pb2 as pb

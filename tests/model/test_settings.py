@@ -8,7 +8,7 @@ from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.model.settings.client_metrics import SubscriptionConfig
 from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.declare import definitions, load, settings_without_effect
-from ottla.model.settings.dynamic import ResourceType, broker_definitions, check_texts
+from ottla.model.settings.dynamic import broker_definitions, check_texts
 from ottla.model.settings.endpoints import Endpoint, Voter, parse_address, parse_listeners
 from ottla.model.settings.exporters import (
     ExporterConfig,
@@ -18,6 +18,7 @@ from ottla.model.settings.exporters import (
 )
 from ottla.model.settings.group_overrides import GroupSettings, group_settings_of
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.resources import ResourceType
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import TOPIC_DEFINITIONS, TopicConfig, topic_defaults_of
 

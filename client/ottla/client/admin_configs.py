@@ -10,7 +10,7 @@ from ottla.client.cluster import raise_for
 from ottla.client.told import known, only
 from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.ids import NodeId
-from ottla.model.settings.dynamic import AlterOperation
+from ottla.model.settings.resources import AlterOperation
 from ottla.wire.messages import alter_configs_request
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import AlterConfigsResponse

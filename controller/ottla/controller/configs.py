@@ -24,7 +24,8 @@ from ottla.metadata.records import Record, clear_elr_record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
 from ottla.model.settings.declare import Kind
-from ottla.model.settings.dynamic import AlterOperation, ResourceType, check_texts, definitions_of
+from ottla.model.settings.dynamic import check_texts, definitions_of
+from ottla.model.settings.resources import AlterOperation, ResourceType
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as ReplacedResource,

@@ -2,8 +2,8 @@
 
 from ottla.client.connection import Connection, open_connection
 from ottla.client.testing import open_test_cluster
-from ottla.model.settings.dynamic import ResourceType
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.model.settings.resources import ResourceType
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest

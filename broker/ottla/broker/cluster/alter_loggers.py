@@ -14,7 +14,7 @@ from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import STEP_COST, Answer, Pace, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, parse_node_id
-from ottla.model.settings.dynamic import ResourceType
+from ottla.model.settings.resources import ResourceType
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,

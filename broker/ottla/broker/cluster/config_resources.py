@@ -7,7 +7,7 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.dynamic import ResourceType
+from ottla.model.settings.resources import ResourceType
 from ottla.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.wire.messages.list_config_resources_response import (
     ConfigResource,

@@ -21,8 +21,9 @@ from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
 from ottla.model.settings.declare import Definition, Kind
-from ottla.model.settings.dynamic import ResourceType, broker_definitions
+from ottla.model.settings.dynamic import broker_definitions
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
+from ottla.model.settings.resources import ResourceType
 from ottla.model.settings.topic import LONGER_UNITS, TOPIC_DEFINITIONS
 from ottla.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.settings.dynamic import AlterOperation
+from ottla.model.settings.resources import AlterOperation
 from ottla.wire.messages.incremental_alter_configs_request import AlterableConfig
 
 ROOT = "root"

@@ -25,7 +25,8 @@ from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.model.settings.client_metrics import SubscriptionConfig
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import Definition, definitions
-from ottla.model.settings.dynamic import ResourceType, broker_definitions, definitions_of
+from ottla.model.settings.dynamic import broker_definitions, definitions_of
+from ottla.model.settings.resources import ResourceType
 from ottla.model.settings.topic import TopicConfig
 from ottla.telemetry.instruments import Registry
 from ottla.wire.apis import API, API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER, OWN_KEYS_FROM

@@ -23,7 +23,7 @@ from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
 from ottla.jepsen.workloads.metadata import CONFIG
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.model.settings.dynamic import AlterOperation
+from ottla.model.settings.resources import AlterOperation
 from ottla.wire.apis import DELETE_TOPICS_STATES_FROM
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,

@@ -13,5 +13,6 @@ telemetry.py        whether, and how much of it at once
 broker.py           settings of one broker process
 controller.py       settings of one controller process
 client.py           settings of producers and consumers
+resources.py        what settings belong to, and how one is changed, by number
 dynamic.py          checks for settings that are changed while the cluster runs
 """

@@ -5,7 +5,6 @@ not be set on a topic or a group is an INVALID_CONFIG.
 """
 
 from collections.abc import Mapping
-from enum import IntEnum
 from functools import cache
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
@@ -19,28 +18,9 @@ from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
+from ottla.model.settings.resources import ResourceType
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import DEFAULT_DEFINITIONS, TOPIC_DEFINITIONS, check_topic_texts
-
-
-class ResourceType(IntEnum):
-    """What a config record belongs to (Kafka's ConfigResource.Type, int8)."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class AlterOperation(IntEnum):
-    """How IncrementalAlterConfigs changes one setting (Kafka's AlterConfigOp.OpType, int8)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @cache
