@@ -2,7 +2,7 @@
 
 Pure: the clock is handed in.  A process is one client that does one thing at a time; when it cannot
 know how an operation ended (INFO) it never acts again, and its thread goes on under a new number.
-So an operation without an answer stays open for ever, as it may still take effect.
+So an operation without an answer stays open permanently, as it may still take effect.
 
 A history file has one event a line: {"index", "time", "process", "type", "f", "value"}, "error" and
 "extra" where there are any; `time` is nanoseconds since the run began.  Which values each `f` has

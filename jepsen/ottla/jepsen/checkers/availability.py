@@ -47,7 +47,7 @@ class Calm:
         return time_ns - self._disturbed[begun - 1] - within
 
     def is_calm(self, begin_ns: int, end_ns: int) -> bool:
-        """Say whether no fault was under way between two moments."""
+        """Return whether no fault was under way between two moments."""
         begun = bisect_right(self.starts, end_ns)
         return begun == 0 or self.ends[begun - 1] < begin_ns
 
@@ -87,7 +87,7 @@ def fault_windows(history: History) -> Iterator[tuple[str, int, int]]:
 
 
 def is_success(operation: Operation) -> bool:
-    """Say whether an operation was served: done, or refused for a reason of its own.
+    """Return whether an operation was served: done, or refused for a reason of its own.
 
     What was refused may have been done by an earlier attempt: it was answered all the same.
     """

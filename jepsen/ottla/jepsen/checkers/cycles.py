@@ -139,7 +139,7 @@ def check_cycles(history: History, facts: Facts) -> Verdict:
 
 
 def _is_in_time(reading: LogReading) -> bool:
-    """Say whether nothing can go round, for the simple reason that nothing goes back in time.
+    """Return whether nothing can go round, for the simple reason that nothing goes back in time.
 
     That is so when each operation only sends or only polls, and none was seen before it began: each
     has a moment, the beginning of what sends and the end of what polls, and every edge leads to a

@@ -28,7 +28,7 @@ class Send:
     offset: int | None
     """Where it was acknowledged, if that was told."""
     is_promised: bool
-    """It was acknowledged: it must be there for ever."""
+    """It was acknowledged: it must be there permanently."""
     is_failed: bool
     """It certainly was not appended."""
     may_repeat: bool
@@ -110,11 +110,11 @@ class LogReading:
 
     @property
     def has_final_reads(self) -> bool:
-        """Say whether anything was read to its end when all was over."""
+        """Whether anything was read to its end when all was over."""
         return any(poll.is_final and poll.is_ok for poll in self.polls)
 
     def must_have_committed(self, send: Send) -> bool:
-        """Say whether a record is in the log: promised, or of a transaction that was seen."""
+        """Return whether a record is in the log: promised, or of a transaction that was seen."""
         if send.is_promised:
             return True
         if send.is_failed:

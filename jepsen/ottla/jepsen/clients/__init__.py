@@ -1,7 +1,7 @@
 """Who does the workloads' operations: our own client, and confluent-kafka beside it.
 
 completions.py      what is certain, and what nobody knows
-renewable.py        things that crash and are opened anew
+renewable.py        things that crash and are opened again
 topics.py           making a workload's topics, and taking them away
 
 own.py              a load client of our own client

@@ -175,7 +175,7 @@ class ConfluentClient(ABC):
     async def _drop(self) -> None:
         """Drop every handle without closing it: librdkafka then says no farewell.
 
-        It may take long over that, or for ever; it is left to its thread then.
+        It may take long over that, or never end; it is left to its thread then.
         """
         handles, self.handles = self.handles, {}
         self._turn = trio.CapacityLimiter(1)

@@ -29,7 +29,7 @@ THROWN_OUT = frozenset(
         "INCONSISTENT_GROUP_PROTOCOL",
     }
 )
-"""Errors of a member that ends its membership; it may join anew."""
+"""Errors of a member that ends its membership; it may join again."""
 NOT_ASKED = frozenset({"_NO_OFFSET"})
 """Errors of a commit that was never sent."""
 

@@ -37,7 +37,7 @@ THROWN_OUT = frozenset(
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     }
 )
-"""Refusals of a member that ends its membership; it may join anew."""
+"""Refusals of a member that ends its membership; it may join again."""
 
 
 def member_config(joined: Mapping[str, Json]) -> ConsumerConfig:

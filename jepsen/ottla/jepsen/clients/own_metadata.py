@@ -59,7 +59,7 @@ NEVER_DONE: Mapping[str, frozenset[ErrorCode]] = {
 
 
 LOOK_EVERY = 100
-"""Questions after which it is asked anew who the brokers are."""
+"""Questions after which it is asked again who the brokers are."""
 
 REFUSALS = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Things opened by `async with` that are thrown away and opened anew, as a client that crashes.
+"""Things opened by `async with` that are thrown away and opened again, as a client that crashes.
 
 Each life runs in a task of its own, so whoever crashes it needs not be who opened it.  A crash is
 one as the brokers see it: every connection is cut first, so that no farewell gets through.
@@ -71,7 +71,7 @@ class Renewable(Generic[T]):
         return None if life is None or life.is_over.is_set() else life.thing
 
     async def get(self) -> T:
-        """Return the thing, opened anew where it had ended."""
+        """Return the thing, opened again where it had ended."""
         if self._life is None or self._life.is_over.is_set():
             self._life = await self._nursery.start(self._live)
         assert self._life is not None

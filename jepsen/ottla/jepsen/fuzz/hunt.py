@@ -52,7 +52,7 @@ class Report:
 
 
 def has_atheris() -> bool:
-    """Say whether inputs can be chosen by coverage here."""
+    """Return whether inputs can be chosen by coverage here."""
     return find_spec("atheris") is not None
 
 

@@ -64,12 +64,12 @@ class Abilities:
     """What is not there, with the reason."""
 
     def __contains__(self, ability: Ability) -> bool:
-        """Say whether an ability is there."""
+        """Return whether an ability is there."""
         return ability not in self.missing
 
     @property
     def has_namespaces(self) -> bool:
-        """Say whether nodes have networks of their own, or proxies."""
+        """Whether nodes have networks of their own, or proxies."""
         return Ability.NAMESPACES in self
 
     def without(self, *abilities: Ability, reason: str) -> "Abilities":

@@ -156,7 +156,7 @@ class Cluster:
         return next((node for node in self.brokers if node.id == id_), None)
 
     async def is_isr_full(self) -> bool:
-        """Say whether all replicas of all partitions are in sync, and surely so."""
+        """Return whether all replicas of all partitions are in sync, and surely so."""
         return await self.why_not_full() is None
 
     async def why_not_full(self) -> str | None:

@@ -232,7 +232,7 @@ def _unmount(directory: str) -> None:
         is_late = time.monotonic() > ends_at
         for point in points:
             run(["umount", *(["--lazy"] if is_late else []), point], is_checked=is_late)
-        # One who was killed holds its files for a moment after it can be seen no more.
+        # One who was killed holds its files for a moment after it can be seen no longer.
         time.sleep(GONE_AFTER_S)
     while loops := _loops_below(directory):
         # They let go of their images by themselves, a moment after they are unmounted.

@@ -39,7 +39,7 @@ class Partition:
 
     @property
     def is_full(self) -> bool:
-        """Say whether it has a leader and all its replicas are in sync."""
+        """Whether it has a leader and all its replicas are in sync."""
         return self.leader >= 0 and set(self.isr) == set(self.replicas)
 
 

@@ -68,7 +68,7 @@ class PlainDisk:
         self.data = directory / "disks" / name / DATA
 
     async def open(self) -> None:
-        """Make the directory, anew."""
+        """Make the directory, again."""
         await trio.to_thread.run_sync(partial(shutil.rmtree, self.data, ignore_errors=True))
         self.data.mkdir(parents=True)
 

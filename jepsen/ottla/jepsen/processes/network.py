@@ -58,7 +58,7 @@ class Faults:
 
     @property
     def is_well(self) -> bool:
-        """Say whether no fault of the network is in force."""
+        """Whether no fault of the network is in force."""
         return self._network.links.is_well
 
     async def put(self, name: str, fault: LinkFault) -> None:

@@ -36,7 +36,7 @@ class Links:
 
     @property
     def is_well(self) -> bool:
-        """Say whether no fault is in force."""
+        """Whether no fault is in force."""
         return not self._faults
 
     def put(self, name: str, fault: LinkFault) -> None:

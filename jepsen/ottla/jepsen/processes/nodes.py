@@ -124,7 +124,7 @@ class Node:
 
     @property
     def is_up(self) -> bool:
-        """Say whether it has a process that serves, or soon will."""
+        """Whether it has a process that serves, or soon will."""
         return self.state in (State.RUNNING, State.STARTING)
 
     def start(self) -> None:

@@ -24,7 +24,7 @@ PARTITION = "partition"
 
 
 def needs_flush(name: str) -> bool:
-    """Say whether a nemesis may strike only brokers that flush every message."""
+    """Return whether a nemesis may strike only brokers that flush every message."""
     return any(CLASSES[each].needs_flush for each in expanded([name]) if each != NO_NEMESIS)
 
 

@@ -67,7 +67,7 @@ class Course:
 
 
 def judge_course(plan: RunPlan, course: Course) -> Verdict:
-    """Say whether the run can be believed at all."""
+    """Return whether the run can be believed at all."""
     findings = Findings(CHECKER)
     findings.figures.update(
         ops_per_s=round(course.ops_per_s, 1),

@@ -187,7 +187,7 @@ class Lags:
 def realtime_lags(history: History, logs: Mapping[str, LogValues], windows: Windows) -> Lags:
     """Return by how much each poll was behind: since when its next offset had existed.
 
-    A process' position in a key is what it polled last; it starts anew at every assignment that
+    A process' position in a key is what it polled last; it starts again at every assignment that
     does not keep the key.  Final reads begin at the log's start, so they are not looked at.
     """
     frontier = {key: _frontier(values.known) for key, values in logs.items()}
@@ -230,7 +230,7 @@ def realtime_lags(history: History, logs: Mapping[str, LogValues], windows: Wind
 
 
 def is_final(operation: Operation) -> bool:
-    """Say whether an operation belongs to the final reads."""
+    """Return whether an operation belongs to the final reads."""
     completion = operation.completion
     return bool(
         (operation.invoke.extra and operation.invoke.extra.get("final"))

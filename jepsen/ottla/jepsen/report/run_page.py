@@ -197,7 +197,7 @@ def _findings(parts: RunParts) -> Iterable[Markup]:
 
 
 def _blamed(verdict: Verdict, anomaly: str) -> bool:
-    """Say whether an anomaly is among the reasons of a verdict; without reasons all are."""
+    """Return whether an anomaly is among the reasons of a verdict; without reasons all are."""
     return not verdict.reason or anomaly in verdict.reason
 
 

@@ -104,7 +104,7 @@ def rows_of(history: History, shown: Sequence[Operation]) -> Sequence[Row]:
 def columns_of(operations: Iterable[Operation], concurrency: int | None) -> Mapping[int, int]:
     """Return each process' column: its thread where the concurrency is known.
 
-    Else a process takes the first column whose process is gone for ever.
+    Else a process takes the first column whose process is gone permanently.
     """
     first: dict[int, int] = {}
     last: dict[int, tuple[int, bool]] = {}

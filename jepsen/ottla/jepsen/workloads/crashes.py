@@ -20,7 +20,7 @@ class Crashes:
         self._ends_ns: dict[int, int] = {}
 
     def is_due(self, thread: int, now_ns: int, rng: Random) -> bool:
-        """Say whether a thread's client dies now; then its next life begins."""
+        """Return whether a thread's client dies now; then its next life begins."""
         end_ns = self._ends_ns.get(thread)
         if end_ns is not None and now_ns < end_ns:
             return False

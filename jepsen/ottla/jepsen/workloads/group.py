@@ -89,7 +89,7 @@ class GroupLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """Say whether every group has read all that was sent."""
+        """Whether every group has read all that was sent."""
         return all(self._is_group_caught_up(protocol) for protocol in set(self._protocols))
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -49,7 +49,7 @@ class ListOffsetsLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """Say whether every thread was told the end of every key."""
+        """Whether every thread was told the end of every key."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -92,7 +92,7 @@ class Generator(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Say whether the final reads came to the end of all there is."""
+        """Whether the final reads came to the end of all there is."""
         ...
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

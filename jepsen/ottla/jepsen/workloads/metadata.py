@@ -92,7 +92,7 @@ class MetadataLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """Say whether every thread has read its topics once more."""
+        """Whether every thread has read its topics once more."""
         return len(self._left) >= len(self._readers) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

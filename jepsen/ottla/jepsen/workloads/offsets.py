@@ -69,7 +69,7 @@ class OffsetsLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """Say whether every register that is open was read once more."""
+        """Whether every register that is open was read once more."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -18,7 +18,7 @@ class Pace:
         self._next_ns: dict[int, int] = {}
 
     def may_begin(self, thread: int, now_ns: int) -> bool:
-        """Say whether a thread may begin an operation now; if so, it has."""
+        """Return whether a thread may begin an operation now; if so, it has."""
         next_ns = self._next_ns.get(thread, now_ns)
         if now_ns < next_ns:
             return False

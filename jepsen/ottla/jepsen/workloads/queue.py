@@ -6,7 +6,7 @@ Pure.  Operations:
 - `poll`, value `[["poll"]]` -> `[["poll", {key: [[offset, value], …]}]]`, also where it FAILs;
 - `assign`, value `[key, …]`: these keys and no others; new ones are read from their beginning;
 - `subscribe`, value `[topic, …]`: these topics, shared with a group;
-- `crash`: the client is torn down and made anew; it is assigned nothing then;
+- `crash`: the client is torn down and made again; it is assigned nothing then;
 - `create-topic`, value `topic`.
 
 An operation sends one value: without transactions several in one would be neither all nor nothing.
@@ -30,7 +30,7 @@ VALUES_MAX = 512
 """A key's values: enough to meet several faults, few enough to be looked at."""
 CHANGE_ONE_IN = 128
 """How often a thread reads other keys: each time it reads them from their beginning, or makes its
-whole group share out anew."""
+whole group share out again."""
 KEYS_MAX = 4
 """Keys a thread reads at a time."""
 UNSEEN_ONE_IN = 3
@@ -69,7 +69,7 @@ class QueueLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """Say whether the final reads came to the end of all there is."""
+        """Whether the final reads came to the end of all there is."""
         return self._final.is_caught_up
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -123,7 +123,7 @@ class QueueLoad:
 
     def _on_change(self, reader: Reader, op: Op, done: Completion) -> None:
         if done.kind is not Kind.OK:
-            # Whatever it reads now, it is told anew before it polls.
+            # Whatever it reads now, it is told again before it polls.
             reader.keys = frozenset()
             return
         reader.is_member = op.f == "subscribe"
@@ -135,7 +135,7 @@ class QueueLoad:
         reader.seen = {key: offset for key, offset in reader.seen.items() if key in before}
 
     def _is_over(self, reader: Reader) -> bool:
-        """Say whether all its keys are full and read to their ends."""
+        """Return whether all its keys are full and read to their ends."""
         if not reader.keys.isdisjoint(self._topics.keys()):
             return False
         highest = self._model.highest()

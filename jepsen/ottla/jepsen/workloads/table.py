@@ -81,7 +81,7 @@ class Workload:
 
     @property
     def is_caught_up(self) -> bool:
-        """Say whether the final reads came to the end of all there is."""
+        """Whether the final reads came to the end of all there is."""
         return self._generator.is_caught_up
 
     def facts(self) -> dict[str, Json]:

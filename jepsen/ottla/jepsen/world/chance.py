@@ -36,7 +36,7 @@ class Chance:
 
     @property
     def is_spent(self) -> bool:
-        """Say whether a replay has come to the end of its list; an engine may stop there."""
+        """Whether a replay has come to the end of its list; an engine may stop there."""
         return self._replay is not None and self._at >= len(self._replay)
 
     def below(self, bound: int) -> int:

@@ -142,7 +142,7 @@ class SimulatedFile:
 
     @property
     def is_closed(self) -> bool:
-        """Say whether the owner gave the file up."""
+        """Whether the owner gave the file up."""
         return self._is_closed
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
@@ -291,7 +291,7 @@ class SimulatedDisk:
         return SimulatedFile(self, path, node)
 
     def exists(self, path: str) -> bool:
-        """Say whether a file or directory of that name is there."""
+        """Return whether a file or directory of that name is there."""
         if self.faults.is_gone(path):
             return False
         try:
@@ -308,7 +308,7 @@ class SimulatedDisk:
             parent.change({name: None})
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Say whether the file was read or written since the last crash."""
+        """Return whether the file was read or written since the last crash."""
         return _simulated(file).inode.is_cached
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
@@ -415,7 +415,7 @@ class SimulatedDisk:
         return sorted(self._directory(path).entries)
 
     async def is_directory(self, path: str) -> bool:
-        """Say whether the path is a directory."""
+        """Return whether the path is a directory."""
         await self._wait(path)
         return self.exists(path) and isinstance(self._node(path), _Directory)
 

@@ -37,7 +37,7 @@ class Fault:
     struck_count: int = 0
 
     def strikes(self, operation: Operation, path: str) -> bool:
-        """Say whether this call fails, and count it."""
+        """Return whether this call fails, and count it."""
         if operation is not self.operation or self.path_part not in path:
             return False
         if any(part in path for part in self.spared_parts):
@@ -62,7 +62,7 @@ class DiskFaults:
 
     @property
     def may_strike(self) -> bool:
-        """Say whether some call may still fail."""
+        """Whether some call may still fail."""
         return bool(self._gone) or any(fault.times_left for fault in self._faults)
 
     def add(self, fault: Fault) -> None:
@@ -102,7 +102,7 @@ class DiskFaults:
                 raise OSError(fault.error_number, "the world's disk fails as asked", path)
 
     def is_gone(self, path: str) -> bool:
-        """Say whether the path lies in a directory that was lost."""
+        """Return whether the path lies in a directory that was lost."""
         return any(_lies_in(path, directory) for directory in self._gone)
 
     def hanging(self, path: str) -> Until | None:

@@ -1,6 +1,6 @@
 """What a search engine is, what a run of it tells, and the table of all of them.
 
-An engine runs one seed at a time: it makes everything anew, draws every choice from the chance it
+An engine runs one seed at a time: it makes everything again, draws every choice from the chance it
 is handed, and comes back with an `Outcome`; a broken invariant is part of it, never raised.
 """
 

@@ -117,7 +117,7 @@ def _added(
 
 
 def _is_certain(log: KeyLog, send: Send) -> bool:
-    """Say whether a record was promised and read, and lies in one place."""
+    """Return whether a record was promised and read, and lies in one place."""
     return send.is_promised and send.value in log.reads and len(log.offsets[send.value]) == 1
 
 
@@ -355,7 +355,7 @@ def _neighbours(ground: Ground) -> Iterator[tuple[KeyLog, Send, Send]]:
 
 
 def _one_after_the_other(first: Send, second: Send) -> bool:
-    """Say whether two operations, each of one send alone, were one after the other."""
+    """Return whether two operations, each of one send alone, were one after the other."""
     return first.operation.index < second.operation.invoke.index and all(
         len(send.operation.invoke.value) == 1 for send in (first, second)
     )

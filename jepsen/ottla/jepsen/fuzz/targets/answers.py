@@ -38,7 +38,7 @@ from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAss
 
 BOOTSTRAP = (("broker", 9092),)
 TIMEOUT_S = 0.35
-"""Enough for some tries anew."""
+"""Enough for some tries again."""
 
 CALL_S_MAX = 1.0
 """Virtual time after which a call is cancelled.  A client that is hung up on connects again every

@@ -150,7 +150,7 @@ BATCHES = Target(
     sentence="record batches: headers, what a leader checks, records, all codecs",
     check=_check,
     seeds=_seeds,
-    allocation_free_bytes=MIB + 6 * LIMIT_BYTES,  # unpacked, packed anew, and its records
+    allocation_free_bytes=MIB + 6 * LIMIT_BYTES,  # unpacked, packed again, and its records
 )
 
 

@@ -38,7 +38,7 @@ class Kill(Nemesis):
 
 
 class KillAll(Kill):
-    """All nodes are killed at one moment: the whole cluster starts anew."""
+    """All nodes are killed at one moment: the whole cluster starts again."""
 
     name = "kill-all"
 

@@ -325,7 +325,7 @@ def _keep_a_broken_session() -> Any:
 
 @contextmanager
 def _forget_who_to_fetch() -> Iterator[None]:
-    """A session that opens anew names only what changed since the last request."""
+    """A session that opens again names only what changed since the last request."""
     original = FetchSession.fill
 
     def fill(self: FetchSession, request: Any) -> None:

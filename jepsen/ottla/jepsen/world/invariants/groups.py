@@ -79,7 +79,7 @@ class GroupInvariants:
             if not member.is_classic or member.epoch == 0 or member.is_waiting:
                 continue
             if member.id not in group.members:
-                continue  # perhaps of an earlier group of the name, whose generations count anew
+                continue  # perhaps of an earlier group of the name, whose generations count again
             for place in sorted(member.owned):
                 other = owners.setdefault((member.epoch, place), member)
                 is_same = other is member or other.instance_id == member.instance_id is not None

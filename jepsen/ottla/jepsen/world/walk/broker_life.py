@@ -105,7 +105,7 @@ class LeaderFetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Say whether it may ask again."""
+        """Whether it may ask again."""
         self.flushing += self.core.take_unflushed()
         return self.asked is None and not self.places and not self.flushing
 
@@ -187,7 +187,7 @@ class Life:
     def leave(
         self, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, Callable[[], Awaitable[None]]]:
-        """Follow these no more; no duty of theirs is ever half done here."""
+        """Follow these no longer; no duty of theirs is ever half done here."""
         for key in partitions:
             fetcher = self._fetcher_of.pop(key, None)
             if fetcher is not None:

@@ -82,7 +82,7 @@ class Process:
 
     @property
     def is_awake(self) -> bool:
-        """Say whether it runs and does not stand still."""
+        """Whether it runs and does not stand still."""
         return self.is_running and not self.is_hung
 
 
@@ -154,7 +154,7 @@ class Lives:
         self.min_isr = 2
         self.produced = 0
         self.leaving: set[NodeId] = set()
-        """Who registers just now (if it crashed, it is eligible no more), or is given up."""
+        """Who registers just now (if it crashed, it is eligible no longer), or is given up."""
         self.judge = ControllerJudge(
             controller.image, PARTITIONS, controller.config.session_timeout_ms, has_elr=self.has_elr
         )

@@ -63,7 +63,7 @@ class Asked:
 
     @property
     def is_answered(self) -> bool:
-        """Say whether there is an answer."""
+        """Whether there is an answer."""
         return bool(self._answers)
 
     @property

@@ -53,7 +53,7 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Say whether it waits for an answer that changes what it works on."""
+        """Whether it waits for an answer that changes what it works on."""
         return False
 
     def look(self) -> None:

@@ -46,12 +46,12 @@ class BatchMaker:
         return Made(build_batch([(at_ms, None, value) for at_ms, value in records]), records)
 
     def begin_epoch(self, producer_id: int) -> None:
-        """Have a producer begin anew, as one does that was refused."""
+        """Have a producer begin again, as one does that was refused."""
         self._epochs[producer_id] = self._epochs.get(producer_id, 0) + 1
         self._sequences[producer_id] = 0
 
     def forget(self, model: LogModel) -> None:
-        """Go on from what the log knows: what was lost is sent anew."""
+        """Go on from what the log knows: what was lost is sent again."""
         self._sequences.clear()
         for producer_id, producer in model.producers.items():
             if producer.epoch < 0:

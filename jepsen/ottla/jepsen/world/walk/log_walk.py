@@ -268,7 +268,7 @@ class Walk(Life):
         offset = lowest + self.chance.below(max(1, log.end_offset + 2 - lowest))
         self._cut = self.model.cut_place(offset)[1]
         if self._cut < log.log_start_offset:
-            self._cut = 0  # it begins anew
+            self._cut = 0  # it begins again
         self._flushed_end = min(self._flushed_end, self._cut)
         if any(task.name.startswith("flush") for task in self._tasks):
             self.rare.sometimes("a flush is overtaken by a truncation")

@@ -3,7 +3,7 @@
 Every replica has a clock of its own that only its own timers move, so any timer may fire before
 any message arrives.  Messages are delivered in any order, again and again, or never; fsyncs end
 when the adversary says so; the power goes at any boundary between two effects.  How much of each
-there is, is drawn anew for every seed (swarm): what is rare in one run is the rule in another.
+there is, is drawn again for every seed (swarm): what is rare in one run is the rule in another.
 """
 
 from collections.abc import Callable

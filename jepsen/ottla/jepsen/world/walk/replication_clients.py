@@ -1,4 +1,4 @@
-"""Producers, idempotent and not, and consumers: what they were told must hold for ever."""
+"""Producers, idempotent and not, and consumers: what they were told must hold permanently."""
 
 from typing import Any, NamedTuple
 
@@ -60,7 +60,7 @@ class Producer:
 
     @property
     def may_go_on(self) -> bool:
-        """Say whether another record may be sent.
+        """Whether another record may be sent.
 
         Nobody knows the producer before its first record is committed: what came after that one
         would be taken in its place, as in Kafka.
@@ -168,7 +168,7 @@ class Clients:
         self._cluster.trace.add("produce", life.machine.id, sent.number, sent.acks)
 
     def _is_elsewhere(self, log: Any, sent: Produced, epoch: int) -> bool:
-        """Say whether the producer's batch lies in the log from an earlier epoch."""
+        """Return whether the producer's batch lies in the log from an earlier epoch."""
         producer = log.active_producers.get(sent.producer.id)
         if producer is None or log.last_epoch < 0:
             return False
@@ -255,7 +255,7 @@ class Clients:
     def _deletable_end(self, index: int) -> int:
         """Return the end of what may be deleted without making a broker forget a sequence.
 
-        Whoever begins anew behind deleted records knows nothing of their producers, as in Kafka:
+        Whoever begins again behind deleted records knows nothing of their producers, as in Kafka:
         what one may still send again, and the record before that, must stay.
         """
         committed = self._cluster.judge.committed[index]

@@ -147,12 +147,12 @@ class ReplicationCluster:
         return [one for one in self.machines if one.life is not None and not one.is_paused]
 
     def is_here(self, life: Life) -> bool:
-        """Say whether a process runs and does not stand still."""
+        """Return whether a process runs and does not stand still."""
         return life.machine.life is life and not life.machine.is_paused
 
     @property
     def is_one_behind(self) -> bool:
-        """Say whether a machine lost what it had not flushed: nothing else may fail then."""
+        """Whether a machine lost what it had not flushed: nothing else may fail then."""
         return any(machine.is_behind for machine in self.machines)
 
     def leaders(self) -> list[Partition]:

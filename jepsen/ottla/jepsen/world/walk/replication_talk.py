@@ -372,7 +372,7 @@ class TalkingCluster(ReplicationCluster):
 
 
 def _agree(log: Held, leader: Held) -> bool:
-    """Say whether a follower serves what its leader does, and nothing that it does not."""
+    """Return whether a follower serves what its leader does, and nothing that it does not."""
     start = log.log_start_offset
     return start >= leader.log_start_offset and log.records[start:] == leader.records[start:]
 

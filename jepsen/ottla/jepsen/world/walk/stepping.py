@@ -67,7 +67,7 @@ class DoomedDisk(SimulatedDisk):
 
     @property
     def is_faulty(self) -> bool:
-        """Say whether a fault is waiting to strike, or room is short."""
+        """Whether a fault is waiting to strike, or room is short."""
         return self.capacity_bytes is not None or self.faults.may_strike
 
 

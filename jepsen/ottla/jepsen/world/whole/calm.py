@@ -23,7 +23,7 @@ class Calm:
         self._network = cluster.world.network
 
     def is_calm_but_for(self, troubled: Machine) -> bool:
-        """Say whether everybody else is well, and the troubled machine's process runs."""
+        """Return whether everybody else is well, and the troubled machine's process runs."""
         if self._network.is_troubled or self._cluster.unready():
             return False
         for machine in self._cluster.machines:

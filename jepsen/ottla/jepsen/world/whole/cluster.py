@@ -120,7 +120,7 @@ class Cluster:
 
     @property
     def is_in_sync(self) -> bool:
-        """Say whether every broker serves and every in-sync set is full."""
+        """Whether every broker serves and every in-sync set is full."""
         return not self.unready() and not self.out_of_sync()
 
     async def format(self) -> None:

@@ -386,7 +386,7 @@ class DiskTroubles:
         return node, machine, directory
 
     def _may_trouble(self, machine: Machine) -> bool:
-        """Say whether a machine's node serves, and no disk of the cluster is in trouble."""
+        """Return whether a machine's node serves, and no disk of the cluster is in trouble."""
         return machine.name not in self._cluster.unready() and not any(
             one.trouble is not None or one.has_bad_disk for one in self._cluster.machines
         )

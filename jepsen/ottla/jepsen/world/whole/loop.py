@@ -44,7 +44,7 @@ class Tasks:
 
 STUCK_LOOK_S = 0.01
 STUCK_COUNT_MAX = 100
-"""A second of real time in which nobody runs is for ever."""
+"""A second of real time in which nothing runs is an eternity."""
 
 TASKS: ContextVar[Tasks | None] = ContextVar("tasks", default=None)
 """Whose task this is; None is the world's own."""
@@ -142,7 +142,7 @@ class Loop:
 
     @property
     def has_more_to_do(self) -> bool:
-        """Say whether something is to be done before time goes on."""
+        """Whether something is to be done before time goes on."""
         return bool(self._due)
 
     def between_steps(self, action: Callable[[], None]) -> None:

@@ -39,10 +39,10 @@ class Trouble:
     may_fail_to_start: bool
     """Whether a later process may end by it."""
     has_lost_directory: bool
-    """Whether the process must start anew to have all its directories."""
+    """Whether the process must start again to have all its directories."""
 
     def is_on(self, machine: "Machine") -> bool:
-        """Say whether the process that met it still runs in it."""
+        """Return whether the process that met it still runs in it."""
         return (
             machine.trouble is self
             and machine.is_running
@@ -50,7 +50,7 @@ class Trouble:
         )
 
     def allows_end_of(self, machine: "Machine") -> bool:
-        """Say whether the process that ended by itself may have done so."""
+        """Return whether the process that ended by itself may have done so."""
         is_later = machine.start_count != self.start_count
         return is_later and self.may_fail_to_start
 
@@ -122,7 +122,7 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Say whether a process is there, paused or not."""
+        """Whether a process is there, paused or not."""
         return not self.has_ended.is_set()
 
     @property

@@ -22,10 +22,10 @@ class Mercy:
         self._wounded: Machine | None = None
         """The broker that lost power, until every in-sync set has been full again."""
         self._wounded_start = 0
-        """With which start of it: not before it has started anew can it be in sync again."""
+        """With which start of it: not before it has started again can it be in sync again."""
 
     def is_fragile(self, machine: Machine) -> bool:
-        """Say whether a machine that loses power may lose what was acknowledged."""
+        """Return whether a machine that loses power may lose what was acknowledged."""
         return not self.is_flushed and machine in self._cluster.broker_machines.values()
 
     def wound(self, machine: Machine) -> bool:
@@ -38,7 +38,7 @@ class Mercy:
         return True
 
     def may_die(self, machine: Machine) -> bool:
-        """Say whether a machine's process may end while another one's wound is open."""
+        """Return whether a machine's process may end while another one's wound is open."""
         wounded = self._wounded
         if (
             wounded is not None

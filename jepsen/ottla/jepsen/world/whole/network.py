@@ -90,7 +90,7 @@ class Network:
         return at
 
     def breaks(self) -> bool:
-        """Say whether this message breaks its connection."""
+        """Return whether this message breaks its connection."""
         p = self.quality.break_p
         if not p or self._chance.random() >= p:
             return False
@@ -98,7 +98,7 @@ class Network:
         return True
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Say whether nothing arrives on a link now."""
+        """Return whether nothing arrives on a link now."""
         return (source, target) in self._cuts
 
     def call_at(self, at: float, action: Deliver) -> None:
@@ -110,7 +110,7 @@ class Network:
             self._sleep.deadline = at
 
     async def run(self) -> NoReturn:
-        """Deliver what is due, for ever."""
+        """Deliver what is due, until cancelled."""
         heap = self._on_its_way
         while True:
             now = trio.current_time()
@@ -129,7 +129,7 @@ class Network:
 
     @property
     def is_troubled(self) -> bool:
-        """Say whether any link is worse than it was at the start."""
+        """Whether any link is worse than it was at the start."""
         is_slow = any(host.slow_s for host in self.hosts.values())
         return bool(self._cuts or self._stuck or self.quality.break_p or is_slow)
 

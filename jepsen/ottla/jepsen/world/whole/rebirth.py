@@ -47,7 +47,7 @@ START_MS = (0, 1_500)
 RECOVERY_S_MAX = 5.0
 SOON_MS = (0, 3_000)
 REMOVAL_MS = (50, 500)
-"""From the begin of a removal to the deletion of its topic."""
+"""From the start of a removal to the deletion of its topic."""
 
 BEHIND_MS = (500, 3_000)
 """How long a removal then still waits."""
@@ -359,7 +359,7 @@ class Rebirths:
         await self._wait(START_MS)
 
     def _is_recovering(self, machine: Machine) -> bool:
-        """Say whether a broker opens its logs with the image it has by now."""
+        """Return whether a broker opens its logs with the image it has by now."""
         for node, broker in self._cluster.brokers.items():
             if self._cluster.broker_machines[node] is machine:
                 return broker.lifecycle.lifecycle.state >= BrokerState.RECOVERY

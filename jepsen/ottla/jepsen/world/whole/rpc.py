@@ -62,14 +62,14 @@ class MachineRpc:
         return MachinePeer(self, self._exchange, address)
 
     async def stop_serving(self) -> None:
-        """Cancel what is being answered and listen no more."""
+        """Cancel what is being answered and listen no longer."""
         self._is_serving = False
         self._nursery.cancel_scope.cancel()
         await trio.lowlevel.checkpoint()
 
     @property
     def is_reachable(self) -> bool:
-        """Say whether the process is there and answers."""
+        """Whether the process is there and answers."""
         return self._is_serving and self.host.is_up and self.host.life == self.life
 
     def take_up(self, call: "_Call") -> None:
@@ -187,7 +187,7 @@ class _Call:
         self._send_back(result)
 
     def leave(self) -> None:
-        """Wait no more: whoever answers is told."""
+        """Wait no longer: whoever answers is told."""
         self._has_left = True
         self._caller.endings.pop(self._cancel_there, None)
         if not self.is_done.is_set():

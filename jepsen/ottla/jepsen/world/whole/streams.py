@@ -45,7 +45,7 @@ class Ports:
         self._doors[host, port] = door
 
     def close(self, door: Door) -> None:
-        """Listen no more."""
+        """Listen no longer."""
         for at in [at for at, known in self._doors.items() if known is door]:
             del self._doors[at]
 
@@ -161,12 +161,12 @@ class Stream:
 
     @property
     def has_bytes(self) -> bool:
-        """Say whether something can be taken."""
+        """Whether something can be taken."""
         return bool(self._buffer)
 
     @property
     def is_broken(self) -> bool:
-        """Say whether nothing more will come or go."""
+        """Whether nothing more will come or go."""
         return self._is_reset or self._is_closed
 
     def take(self, max_bytes: int) -> bytes:
@@ -225,7 +225,7 @@ class Stream:
         self._network.send(self._host.name, self.peer._host.name, self.peer._reset)
 
     def _break(self) -> None:
-        """Have both ends find out that the connection is no more."""
+        """Have both ends find out that the connection is gone."""
         self._in_flight.clear()
         self.peer._in_flight.clear()
         self._reset()

@@ -71,7 +71,7 @@ class Workload:
     def __init__(self, world: World, cluster: Cluster, history: History, plan: Plan) -> None:
         self.group = "readers"
         self.is_quiet = False
-        """Set at the end: producers send no more."""
+        """Set at the end: producers send no longer."""
         self.topic_change_count = 0
         self._world = world
         self._cluster = cluster
