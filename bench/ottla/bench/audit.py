@@ -47,7 +47,7 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Say whether every acknowledged record is there exactly once, in order."""
+        """Whether every acknowledged record is there exactly once, in order."""
         return not (self.lost or self.doubled or self.out_of_order or self.unasked)
 
     def figures(self) -> dict[str, Any]:

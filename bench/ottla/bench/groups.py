@@ -208,7 +208,7 @@ class _Crowd:
             member_id = answer.member_id
 
     async def _sync(self, connection: Connection, joined: JoinGroupResponse) -> bool:
-        """Say whether the generation came about; the leader assigns everybody the same."""
+        """Return whether the generation came about; the leader assigns everybody the same."""
         request = SyncGroupRequest(
             group_id=self._group,
             generation_id=joined.generation_id,
@@ -242,7 +242,7 @@ class _Crowd:
                 return
 
     def _is_settled(self, code: int) -> bool:
-        """Say whether the group is not in the middle of a rebalance; refuse all other errors."""
+        """Return whether the group is not in the middle of a rebalance; refuse all other errors."""
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return False
         raise_for(code)

@@ -2,7 +2,7 @@
 
 Of each key the last record stays, with its offset, and a batch keeps the offsets that its header
 names.  Batches without records go, but for the last of a segment, whose header stays.  The segment
-that is written last is left as it is.  Indexes go: a broker makes them anew.
+that is written last is left as it is.  Indexes go: a broker makes them again.
 """
 
 from pathlib import Path

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def is_clean(figures: Figures) -> bool:
-    """Say whether every record arrived exactly once, in order."""
+    """Return whether every record arrived exactly once, in order."""
     wrong = ("missing", "doubled_or_else", "out_of_order")
     counts = [count for name, count in figures.items() if name.endswith(wrong)]
     assert len(counts) == 7

@@ -44,7 +44,7 @@ FIRST_INTERVALS = 0.5, 1.5
 """When a client pushes first, in intervals."""
 LATE_INTERVALS = 1.05
 """How late the timer of a client may be, and what lies between.  With none at all, clients that one
-hitch brought together would push at the same moment for ever after."""
+hitch brought together would push at the same moment ever after."""
 RECEIVE_BYTES = 65_536
 
 Address = tuple[str, int]
