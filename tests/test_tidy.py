@@ -71,7 +71,18 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
 }
 """Modules outside of rooms that rooms may import."""
 
-RIDDLES: dict[str, int] = {}
+RIDDLES = {
+    "amid": 1,
+    "anew": 32,
+    "begin of": 1,
+    "everybody": 49,
+    "for ever": 1,
+    "no more": 31,
+    "nobody": 286,
+    "[Ss]ay whether": 40,
+    "so many": 66,
+    "[Ww]hoever": 145,
+}
 """Words that a reader has to decode, and how often the tree still has them."""
 
 FUNCTION_LINES_MAX = 70

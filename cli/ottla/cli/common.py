@@ -73,7 +73,7 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
 
 
 def _is_node(row: object) -> bool:
-    """Say whether a row of a cluster's file has what makes a node, and of the right kinds."""
+    """Return whether a row of a cluster's file has what makes a node, and of the right kinds."""
     if (
         not isinstance(row, dict)
         or not NODE_FIELDS.items() >= {name: type(value) for name, value in row.items()}.items()

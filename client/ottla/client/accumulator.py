@@ -60,7 +60,7 @@ class Accumulator:
     # What the application does.
 
     def has_room(self, record_bytes: int) -> bool:
-        """Say whether a record fits into the memory that is left; an empty buffer takes any."""
+        """Return whether a record fits into the memory that is left; an empty buffer takes any."""
         fits = self.buffered_bytes + record_bytes <= self._config.buffer_bytes_max
         if not fits:
             # Batches that gather would gather forever: nothing can join them.
@@ -138,7 +138,7 @@ class Accumulator:
 
     @property
     def is_identity_due(self) -> bool:
-        """Say whether the brokers must be asked now for an id, or for a new epoch of it."""
+        """Whether the brokers must be asked now for an id, or for a new epoch of it."""
         if not self._config.enable_idempotence:
             return False
         if self.identity is None:

@@ -1,7 +1,7 @@
 """How a producer's and a consumer's connection to one broker comes to be, and comes back.
 
 A link connects once there is something to do, serves until the connection is lost, says so, waits
-a little and begins anew.  What it does meanwhile is each kind's own.
+a little and begins again.  What it does meanwhile is each kind's own.
 """
 
 from abc import ABC, abstractmethod
@@ -35,7 +35,7 @@ class LinkConfig(Protocol):
 
     @property
     def retry_backoff_ms(self) -> int:
-        """The wait before a link connects anew."""
+        """The wait before a link connects again."""
         ...
 
 
@@ -67,7 +67,7 @@ class BrokerLink(ABC):
 
     @abstractmethod
     def _has_work(self) -> bool:
-        """Say whether a connection is wanted now."""
+        """Return whether a connection is wanted now."""
 
     @abstractmethod
     async def _serve(self, pipeline: Pipeline) -> None:

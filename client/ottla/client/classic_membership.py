@@ -91,7 +91,7 @@ class ClassicMembership:
         return Membership()
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Say whether a refused commit may go again, under the generation there is now."""
+        """Return whether a refused commit may go again, under the generation there is now."""
         await trio.lowlevel.checkpoint()
         tenure = self.tenure
         if code in OVERTAKEN:

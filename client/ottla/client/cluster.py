@@ -1,6 +1,6 @@
 """A client's view of a cluster: who leads what, and an open connection to whoever is asked.
 
-The view is asked for anew when it proves stale; it is never trusted to be right.
+The view is asked for again when it proves stale; it is never trusted to be right.
 """
 
 import math
@@ -137,7 +137,7 @@ class Cluster:
         known = self.topics.get(name)
         is_new = known is not None and known.topic_id != topic.topic_id
         if topic.error_code != ErrorCode.NONE or is_new:
-            # It is gone, or another one has its name now: epochs begin anew.
+            # It is gone, or another one has its name now: epochs begin again.
             self.topics.pop(name, None)
             for one in [one for one in self._leaders if one.topic == name]:
                 del self._leaders[one]

@@ -46,7 +46,7 @@ class PendingCommit:
 
     @property
     def is_settled(self) -> bool:
-        """Say whether it is known what became of it."""
+        """Whether it is known what became of it."""
         return self._event.is_set()
 
     @property
@@ -127,7 +127,7 @@ class Committer:
 
     @property
     def is_busy(self) -> bool:
-        """Say whether a commit waits or travels."""
+        """Whether a commit waits or travels."""
         return self._last is not None and not self._last.is_settled
 
     async def settled(self) -> None:

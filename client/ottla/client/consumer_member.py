@@ -97,12 +97,12 @@ class ConsumerMember:
 
     @property
     def is_in_group(self) -> bool:
-        """Say whether it has an epoch."""
+        """Whether it has an epoch."""
         return self.state in IN_GROUP
 
     @property
     def is_heartbeat_due(self) -> bool:
-        """Say whether there is something to tell that shall not wait for the interval."""
+        """Whether there is something to tell that shall not wait for the interval."""
         if self.state in (State.JOINING, State.ACKNOWLEDGING):
             return True
         return self.is_in_group and any(
@@ -115,7 +115,7 @@ class ConsumerMember:
         self._regex = regex
 
     def join(self) -> None:
-        """Begin, or begin anew, with nothing."""
+        """Begin, or begin again, with nothing."""
         self._become(State.JOINING)
         self._lose()
 
@@ -213,7 +213,7 @@ class ConsumerMember:
         self._said = {}
         step = AFTER.get(code_of(code))
         if code == ErrorCode.GROUP_ID_NOT_FOUND and self.is_in_group:
-            # The group has gone with all who were in it; who joins makes it anew.
+            # The group has gone with all who were in it; who joins makes it again.
             step = Step.JOIN_AGAIN
         if step is None:
             raise RefusedError(code_of(code), message or row_of(code).meaning)

@@ -77,7 +77,7 @@ class ConsumerMembership:
         return self.membership() if self.member.is_in_group else NO_MEMBER
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Say whether a refused request may go again: once a newer epoch is known it may."""
+        """Return whether a refused request may go again: once a newer epoch is known it may."""
         await trio.lowlevel.checkpoint()
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
             self._beat_at_once()

@@ -1,4 +1,4 @@
-"""The way to a group's coordinator: found when it is not known, found anew when it has moved."""
+"""The way to a group's coordinator: found when it is not known, found again when it has moved."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +27,7 @@ MOVED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Answers after which the coordinator is looked for anew."""
+"""Answers after which the coordinator is looked for again."""
 CONNECT_TIMEOUT_S = 10.0
 
 
@@ -46,7 +46,7 @@ class Coordinator:
 
     @property
     def address(self) -> str | None:
-        """Where it was found, `host:port`; None before that, and when it is looked for anew."""
+        """Where it was found, `host:port`; None before that, and when it is looked for again."""
         return None if self._pipeline is None else self._pipeline.address
 
     async def request(
@@ -77,7 +77,7 @@ class Coordinator:
         return (await self._opened()).version_of(api_key)
 
     async def forget(self) -> None:
-        """Look for the coordinator anew with the next request."""
+        """Look for the coordinator again with the next request."""
         if self._pipeline is not None:
             await self._drop(self._pipeline)
 

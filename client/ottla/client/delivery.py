@@ -37,7 +37,7 @@ class Delivery:
 
     @property
     def is_settled(self) -> bool:
-        """Say whether it is known what became of the record."""
+        """Whether it is known what became of the record."""
         return self._find().is_settled
 
     async def wait(self) -> RecordMetadata:

@@ -53,14 +53,14 @@ class Asked:
         self.fetch = place.fetch
 
     def is_still(self, place: Place) -> bool:
-        """Say whether the session asks what is wanted of a partition now.
+        """Return whether the session asks what is wanted of a partition now.
 
-        A partition given away and taken again has another place: it begins anew.
+        A partition given away and taken again has another place: it begins again.
         """
         return self.is_same_course(place) and self.fetch == place.fetch
 
     def is_same_course(self, place: Place) -> bool:
-        """Say whether reading alone has moved the position since."""
+        """Return whether reading alone has moved the position since."""
         return self.place is place and self.turn == place.turn
 
 
@@ -85,7 +85,7 @@ class FetchLink(BrokerLink):
         self._on_stale = on_stale
         self._on_failure = on_failure
         self._version = NO_VERSION
-        """Of the session; it is begun anew with another."""
+        """Of the session; it is begun again with another."""
         self._session = FetchSession()
         self._asked: dict[TopicKey, tuple[Asked, Epoch]] = {}
 

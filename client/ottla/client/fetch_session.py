@@ -1,7 +1,7 @@
 """The asking side of a fetch session: every partition is told once, then only what changed.
 
 Pure; KIP-227.  Who fetches says what it wants of each partition as that changes; a request holds
-the changes since the last one, or everything when a session must be opened anew.  Invariant
+the changes since the last one, or everything when a session must be opened again.  Invariant
 NothingIsLost: what an unanswered request told is told again, because losing an answer ends the
 session.
 """
@@ -70,7 +70,7 @@ class FetchSession:
             self.reset()
             raise RefusedError(code_of(response.error_code))
         if response.session_id == NO_SESSION:
-            # The broker has no room for a session: everything is asked anew each time.
+            # The broker has no room for a session: everything is asked again each time.
             self.reset()
             self._session_id = NO_SESSION
             return
@@ -78,7 +78,7 @@ class FetchSession:
         self._epoch = 1 if self._epoch == INT32_MAX else self._epoch + 1
 
     def reset(self) -> None:
-        """Open a session anew with the next request: an answer was lost, or refused.
+        """Open a session again with the next request: an answer was lost, or refused.
 
         That request still names the old one, so that the broker lets it go.
         """

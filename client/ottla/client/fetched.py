@@ -85,7 +85,7 @@ class Fetched:
 
     @property
     def is_drained(self) -> bool:
-        """Say whether nothing is left."""
+        """Whether nothing is left."""
         return self.offset >= self.end_offset
 
     def take(self, count: int) -> list[ConsumerRecord]:

@@ -176,7 +176,7 @@ class Group:
 
     @property
     def is_subscribed(self) -> bool:
-        """Say whether the group decides what is read."""
+        """Whether the group decides what is read."""
         return bool(self._subscription)
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -188,7 +188,7 @@ class Group:
 
     @property
     def coordinator_address(self) -> str | None:
-        """Where its coordinator was found; None before that, and when it is looked for anew."""
+        """Where its coordinator was found; None before that, and when it is looked for again."""
         return self._coordinator.address
 
     def on_poll(self) -> None:

@@ -58,7 +58,7 @@ class Handover:
             self.bell.ring()
 
     def set_waiting(self, is_waiting: bool) -> None:
-        """The application waits for records from now on, or no more."""
+        """The application waits for records from now on, or no longer."""
         self.has_polled = True
         self.is_app_waiting = is_waiting
 

@@ -118,7 +118,7 @@ class Positions:
         ]
 
     def has_hunger(self) -> bool:
-        """Say whether reading made room to fetch ahead since this was asked last."""
+        """Return whether reading made room to fetch ahead since this was asked last."""
         hungry, self._is_hungry = self._is_hungry, False
         return hungry
 

@@ -26,7 +26,7 @@ class ProducerIdentities:
         return free.pop() if free else None
 
     def give_back(self, cluster_id: str | None, identity: ProducerIdentity | None) -> None:
-        """Keep what a producer was called that is no more, for one at the next epoch.
+        """Keep the name of a producer that is gone, for one at the next epoch.
 
         A cluster that does not tell its id may be another one next time: nothing is kept for it.
         """

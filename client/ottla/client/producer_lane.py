@@ -170,7 +170,7 @@ class Batch:
 
     @property
     def is_numbered(self) -> bool:
-        """Say whether it has its sequence."""
+        """Whether it has its sequence."""
         return self.base_sequence != NO_SEQUENCE
 
 
@@ -207,12 +207,12 @@ class Lane:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether nothing waits and nothing is in flight."""
+        """Whether nothing waits and nothing is in flight."""
         return not self.waiting and not self.in_flight
 
     @property
     def has_numbered(self) -> bool:
-        """Say whether batches hold sequences of the present epoch."""
+        """Whether batches hold sequences of the present epoch."""
         return bool(self.in_flight) or any(batch.is_numbered for batch in self.waiting)
 
     def open_batch(self, now_ms: int) -> Batch:
@@ -224,7 +224,7 @@ class Lane:
         return batch
 
     def may_send(self, now_ms: int, in_flight_max: int, *, may_number: bool) -> bool:
-        """Say whether the first waiting batch may leave, full or not.
+        """Return whether the first waiting batch may leave, full or not.
 
         `may_number` says whether sequences may be given out: not before there is a producer id,
         nor while a new epoch is due.

@@ -37,7 +37,7 @@ class Subscription:
         self._regex = None if pattern is None or is_remote else re.compile(str(pattern))
 
     def __bool__(self) -> bool:
-        """Say whether it takes part."""
+        """Return whether it takes part."""
         return not (self.topics is None and self.remote_regex is None and self._regex is None)
 
     @property

@@ -195,7 +195,7 @@ def check_replication(plan: Plan) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Say whether a process of this id runs (and is no zombie)."""
+    """Return whether a process of this id runs (and is no zombie)."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -204,7 +204,7 @@ def is_alive(pid: int) -> bool:
 
 
 def is_node(pid: int) -> bool:
-    """Say whether a process runs and is one of ours, so that no stranger is ever signalled."""
+    """Return whether a process runs and is one of ours, so that no stranger is ever signalled."""
     try:
         return b"ottla" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_alive(pid)
     except OSError:
@@ -237,7 +237,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Say whether the port can be listened on."""
+    """Return whether the port can be listened on."""
     return _why_not_free(host, port) is None
 
 

@@ -16,7 +16,7 @@ from ottla.storage.meta_properties import uuid_from_text
 
 
 def format_plan(plan: Plan) -> None:
-    """Format the directories of all controllers, if the plan is new; then it is so no more."""
+    """Format the directories of all controllers, if the plan is new, and mark it as formatted."""
     if plan.is_formatted:
         return
     # The ids stand in the file before any directory has them: a first start that was interrupted

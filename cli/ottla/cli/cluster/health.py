@@ -109,7 +109,7 @@ def partition_reasons(partitions: list[Partition], min_insync: dict[str, int]) -
 
 
 def is_under_min_insync(partition: Partition, min_insync: dict[str, int]) -> bool:
-    """Say whether acks=all is refused; fewer replicas than the setting must all be in."""
+    """Return whether acks=all is refused; fewer replicas than the setting must all be in."""
     wanted = min(min_insync.get(partition.topic, 1), len(partition.replicas))
     return len(partition.isr) < wanted
 

@@ -19,7 +19,7 @@ from ottla.cli.terminal import draw, is_watched, note
 
 READY_TIMEOUT_S = 60.0
 LOOK_S = 0.1
-"""How often the line that shows the progress of a start is drawn anew."""
+"""How often the line that shows the progress of a start is drawn again."""
 
 BROKERS_STOP_S = 20.0
 """What is killed after this had leaderships that could not be moved; less would cut that short."""
@@ -201,6 +201,6 @@ def _stop(running: list[subprocess.Popen[bytes]], patience_s: float) -> None:
 
 
 def _draw(line: str) -> None:
-    """Draw the line of progress anew, where somebody looks."""
+    """Draw the line of progress again, where somebody looks."""
     if is_watched():
         draw(line)

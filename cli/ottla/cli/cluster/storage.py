@@ -1,4 +1,4 @@
-"""`ottla storage format|random-uuid`: give directories their identity, once and for ever."""
+"""`ottla storage format|random-uuid`: give directories their identity, once and for all."""
 
 import argparse
 from pathlib import Path

@@ -97,7 +97,7 @@ class Partition:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Say whether a replica is not in sync."""
+        """Whether a replica is not in sync."""
         return len(self.isr) < len(self.replicas)
 
 

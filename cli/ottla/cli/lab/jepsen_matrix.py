@@ -2,7 +2,7 @@
 
 It goes on where it stopped: a cell that has a verdict of a run as long as this is not run again.
 Each run is a process of its own, the one that its command starts: what breaks there, down to the
-libraries of others, costs its own cells and no more.
+libraries of others, costs its own cells and nothing else.
 """
 
 import argparse

@@ -33,7 +33,7 @@ def open_server(store: Path, port: int) -> ThreadingHTTPServer:
 
 
 def serve(store: Path, port: int) -> int:
-    """Write the matrix page anew and serve until interrupted."""
+    """Write the matrix page again and serve until interrupted."""
     from ottla.jepsen.report.write import write_matrix
 
     write_matrix(store)

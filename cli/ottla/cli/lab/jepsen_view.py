@@ -17,7 +17,7 @@ WORDS = {True: "valid", False: "INVALID", "unknown": "unknown"}
 
 
 class ProgressLine:
-    """One line that is drawn anew on a terminal; elsewhere a note at each new phase."""
+    """One line that is drawn again on a terminal; elsewhere a note at each new phase."""
 
     def __init__(self, plan: "RunPlan") -> None:
         self._name = f"{','.join(plan.workloads)} × {plan.nemesis}"

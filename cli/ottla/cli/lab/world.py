@@ -218,7 +218,7 @@ class _Bar:
         self.seconds = 0.0
 
     def draw(self, tally: "Tally") -> None:
-        """Draw it anew."""
+        """Draw it again."""
         self.seconds = time.monotonic() - self._started
         if not is_watched():
             return

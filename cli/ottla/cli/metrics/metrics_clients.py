@@ -82,7 +82,7 @@ async def brokers_of(admin: Admin, only: int | None) -> list[NodeId]:
 
 
 def is_called(client: ClientInstanceDescription, name: str | None) -> bool:
-    """Say whether a client is the one that is asked for."""
+    """Return whether a client is the one that is asked for."""
     return name in (None, client.client_id, uuid_to_text(client.client_instance_id))
 
 

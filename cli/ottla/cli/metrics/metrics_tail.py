@@ -62,7 +62,7 @@ class Tail:
 
     @property
     def is_done(self) -> bool:
-        """Say whether as many pushes were shown as were asked for."""
+        """Whether as many pushes were shown as were asked for."""
         return self._left is not None and self._left <= 0
 
     async def go_on(self) -> None:

@@ -220,7 +220,7 @@ def _partition(position: Position) -> FetchPartition:
 
 
 def records_of(data: Any, position: Position) -> list[Read]:
-    """Return the records of a fetch, which may end amid a batch: the next fetch has it whole."""
+    """Return the records of a fetch, which may end during a batch: the next fetch has it whole."""
     if not data:
         return []
     view = memoryview(data)

@@ -98,7 +98,7 @@ def _files(names: list[str]) -> Iterator[Path]:
 
 
 def is_known(name: str) -> bool:
-    """Say whether a name tells what the file holds."""
+    """Return whether a name tells what the file holds."""
     return _kind(name) != ""
 
 
