@@ -250,6 +250,18 @@ def test_house_riddles_become_fewer() -> None:
     assert found == RIDDLES
 
 
+def test_files_that_pages_name_are_there() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("docs/*.md")]
+    folders = "|".join([*FOLDERS, "tests", "docs", "deploy"])
+    missing = []
+    for page in pages:
+        for name in re.findall(rf"`((?:{folders})/[\w./-]+\.(?:py|md))`", page.read_text()):
+            folder = name.partition("/")[0]
+            if not (ROOT / name).exists() and not (ROOT / folder / "ottla" / name).exists():
+                missing.append(f"{label(page)}: {name}")
+    assert missing == []
+
+
 def test_assertions_are_on() -> None:
     assert __debug__, "production and tests run without -O"
 
