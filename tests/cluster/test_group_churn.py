@@ -389,7 +389,9 @@ def test_members_of_all_clients_come_and_go_and_nothing_is_owned_twice(
         f"records, settled after {settled_s:.1f} s, {roll_count} restarted in {rolled_s:.1f} s"
     )
     assert sorted(at for share in before.values() for at in share) == [*range(PARTITION_COUNT)]
-    assert after == before
+    # A static member that is away for longer than its session gives its partitions up.
+    if rolled_s * 1_000 < SESSION_MS:
+        assert after == before
     assert owned_twice(ledger) == []
     assert gone_back(ledger) == []
     assert unread(ledger, feed.counts) == []
