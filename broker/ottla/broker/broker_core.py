@@ -135,30 +135,16 @@ class BrokerCore:
         followed: Callable[[], MetadataImage],
     ) -> None:
         """Serve clients; `followed` returns the image that the group coordinator has followed."""
-        auto_create = AutoCreate(
-            controller,
-            timeout_ms=min(self.config.request_timeout_ms, CREATION_WAIT_MS_MAX),
-            on_refused=lambda: self.purgatory.wake(IMAGE_CHANGED),
-            internal={OFFSETS_TOPIC: offsets_topic(self.config.groups)},
-        )
-        register_cluster_apis(
+        register_metadata_apis(
             self.dispatcher,
             config=self.config,
             cluster_id=cluster_id,
             metadata=self.metadata,
             purgatory=self.purgatory,
             controller=controller,
-            auto_create=auto_create,
+            followed=followed,
             now_ms=self._clock.monotonic_ms,
         )
-        coordinators = FindCoordinatorApi(
-            config=self.config,
-            followed=followed,
-            purgatory=self.purgatory,
-            auto_create=auto_create,
-            is_opening=self.metadata.is_opening,
-        )
-        self.dispatcher.register(FIND_COORDINATOR, coordinators.handle)
         self.data.register(self.dispatcher)
         register_group_apis(
             self.dispatcher,
@@ -166,3 +152,41 @@ class BrokerCore:
             coordinator=coordinator,
             metadata=self.metadata,
         )
+
+
+def register_metadata_apis(
+    dispatcher: Dispatcher,
+    *,
+    config: BrokerConfig,
+    cluster_id: str,
+    metadata: MetadataCache,
+    purgatory: Purgatory,
+    controller: ControllerDoor,
+    followed: Callable[[], MetadataImage],
+    now_ms: Callable[[], int],
+) -> None:
+    """Serve what needs no partition of this broker: the cluster's APIs, and FindCoordinator."""
+    auto_create = AutoCreate(
+        controller,
+        timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
+        on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
+        internal={OFFSETS_TOPIC: offsets_topic(config.groups)},
+    )
+    register_cluster_apis(
+        dispatcher,
+        config=config,
+        cluster_id=cluster_id,
+        metadata=metadata,
+        purgatory=purgatory,
+        controller=controller,
+        auto_create=auto_create,
+        now_ms=now_ms,
+    )
+    coordinators = FindCoordinatorApi(
+        config=config,
+        followed=followed,
+        purgatory=purgatory,
+        auto_create=auto_create,
+        is_opening=lambda topic: metadata.is_opening(topic),
+    )
+    dispatcher.register(FIND_COORDINATOR, coordinators.handle)

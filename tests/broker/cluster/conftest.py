@@ -9,16 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.cluster.auto_create import AutoCreate
+from ottla.broker.broker_core import register_metadata_apis
 from ottla.broker.cluster.cluster_apis import (
     CLUSTER_API_KEYS,
-    register_cluster_apis,
     register_early_apis,
 )
 from ottla.broker.cluster.describe_node import DescribeNodeApi, DirectoryRecovery
-from ottla.broker.cluster.metadata_api import CREATION_WAIT_MS_MAX
-from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED, ImageWatch, MetadataCache
-from ottla.broker.groups.find_coordinator import FindCoordinatorApi, offsets_topic
+from ottla.broker.cluster.metadata_cache import ImageWatch, MetadataCache
 from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher, Peer
 from ottla.broker.network.purgatory import Purgatory
@@ -37,7 +34,6 @@ from ottla.metadata.image import (
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
-from ottla.model.internal_topics import OFFSETS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import Endpoint as ConfiguredEndpoint
 from ottla.proto import controller_pb2 as pb
@@ -185,30 +181,16 @@ class Client:
             ),
             coming=CLUSTER_API_KEYS | {0, 1, FIND_COORDINATOR},
         )
-        auto_create = AutoCreate(
-            self.controller,
-            timeout_ms=min(self.config.request_timeout_ms, CREATION_WAIT_MS_MAX),
-            on_refused=lambda: self.purgatory.wake(IMAGE_CHANGED),
-            internal={OFFSETS_TOPIC: offsets_topic(self.config.groups)},
-        )
-        register_cluster_apis(
+        register_metadata_apis(
             self.dispatcher,
             config=self.config,
             cluster_id=CLUSTER_ID,
             metadata=self.metadata,
             purgatory=self.purgatory,
             controller=self.controller,
-            auto_create=auto_create,
+            followed=lambda: self.metadata.image,
             now_ms=lambda: self.now_ms,
         )
-        coordinators = FindCoordinatorApi(
-            config=self.config,
-            followed=lambda: self.metadata.image,
-            purgatory=self.purgatory,
-            auto_create=auto_create,
-            is_opening=lambda topic: self.metadata.is_opening(topic),
-        )
-        self.dispatcher.register(FIND_COORDINATOR, coordinators.handle)
         self.connect()
 
     def connect(self) -> None:

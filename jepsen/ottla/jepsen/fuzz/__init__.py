@@ -13,6 +13,5 @@ mini_broker.py     a broker's core behind one connection
 answering.py       a client's connection to a broker in memory: requests in, answers out
 hostile_broker.py  a broker that answers what it likes, behind our client
 one_broker.py      a broker of one topic and one group that answers well, late or never
-sync.py            runs coroutines that never wait
 chance.py          the seam of chance over a generator
 """

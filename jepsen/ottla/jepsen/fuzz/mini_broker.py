@@ -26,9 +26,9 @@ from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart, run_through
 from ottla.broker.replicas.partition import Partition
 from ottla.controller.rehearsal import CountingRng, Rehearsal
-from ottla.jepsen.fuzz.sync import run_now
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
+from ottla.jepsen.world.walk.now import AtOnceWork, run_now
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.model.errors import ErrorCode, RefusedError
@@ -223,21 +223,6 @@ class NoFetchers:
     def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Any]:
         """Return nothing to wait for."""
         return {}
-
-
-class AtOnceWork:
-    """Work of the disk, done when it is asked for."""
-
-    def add(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
-        """Do a step."""
-        run_now(step())
-
-    def has_steps(self, partition: TopicPartition) -> bool:
-        """Return False: every step was done when it was asked for."""
-        return False
-
-    async def breathe(self) -> None:
-        """Do nothing: there are no other tasks."""
 
 
 class MiniBroker:

@@ -30,7 +30,7 @@ from ottla.broker.replicas.isr_driver import IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import Directory
 from ottla.jepsen.world.walk.disk_store import DiskStore
-from ottla.jepsen.world.walk.now import run_now
+from ottla.jepsen.world.walk.now import AtOnceWork, run_now
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import OttlaError, RefusedError
@@ -143,7 +143,7 @@ class Life:
         ports = ReplicaPorts(
             logs=machine,
             fetchers=self,
-            work=self,
+            work=AtOnceWork(),
             on_flush_due=self.request_flush,
             on_isr_due=self.keeper.note,
             on_placed=lambda key, directory: None,
@@ -195,17 +195,6 @@ class Life:
                 if not len(fetcher.core):
                     del self.fetchers[fetcher.core.leader_id]
         return {}
-
-    def add(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
-        """Do a step of the disk's at once."""
-        run_now(step())
-
-    def has_steps(self, partition: TopicPartition) -> bool:
-        """Return False: each was done when it was asked for."""
-        return False
-
-    async def breathe(self) -> None:
-        """Do nothing: a life's cores take turns elsewhere."""
 
     # --- requests -----------------------------------------------------------------------------
 
