@@ -201,18 +201,18 @@ def costs_of(
     *,
     api_keys: Iterable[int] | None = None,
     bytes_max: int = 64 * KIB,
-    requests_per_version: int | None = None,
+    is_every_version: bool = True,
 ) -> Iterator[Cost]:
     """Send the requests that a seed gives, and yield what each of them cost.
 
-    Of `requests_per_version` requests another part is sent with each version of an API.
+    Unless `is_every_version`, each version of an API is sent a part of them: all of them together.
     """
     keys = sorted(api_keys or target.api_keys, key=lambda key: (key in DESTRUCTIVE_API_KEYS, key))
     for api_key in keys:
         api = API[api_key]
+        parts = 1 if is_every_version else api.latest_stable + 1 - api.lowest
         for version in range(api.lowest, api.latest_stable + 1):
-            count = request_count(api_key, version)
-            for number in _turn_of(count, version + seed, requests_per_version):
+            for number in _part_of(request_count(api_key, version), version + seed, parts):
                 rng = FuzzRng(Random(f"{seed}/{api_key}/{version}/{number}"))
                 request = numbered_request(
                     number, api_key, version, rng, target.names, bytes_max=bytes_max
@@ -230,11 +230,9 @@ def costs_of(
                 yield cost
 
 
-def _turn_of(count: int, turn: int, size: int | None) -> Iterator[int]:
-    """Yield the numbers of a turn's requests: each turn others, round and round."""
-    size = count if size is None else min(size, count)
-    step = max(1, count // size)
-    yield from sorted({(turn + step * at) % count for at in range(size)})
+def _part_of(count: int, part: int, parts: int) -> Iterator[int]:
+    """Yield every `parts`-th number below `count`, from another one for each part."""
+    yield from range(part % min(parts, count), count, parts)
 
 
 def framed(message: Message, version: int, correlation_id: int = 7) -> bytes:
