@@ -32,12 +32,12 @@ sim:
 soak:
 	$(PYTHON) -m ottla.cli world soak --for $(FOR) --seed $(SEED)
 
-# Two runs on real processes under faults, with both clients: four minutes with their verdicts.
+# Two runs on real processes under faults, with both clients: under two minutes with their verdicts.
 jepsen:
 	$(PYTHON) -m ottla.cli jepsen run --workload queue,offsets,list-offsets --nemesis kill \
-	  --for 45s --min-ops 200 --store $(STORE)
+	  --for 30s --min-ops 200 --store $(STORE)
 	$(PYTHON) -m ottla.cli jepsen run --workload metadata,group,producer-ids --nemesis partition \
-	  --for 45s --min-ops 200 --store $(STORE)
+	  --for 30s --min-ops 200 --store $(STORE)
 
 bench:
 	$(PYTHON) -m ottla.cli bench --help
