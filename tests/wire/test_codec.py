@@ -10,14 +10,10 @@ import pytest
 
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec, codec_runtime
+from ottla.wire.apis import message_module
 from ottla.wire.codec_examples import all_messages, example
 from ottla.wire.codec_runtime import UUIDS_KEPT_MAX, write_uvarint
 from ottla.wire.codec_types import Message
-from ottla.wire.messages.add_partitions_to_txn_request import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from ottla.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -27,7 +23,6 @@ from ottla.wire.messages.fetch_response import (
     FetchResponse,
     PartitionData,
 )
-from ottla.wire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.leader_change_message import LeaderChangeMessage
 from ottla.wire.messages.list_offsets_request import ListOffsetsRequest
@@ -189,13 +184,15 @@ def test_a_million_empty_texts_are_refused_though_their_bytes_are_there() -> Non
 
 def test_small_structs_are_bounded_in_number_over_all_arrays() -> None:
     """Else a frame of 100 MiB could become 5 GB of objects."""
-    topic = AddPartitionsToTxnTopic(name="", partitions=[])
-    transaction = AddPartitionsToTxnTransaction(topics=[topic] * 1000)
-    many = AddPartitionsToTxnRequest(transactions=[transaction] * 100)
+    add_partitions = message_module("AddPartitionsToTxnRequest")
+    kind = add_partitions.AddPartitionsToTxnRequest
+    topic = add_partitions.AddPartitionsToTxnTopic(name="", partitions=[])
+    transaction = add_partitions.AddPartitionsToTxnTransaction(topics=[topic] * 1000)
+    many = kind(transactions=[transaction] * 100)
     with pytest.raises(ProtocolError, match="topics is longer"):
-        codec.decode(AddPartitionsToTxnRequest, 4, codec.encode(many, 4))
-    few = AddPartitionsToTxnRequest(transactions=[transaction] * 3)
-    assert codec.decode(AddPartitionsToTxnRequest, 4, codec.encode(few, 4)) == few
+        codec.decode(kind, 4, codec.encode(many, 4))
+    few = kind(transactions=[transaction] * 3)
+    assert codec.decode(kind, 4, codec.encode(few, 4)) == few
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -354,7 +351,8 @@ def test_defaults_are_those_of_kafka_and_never_shared() -> None:
     assert other.topics == []
     assert one.max_bytes == 2**31 - 1
     assert CreatableTopicResult().num_partitions == -1
-    assert FetchSnapshotRequest().cluster_id is None
+    fetch_snapshot = message_module("FetchSnapshotRequest")
+    assert fetch_snapshot.FetchSnapshotRequest().cluster_id is None
     assert CreateTopicsResponse() == CreateTopicsResponse(topics=[])
     assert LeaderChangeMessage() != CreateTopicsResponse()
 

@@ -10,21 +10,9 @@ import pytest
 from kio.schema.index import schema_name_map
 
 from ottla.wire import codec
+from ottla.wire.apis import message_module
 from ottla.wire.codec_examples import all_messages
 from ottla.wire.codec_types import Message
-from ottla.wire.messages import (
-    streams_group_describe_response as describe,
-)
-from ottla.wire.messages import (
-    streams_group_heartbeat_request as heartbeat_request,
-)
-from ottla.wire.messages import (
-    streams_group_heartbeat_response as heartbeat_response,
-)
-from ottla.wire.messages import (
-    streams_group_topology_description_update_request as topology_update,
-)
-from ottla.wire.messages.aborted_txn import AbortedTxn
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import (
     ApiVersion,
@@ -100,31 +88,28 @@ from ottla.wire.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
-from ottla.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
-from ottla.wire.messages.streams_group_topology_description_update_response import (
-    StreamsGroupTopologyDescriptionUpdateResponse,
-)
 from ottla.wire.messages.tail_client_metrics_request import TailClientMetricsRequest
 from ottla.wire.messages.tail_client_metrics_response import (
     ClientPush,
     TailClientMetricsResponse,
 )
-from ottla.wire.messages.txn_offset_commit_request import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from ottla.wire.messages.txn_offset_commit_response import (
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
+
+# Messages that nothing serves yet have no files.
+aborted = message_module("AbortedTxn")
+describe_request = message_module("StreamsGroupDescribeRequest")
+describe = message_module("StreamsGroupDescribeResponse")
+heartbeat_request = message_module("StreamsGroupHeartbeatRequest")
+heartbeat_response = message_module("StreamsGroupHeartbeatResponse")
+topology_update = message_module("StreamsGroupTopologyDescriptionUpdateRequest")
+topology_answer = message_module("StreamsGroupTopologyDescriptionUpdateResponse")
+txn_request = message_module("TxnOffsetCommitRequest")
+txn_response = message_module("TxnOffsetCommitResponse")
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
     (
-        AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1),
+        aborted.AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1),
         0,
         "0000000000000001 0000000000000002 0000000000000003 ffffffffffffffff",
     ),
@@ -446,7 +431,7 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         " 00000000000000000000000000000007 00 026e 0276 0261 0000000000000003 02ff 00  00",
     ),
     (
-        StreamsGroupDescribeRequest(
+        describe_request.StreamsGroupDescribeRequest(
             group_ids=["g"],
             include_authorized_operations=True,
             include_topology_description=True,
@@ -532,12 +517,14 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         "0267 026d 00000002  02 0230 02 026e 02 01 0274 02 0273 01 00 00  01 00 00",
     ),
     (
-        StreamsGroupTopologyDescriptionUpdateResponse(error_code=1, error_message="e"),
+        topology_answer.StreamsGroupTopologyDescriptionUpdateResponse(
+            error_code=1, error_message="e"
+        ),
         0,
         "00000000 0001 0265 00",
     ),
     (
-        TxnOffsetCommitRequest(
+        txn_request.TxnOffsetCommitRequest(
             transactional_id="t",
             group_id="g",
             producer_id=1,
@@ -545,11 +532,11 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
             generation_id_or_member_epoch=3,
             member_id="m",
             topics=[
-                TxnOffsetCommitRequestTopic(
+                txn_request.TxnOffsetCommitRequestTopic(
                     name="dropped",
                     topic_id=TOPIC_ID,
                     partitions=[
-                        TxnOffsetCommitRequestPartition(
+                        txn_request.TxnOffsetCommitRequestPartition(
                             partition_index=4, committed_offset=5, committed_metadata=None
                         )
                     ],
@@ -561,12 +548,16 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         " 02 00112233445566778899aabbccddeeff 02 00000004 0000000000000005 ffffffff 00 00 00 00",
     ),
     (
-        TxnOffsetCommitResponse(
+        txn_response.TxnOffsetCommitResponse(
             topics=[
-                TxnOffsetCommitResponseTopic(
+                txn_response.TxnOffsetCommitResponseTopic(
                     name="dropped",
                     topic_id=TOPIC_ID,
-                    partitions=[TxnOffsetCommitResponsePartition(partition_index=4, error_code=7)],
+                    partitions=[
+                        txn_response.TxnOffsetCommitResponsePartition(
+                            partition_index=4, error_code=7
+                        )
+                    ],
                 )
             ]
         ),

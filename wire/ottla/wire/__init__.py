@@ -2,8 +2,8 @@
 
 schemas/              every message in our own notation, one file an API
 schema.py             the notation, read
-messages/             the message classes, one module each: generated, committed
-generator.py          writes messages/
+messages/             the message classes in use, one module each: generated, committed
+generator.py          writes messages/, and makes the other messages in memory
 codec.py              decode and encode: start here
 codec_types.py        what message classes are made of; Records and Chunk
 codec_source.py       what the two writers of source share

@@ -9,8 +9,10 @@ it: that is for the broker to decide.
 from dataclasses import dataclass
 from enum import Flag, auto
 from importlib import import_module
+from types import ModuleType
 from typing import cast
 
+from ottla.wire import generator
 from ottla.wire.codec_types import Message
 from ottla.wire.schema import module_name
 
@@ -133,8 +135,18 @@ def response_class(key: int) -> type[Message]:
 
 def message_class(name: str) -> type[Message]:
     """Import a message's class by Kafka's name of it."""
-    module = import_module(f"ottla.wire.messages.{module_name(name)}")
-    return cast(type[Message], getattr(module, name))
+    return cast(type[Message], getattr(message_module(name), name))
+
+
+def message_module(name: str) -> ModuleType:
+    """Import the module of a message, or make it in memory if nothing serves the message yet."""
+    file = f"ottla.wire.messages.{module_name(name)}"
+    try:
+        return import_module(file)
+    except ModuleNotFoundError as missing:
+        if missing.name != file:
+            raise
+        return generator.in_memory(name)
 
 
 _ROWS = (

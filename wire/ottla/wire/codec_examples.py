@@ -5,15 +5,15 @@ texts, arrays whose counts need one byte and two.  A field the version lacks kee
 that decoding what was encoded gives an equal message.
 """
 
+import sys
 from collections.abc import Iterator
-from pkgutil import iter_modules
 from typing import Any
 from uuid import UUID
 
-import ottla.wire.messages
 from ottla.model.seams import Rng
 from ottla.wire.apis import message_class
 from ottla.wire.codec_types import ZERO_UUID, Message
+from ottla.wire.generator import schema_files
 from ottla.wire.schema import SCALARS, Field, StructSchema, load
 
 TEXTS = ("", "a", "topic-1", "\u00fc\u20ac\U0001f600", "x" * 126, "x" * 127, "y" * 300)
@@ -23,21 +23,15 @@ UINT16_MAX = (1 << 16) - 1
 
 
 def all_messages() -> Iterator[tuple[str, type[Message]]]:
-    """Import every message class there is, with its name."""
-    for module in iter_modules(ottla.wire.messages.__path__):
-        name = "".join(word.capitalize() for word in module.name.split("_"))
-        name = name.replace("Kraft", "KRaft")
+    """Import or make every message class that a schema declares, with its name."""
+    for name in schema_files():
         yield name, message_class(name)
 
 
 def example(message: type[Message], version: int, rng: Rng) -> Any:
     """Build a random message that this version can carry."""
-    structs = vars(_module(message))
+    structs = vars(sys.modules[message.__module__])
     return _struct(load(message.SCHEMA)[message.__name__].root, version, structs, rng)
-
-
-def _module(message: type[Message]) -> Any:
-    return __import__(message.__module__, fromlist=[message.__name__])
 
 
 def _struct(struct: StructSchema, version: int, structs: dict[str, Any], rng: Rng) -> Any:

@@ -1,14 +1,19 @@
 """Writes the message classes: `python -m ottla.wire.generator` after a change of a schema.
 
-One module of `messages/` per message of `schemas/`, committed so that people and type checkers can
-read them; a test proves that they are what this module would write.  The functions that turn bytes
-into these classes are not written here: `codec` compiles them when they are first needed.
+A message that is served, sent or stored has a module in `messages/`, committed so that people and
+type checkers can read it; a test proves that it is what this module would write.  Name a message as
+an argument to give it a file.  All others are made in memory when a test, an oracle or a decoder
+asks for them (`in_memory`).  The functions that turn bytes into these classes are not written here:
+`codec` compiles them when they are first needed.
 """
 
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 
 from ottla.wire.schema import Field, MessageSchema, StructSchema, load, module_name
 
@@ -27,14 +32,31 @@ _PYTHON_TYPES = {
 _EMPTY_VALUES = {"uuid": "ZERO_UUID", "string": '""', "string16": '""', "bytes": 'b""'}
 
 
-def generate() -> dict[str, str]:
-    """Give the text of every module of `messages/`, by module name."""
-    files = sorted(path.stem for path in _folder("schemas").glob("*.schema"))
-    return {
-        module_name(schema.root.name): module_text(file, schema)
-        for file in files
-        for schema in load(file).values()
-    }
+@cache
+def schema_files() -> dict[str, str]:
+    """Return the schema file of every message, by Kafka's name of the message."""
+    names = (entry.name for entry in (files("ottla.wire") / "schemas").iterdir())
+    stems = sorted(name.removesuffix(".schema") for name in names if name.endswith(".schema"))
+    return {message: stem for stem in stems for message in load(stem)}
+
+
+def generate(message: str) -> str:
+    """Return the text of the module of one message."""
+    file = schema_files()[message]
+    return module_text(file, load(file)[message])
+
+
+@cache
+def in_memory(message: str) -> ModuleType:
+    """Make the module of a message that has no file in `messages/`.
+
+    Raises KeyError if no schema declares the message.
+    """
+    name = f"ottla.wire.messages_in_memory.{module_name(message)}"
+    module = ModuleType(name)
+    exec(compile(generate(message), f"<{name}>", "exec"), vars(module))
+    sys.modules[name] = module  # the codec finds a message's structs by its module
+    return module
 
 
 def module_text(file: str, schema: MessageSchema) -> str:
@@ -148,22 +170,19 @@ def _assignment(field: Field) -> list[str]:
     return [f"        self.{name} = (", f"            {value}", "        )"]
 
 
-def _folder(name: str) -> Path:
-    return Path(__file__).parent / name
-
-
-def main() -> int:
-    """Rewrite `messages/`; the modules of messages that are gone are removed."""
-    folder = _folder("messages")
-    texts = generate()
-    for path in folder.glob("*.py"):
-        if path.stem != "__init__" and path.stem not in texts:
-            path.unlink()
-    for name, text in texts.items():
-        (folder / f"{name}.py").write_text(text)
-    print(f"{len(texts)} messages")
+def main(added: list[str]) -> int:
+    """Rewrite the files of `messages/`, and write those of the messages `added`."""
+    folder = Path(__file__).parent / "messages"
+    if unknown := [message for message in added if message not in schema_files()]:
+        print(f"no schema declares {', '.join(unknown)}", file=sys.stderr)
+        return 1
+    stems = {path.stem for path in folder.glob("*.py")}
+    for message in schema_files():
+        stem = module_name(message)
+        if stem in stems or message in added:
+            (folder / f"{stem}.py").write_text(generate(message))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,1 +1,1 @@
-"""Kafka's messages as classes, one module a message; written by `ottla.wire.generator`."""
+"""Kafka's messages in use, one module each; written by `ottla.wire.generator`."""
