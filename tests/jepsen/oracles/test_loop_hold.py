@@ -2,8 +2,8 @@
 
 By default an API gets each shape of `kafka_requests` once, in one of its versions.  With
 OTTLA_LOOP_HOLD=full every version gets every shape, at 64 KiB and at 1 MiB.  OTTLA_LOOP_HOLD_SEED
-repeats what a failure printed, and another seed gives the shapes to other versions.  That the oracle finds what it is for is shown with single mends
-taken out of the broker.
+repeats what a failure printed, and another seed gives the shapes to other versions.  That the
+oracle finds what it is for is shown with single mends taken out of the broker.
 """
 
 import os
