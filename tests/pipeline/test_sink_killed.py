@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COUNT = 2_000
-START_TIMEOUT_S = 120
+START_TIMEOUT_S = 600
 
 
 @pytest.mark.cluster
