@@ -21,6 +21,7 @@ from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Answer, Apart, run_through
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.metadata.image import (
     BrokerRegistration,
@@ -156,11 +157,13 @@ class World:
         )
         self.flushes_due: list[Partition] = []
         self.isrs_due: list[Partition] = []
+        self.port = PartitionPort(
+            self.purgatory.wake, self.flushes_due.append, self.isrs_due.append
+        )
         self.produce_api = ProduceApi(
             table=self.table,
             purgatory=self.purgatory,
             clock=self.clock,
-            on_flush_due=self.flushes_due.append,
         )
         self.sessions = FetchSessionCache(10, HandRng())
         self.fetch_api = FetchApi(
@@ -168,7 +171,6 @@ class World:
             purgatory=self.purgatory,
             sessions=self.sessions,
             fetch_bytes_max=50_000_000,
-            on_isr_due=self.isrs_due.append,
         )
 
     async def add(
@@ -191,6 +193,7 @@ class World:
             index,
             local_id=LOCAL,
             is_eligible=lambda replica, epoch: True,
+            port=self.port,
             lag_ms_max=lag_ms_max,
         )
         if LOCAL not in replicas:

@@ -30,6 +30,7 @@ from ottla.broker.logs.replica_apis import REPLICA_API_KEYS
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_manager import Fetchers, Logs, ReplicaManager, Work
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
@@ -92,8 +93,7 @@ class BrokerCore:
             clock=self._clock,
             fetchers=ports.fetchers,
             work=ports.work,
-            on_flush_due=ports.on_flush_due,
-            on_isr_due=ports.on_isr_due,
+            port=PartitionPort(self.purgatory.wake, ports.on_flush_due, ports.on_isr_due),
             on_placed=ports.on_placed,
             on_led=ports.on_led,
             traffic=self.traffic,
@@ -106,8 +106,6 @@ class BrokerCore:
             clock=self._clock,
             sessions=self.sessions,
             fetch_bytes_max=self.config.fetch_bytes_max,
-            on_flush_due=ports.on_flush_due,
-            on_isr_due=ports.on_isr_due,
             allocate_producer_ids=allocate_producer_ids,
             traffic=self.traffic,
             times=self.dispatcher.times,

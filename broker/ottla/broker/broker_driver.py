@@ -125,11 +125,10 @@ class Broker:
         self.core = BrokerCore(config, clock=clock, rng=rng, dispatcher=dispatcher)
         self.purgatory = self.core.purgatory
         self.table = self.core.table
-        self._flusher = Flusher(self.purgatory, clock, self.errors)
+        self._flusher = Flusher(clock, self.errors)
         self._isr = IsrKeeper(
             self.table,
             self.controller,
-            self.purgatory,
             clock,
             config,
             broker_epoch=lambda: lifecycle.broker_epoch,
@@ -174,7 +173,6 @@ class Broker:
             purgatory=self.purgatory,
             clock=self._clock,
             rng=self._rng,
-            on_flush_due=self._flusher.request,
             errors=self.errors,
         )
 

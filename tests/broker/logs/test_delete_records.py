@@ -35,14 +35,13 @@ def append(world: World, partition: Partition, count: int) -> None:
 def fetched(world: World, partition: Partition, replica: NodeId, log_start_offset: int) -> None:
     """Do what the fetch of a follower does that has everything."""
     assert partition.log is not None
-    if partition.on_follower_fetch(
+    partition.on_follower_fetch(
         replica,
         end_offset=partition.log.end_offset,
         log_start_offset=Offset(log_start_offset),
         broker_epoch=10,
         now_ms=world.clock.monotonic_ms(),
-    ):
-        world.purgatory.wake(partition.high_watermark_key)
+    )
 
 
 async def ask(world: World, offset: int, *topics: str) -> Call:
@@ -163,7 +162,6 @@ async def test_a_leader_that_is_deposed_meanwhile_says_so(world: World) -> None:
         partition.config,
         world.clock.monotonic_ms(),
     )
-    world.purgatory.wake(partition.high_watermark_key)
     assert outcomes(call) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
 
 

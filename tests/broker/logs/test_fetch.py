@@ -68,8 +68,6 @@ def ask(
 
 def append(world: World, partition: Partition, *values: bytes) -> None:
     partition.append(world.batch(*values), acks=1, now_ms=world.clock.wall_ms(), mono_ms=1_000)
-    world.purgatory.wake(partition.end_offset_key)
-    world.purgatory.wake(partition.high_watermark_key)
 
 
 def parts(call: Any) -> list[PartitionData]:
@@ -254,7 +252,6 @@ async def test_a_fetch_that_waits_on_a_deleted_partition_is_answered(world: Worl
     log = partition.remove()
     assert log is not None
     log.abandon()
-    world.purgatory.wake(partition.high_watermark_key)
     assert parts(call)[0].error_code != 0
 
 
@@ -273,7 +270,6 @@ async def test_a_leader_deposed_while_a_fetch_waits_names_the_next_one(world: Wo
     state = world.state(replicas=(1, 2, 3), leader=3, leader_epoch=4, partition_epoch=1)
     world.know("t", state)
     partition.apply(state, partition.config, world.clock.now_ms)
-    world.purgatory.wake(partition.high_watermark_key)
     (part,) = parts(call)
     assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (3, 4)
     (endpoint,) = call.response(FetchResponse).node_endpoints
@@ -474,7 +470,6 @@ async def test_a_deleted_partition_is_told_and_nothing_listens_for_it(world: Wor
     call = world.fetch(ask(world, session=(session_id, 1), wait_ms=500))
     world.table.remove(partition)
     partition.remove()
-    world.purgatory.wake(partition.high_watermark_key)
     assert parts(call)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not world.purgatory._listeners
 
@@ -526,14 +521,13 @@ async def test_settled_means_silent(world: World, seed: int, replica: int) -> No
 
 def commit(world: World, partition: Partition) -> None:
     log = partition.leader_log()
-    if partition.on_follower_fetch(
+    partition.on_follower_fetch(
         NodeId(2),
         end_offset=log.end_offset,
         log_start_offset=Offset(0),
         broker_epoch=10,
         now_ms=world.clock.now_ms,
-    ):
-        world.purgatory.wake(partition.high_watermark_key)
+    )
 
 
 def lead_or_resign(world: World, partition: Partition, *, leader: int) -> None:
@@ -547,8 +541,6 @@ def lead_or_resign(world: World, partition: Partition, *, leader: int) -> None:
         TopicConfig(),
         world.clock.now_ms,
     )
-    world.purgatory.wake(partition.high_watermark_key)
-    world.purgatory.wake(partition.end_offset_key)
 
 
 def whole_end(part: PartitionData) -> int:
@@ -596,6 +588,7 @@ async def test_only_a_registered_broker_of_its_present_epoch_is_believed(
     append(world, partition, b"a")
     request = ask(world, ("t", 0, 1), replica=replica, session=(0, 0), wait_ms=500)
     request.replica_state.replica_epoch = replica_epoch
+    world.isrs_due.clear()
     call = world.fetch(request)
     assert [part.error_code for part in parts(call)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert call.response(FetchResponse).session_id == 0

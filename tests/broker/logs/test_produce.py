@@ -22,6 +22,8 @@ from ottla.wire.batch_builder import (
     build_control_batch,
 )
 from ottla.wire.compression import Codec
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.fetch_response import FetchResponse
 from ottla.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -122,7 +124,6 @@ async def test_acks_all_waits_for_the_followers(world: World) -> None:
         broker_epoch=10,
         now_ms=world.clock.now_ms,
     )
-    world.purgatory.wake(partition.high_watermark_key)
     assert code_of(call) is ErrorCode.NONE
     assert answer_of(call).base_offset == 0
 
@@ -144,7 +145,6 @@ async def test_a_leader_deposed_while_acks_all_waits_says_so(world: World) -> No
         partition.config,
         world.clock.now_ms,
     )
-    world.purgatory.wake(partition.high_watermark_key)
     assert code_of(call) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -156,7 +156,6 @@ async def test_an_isr_that_shrank_after_the_append_says_so(world: World) -> None
     partition.apply(
         world.state(replicas=(1, 2), isr=(1,), partition_epoch=1), partition.config, 1_000
     )
-    world.purgatory.wake(partition.high_watermark_key)
     assert code_of(call) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
@@ -286,7 +285,6 @@ async def test_a_leader_deposed_while_acks_all_waits_names_the_next_one(world: W
     state = world.state(replicas=(1, 2, 3), leader=3, leader_epoch=4, partition_epoch=1)
     world.know("t", state)
     partition.apply(state, partition.config, world.clock.now_ms)
-    world.purgatory.wake(partition.high_watermark_key)
     answer = answer_of(call)
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (3, 4)
     (endpoint,) = call.response(ProduceResponse).node_endpoints
@@ -310,6 +308,28 @@ async def test_each_leader_is_named_once_and_only_on_the_listener_of_the_client(
     assert ours.high_watermark == 1
 
 
+async def test_a_fetch_that_waits_gets_all_partitions_of_one_produce_at_once(
+    world: World,
+) -> None:
+    await world.add("t")
+    await world.add("u")
+    topics = [
+        FetchTopic(
+            topic_id=world.table.image.topic_ids[topic],
+            partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)],
+        )
+        for topic in ("t", "u")
+    ]
+    waiting = world.fetch(
+        FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=topics)
+    )
+    asked = request(world, "t", world.batch(b"a"))
+    asked.topic_data += request(world, "u", world.batch(b"b")).topic_data
+    world.produce(asked)
+    response = waiting.response(FetchResponse)
+    assert [bool(topic.partitions[0].records) for topic in response.responses] == [True, True]
+
+
 async def test_a_partition_named_twice_in_a_request_is_waited_for_once(world: World) -> None:
     partition = await world.add("t", replicas=(1, 2))
     asked = request(world, "t", world.batch(b"a"))
@@ -318,7 +338,6 @@ async def test_a_partition_named_twice_in_a_request_is_waited_for_once(world: Wo
     partition.on_follower_fetch(
         NodeId(2), end_offset=Offset(2), log_start_offset=Offset(0), broker_epoch=10, now_ms=1_000
     )
-    world.purgatory.wake(partition.high_watermark_key)
     assert call.is_completed
     assert world.purgatory.waiting_count == 0
 
@@ -368,8 +387,7 @@ async def test_flush_messages_makes_the_answer_wait_for_the_flush(world: World) 
     assert world.flushes_due == [partition]
     assert partition.log is not None
     await partition.log.flush()
-    partition.advance_high_watermark(world.clock.now_ms)
-    world.purgatory.wake(partition.high_watermark_key)
+    partition.on_flushed(partition.log, world.clock.now_ms)
     assert code_of(call) is ErrorCode.NONE
 
 
@@ -498,6 +516,5 @@ async def test_only_a_large_answer_that_was_waited_for_is_encoded_apart(
         broker_epoch=10,
         now_ms=world.clock.now_ms,
     )
-    world.purgatory.wake(partition.high_watermark_key)
     assert call.is_completed
     assert call.is_in_steps is is_large

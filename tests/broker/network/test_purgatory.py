@@ -307,3 +307,38 @@ def test_an_entry_whose_deadline_has_come_may_still_be_completed_before_its_turn
     purgatory.wake(entries[-1])
     purgatory.expire(100)
     assert entries[-1].endings == ["completed"]
+
+
+def test_wakes_of_one_event_are_done_at_its_end_each_key_once() -> None:
+    purgatory = Purgatory()
+    entry = Entry()
+    purgatory.watch(["a", "b"], entry, 100)
+    with purgatory.one_event:
+        for key in ("b", "a", "b"):
+            purgatory.wake(key)
+        with purgatory.one_event:
+            purgatory.wake("a")
+        assert entry.try_count == 0
+    assert entry.try_count == 2
+    purgatory.wake("a")
+    assert entry.try_count == 3
+
+
+def test_an_event_that_fails_wakes_what_it_changed_before() -> None:
+    purgatory = Purgatory()
+    entry = Entry()
+    purgatory.watch(["a"], entry, 100)
+    with pytest.raises(AssertionError), purgatory.one_event:
+        purgatory.wake("a")
+        raise AssertionError
+    assert entry.try_count == 1
+
+
+def test_what_an_event_wakes_may_wake_more_at_once() -> None:
+    purgatory = Purgatory()
+    second = Entry()
+    purgatory.watch(["second"], second, 100)
+    purgatory.watch(["first"], Entry(lambda: purgatory.wake("second")), 100)
+    with purgatory.one_event:
+        purgatory.wake("first")
+    assert second.try_count == 1

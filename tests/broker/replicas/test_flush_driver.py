@@ -5,7 +5,6 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.flush_driver import Flusher
 from ottla.broker.replicas.partition import Partition
 
@@ -29,11 +28,11 @@ class HandLog:
 class HandPartition:
     """As much of a partition as a flush needs."""
 
-    is_leader = False
-    high_watermark_key = object()
-
     def __init__(self, *, hangs: bool = False) -> None:
         self.log = HandLog(hangs=hangs)
+
+    def on_flushed(self, log: HandLog, now_ms: int) -> None:
+        assert log is self.log
 
 
 def partition(found: HandPartition) -> Partition:
@@ -42,7 +41,7 @@ def partition(found: HandPartition) -> Partition:
 
 async def test_a_flush_that_hangs_holds_up_no_other_partition(world: World) -> None:
     hanging, other = HandPartition(hangs=True), HandPartition()
-    flusher = Flusher(Purgatory(), world.clock)
+    flusher = Flusher(world.clock)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(flusher.run)
         flusher.request(partition(hanging))
@@ -55,7 +54,7 @@ async def test_a_flush_that_hangs_holds_up_no_other_partition(world: World) -> N
 
 async def test_appends_during_a_flush_share_the_next_one(world: World) -> None:
     found = HandPartition(hangs=True)
-    flusher = Flusher(Purgatory(), world.clock)
+    flusher = Flusher(world.clock)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(flusher.run)
         flusher.request(partition(found))

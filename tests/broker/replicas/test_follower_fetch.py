@@ -141,7 +141,12 @@ async def make_pair(world: World, tmp_path: Path) -> Callable[..., Any]:
             "t", replicas=(1, 2), leader=1, config=settings, is_log_there=False
         )
         following = Partition(
-            "t", leading.topic_id, 0, local_id=LOCAL, is_eligible=lambda replica, epoch: True
+            "t",
+            leading.topic_id,
+            0,
+            local_id=LOCAL,
+            is_eligible=lambda replica, epoch: True,
+            port=world.port,
         )
         state = world.table.image.partition(TopicIdPartition(leading.topic_id, 0))
         following.apply(state, settings, 0)

@@ -145,9 +145,7 @@ async def open_kept(world: World) -> AsyncIterator[Kept]:
     controller = ScriptedController()
     partition, *others = [await led(world, name) for name in ("t", "u", "v")]
     config = BrokerConfig(node_id=ONE, replica_lag_time_ms_max=LAG_MS)
-    keeper = IsrKeeper(
-        world.table, controller, world.purgatory, world.clock, config, lambda: LOCAL_EPOCH
-    )
+    keeper = IsrKeeper(world.table, controller, world.clock, config, lambda: LOCAL_EPOCH)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run)
         kept = Kept(keeper, controller, world, partition, others)

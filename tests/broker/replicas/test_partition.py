@@ -1,11 +1,13 @@
 """Who leads a partition, who is in sync, and what is committed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
+from ottla.broker.replicas.partition_port import PartitionPort, WakeKey
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.topic import TopicConfig
@@ -28,8 +30,8 @@ def append(world: World, partition: Partition, acks: int = ACKS_ALL) -> Offset:
 
 def fetched(
     world: World, partition: Partition, replica: NodeId, end_offset: int, *, start: int = 0
-) -> bool:
-    return partition.on_follower_fetch(
+) -> None:
+    partition.on_follower_fetch(
         replica,
         end_offset=Offset(end_offset),
         log_start_offset=Offset(start),
@@ -57,9 +59,9 @@ async def test_the_slowest_in_sync_replica_holds_the_high_watermark(world: World
     fetched(world, partition, TWO, 2)
     assert partition.high_watermark == 0
     assert partition.acknowledgement(end, ACKS_ALL) is None
-    assert fetched(world, partition, THREE, 1)
+    fetched(world, partition, THREE, 1)
     assert partition.high_watermark == 1
-    assert fetched(world, partition, THREE, 2)
+    fetched(world, partition, THREE, 2)
     assert partition.acknowledgement(end, ACKS_ALL) is ErrorCode.NONE
 
 
@@ -104,7 +106,8 @@ async def test_while_the_isr_shrinks_the_old_members_still_count(world: World) -
     assert partition.wanted_isr(world.clock.now_ms, may_shrink=False) is None
     assert partition.wanted_isr(world.clock.now_ms, may_shrink=True) == {1}
     partition.begin_isr_change(frozenset({NodeId(1)}), 10)
-    assert not partition.advance_high_watermark(world.clock.now_ms)
+    partition.advance_high_watermark(world.clock.now_ms)
+    assert partition.high_watermark == 0
     partition.apply(
         world.state(replicas=(1, 2), isr=(1,), partition_epoch=1),
         partition.config,
@@ -120,7 +123,7 @@ async def test_who_left_by_the_answer_counts_until_metadata_says_so_too(world: W
     world.clock.now_ms += 31_000
     change = partition.begin_isr_change(frozenset({NodeId(1)}), 10)
 
-    assert not partition.complete_isr_change(
+    partition.complete_isr_change(
         change, (1,), leader_epoch=3, partition_epoch=1, now_ms=world.clock.now_ms
     )
 
@@ -128,8 +131,9 @@ async def test_who_left_by_the_answer_counts_until_metadata_says_so_too(world: W
     assert partition.high_watermark == 0
     strict = TopicConfig(min_insync_replicas=2)
     shrunk = world.state(replicas=(1, 2), isr=(1,), partition_epoch=1)
-    assert not partition.apply(shrunk, strict, world.clock.now_ms)
-    assert partition.apply_config(TopicConfig(min_insync_replicas=1), world.clock.now_ms)
+    partition.apply(shrunk, strict, world.clock.now_ms)
+    assert partition.high_watermark == 0
+    partition.apply_config(TopicConfig(min_insync_replicas=1), world.clock.now_ms)
     assert partition.high_watermark == 1
 
 
@@ -150,7 +154,8 @@ async def test_a_replica_that_caught_up_is_proposed_and_then_counts_before_the_a
     append(world, partition)
     assert partition.high_watermark == 1
     world.clock.now_ms += 31_000
-    assert partition.abandon_isr_change(change, world.clock.now_ms)
+    partition.abandon_isr_change(change, world.clock.now_ms)
+    assert partition.high_watermark == 2
     assert partition.isr == {1}
 
 
@@ -225,7 +230,7 @@ async def test_where_every_append_is_flushed_only_the_flushed_counts(world: Worl
     assert partition.acknowledgement(end, 1) is None
     assert partition.log is not None
     await partition.log.flush()
-    assert partition.advance_high_watermark(world.clock.now_ms)
+    partition.on_flushed(partition.log, world.clock.now_ms)
     assert partition.acknowledgement(end, ACKS_ALL) is ErrorCode.NONE
 
 
@@ -303,5 +308,112 @@ async def test_with_flushes_demanded_a_record_is_committed_when_leader_and_follo
     assert partition.high_watermark == 0
     assert partition.log is not None
     await partition.log.flush()
-    assert partition.advance_high_watermark(world.clock.now_ms)
+    partition.on_flushed(partition.log, world.clock.now_ms)
     assert partition.high_watermark == end
+
+
+@pytest.fixture
+def woken(world: World) -> list[WakeKey]:
+    """The keys that partitions made from now on wake."""
+    keys: list[WakeKey] = []
+    world.port = PartitionPort(keys.append, world.flushes_due.append, world.isrs_due.append)
+    return keys
+
+
+async def test_an_append_wakes_followers_and_its_commit_wakes_the_rest(
+    world: World, woken: list[WakeKey]
+) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    fetched(world, partition, TWO, 0)
+    woken.clear()
+    append(world, partition)
+    assert woken == [partition.end_offset_key]
+    fetched(world, partition, TWO, 1)
+    assert woken == [partition.end_offset_key, partition.high_watermark_key]
+    fetched(world, partition, TWO, 1)
+    assert woken == [partition.end_offset_key, partition.high_watermark_key]
+
+
+async def test_what_a_coordinator_appends_wakes_as_a_produce_does(
+    world: World, woken: list[WakeKey]
+) -> None:
+    partition = await world.add("t", config=TopicConfig(flush_messages=1))
+    woken.clear()
+    partition.append_of_coordinator(bytes(world.batch(b"v")), now_ms=1_000, mono_ms=1_000)
+    assert woken == [partition.end_offset_key]
+    assert world.flushes_due == [partition]
+    assert partition.log is not None
+    await partition.log.flush()
+    partition.on_flushed(partition.log, world.clock.now_ms)
+    assert partition.high_watermark_key in woken
+
+
+async def test_a_follower_that_deletes_or_takes_back_what_it_had_wakes_who_waits(
+    world: World, woken: list[WakeKey]
+) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    append(world, partition)
+    fetched(world, partition, TWO, 1)
+    for end_offset, start in ((1, 1), (0, 0)):
+        woken.clear()
+        fetched(world, partition, TWO, end_offset, start=start)
+        assert woken == [partition.high_watermark_key]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda world, partition: partition.fail("its disk failed"),
+        lambda world, partition: partition.set_log_aside().abandon(),
+        lambda world, partition: partition.remove().abandon(),
+        lambda world, partition: partition.apply(
+            world.state(replicas=(1, 2), leader=2, leader_epoch=4, partition_epoch=1),
+            partition.config,
+            world.clock.now_ms,
+        ),
+    ],
+    ids=["failed", "set aside", "removed", "deposed"],
+)
+async def test_a_leader_that_leads_no_longer_wakes_all_that_wait(
+    world: World, woken: list[WakeKey], change: Callable[[World, Partition], None]
+) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    woken.clear()
+    change(world, partition)
+    assert set(woken) == {partition.high_watermark_key, partition.end_offset_key}
+
+
+async def test_a_log_that_opens_wakes_all_that_wait_for_its_leader(
+    world: World, woken: list[WakeKey]
+) -> None:
+    partition = await world.add("t", is_log_there=False)
+    woken.clear()
+    partition.attach(await world.open_log(partition, partition.config), world.clock.now_ms)
+    assert set(woken) == {partition.high_watermark_key, partition.end_offset_key}
+    assert world.isrs_due == [partition]
+
+
+async def test_other_brokers_wake_a_deletion_that_waits_for_a_replica_out_of_sync(
+    world: World, woken: list[WakeKey]
+) -> None:
+    whole, short = await world.add("whole", replicas=(1, 2)), await world.add("t", replicas=(1, 2))
+    short.apply(world.state(replicas=(1, 2), isr=(1,), partition_epoch=1), short.config, 1_000)
+    for each in (woken, world.isrs_due):
+        each.clear()
+    for partition in (whole, short):
+        partition.on_brokers_changed(world.clock.now_ms)
+    assert woken == [short.high_watermark_key]
+    assert world.isrs_due == [short]
+
+
+async def test_a_replica_that_may_join_has_the_isr_reviewed(world: World) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    partition.apply(
+        world.state(replicas=(1, 2), isr=(1,), partition_epoch=1), partition.config, 1_000
+    )
+    append(world, partition)
+    world.isrs_due.clear()
+    fetched(world, partition, TWO, 0)
+    assert world.isrs_due == []
+    fetched(world, partition, TWO, 1)
+    assert world.isrs_due == [partition]

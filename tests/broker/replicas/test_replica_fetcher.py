@@ -66,7 +66,12 @@ class Follower:
         """Follow partition 0 of a topic that the leader has."""
         leading = self.world.table.find(topic, 0)
         partition = Partition(
-            topic, leading.topic_id, 0, local_id=LOCAL, is_eligible=lambda replica, epoch: True
+            topic,
+            leading.topic_id,
+            0,
+            local_id=LOCAL,
+            is_eligible=lambda replica, epoch: True,
+            port=self.world.port,
         )
         state = self.world.table.image.partition(TopicIdPartition(leading.topic_id, 0))
         partition.apply(state, TopicConfig(), 0)

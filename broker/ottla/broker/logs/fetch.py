@@ -3,17 +3,19 @@
 Pure; nothing awaits.  An answer holds slices of files, which the connection sends with sendfile.
 A fetch with too few bytes waits in the purgatory under its partitions and is woken by the append
 or the high watermark itself, never by polling.  A follower's fetch also says where its own log
-ends, which is what moves the high watermark and wakes produces and consumers.
+ends.  Its partitions note that in a step of its own (`note_positions`), which is what moves the
+high watermark; reading moves nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from ottla.broker.logs.fetch_read import (
+    PATIENT,
     FetchLimits,
+    Reading,
     find_partition,
     leaves_something,
-    note_follower,
     read_partition,
     refused,
 )
@@ -36,7 +38,7 @@ from ottla.broker.network.steps import STEP_COST, Answer, Pace, Steps
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
-from ottla.model.ids import NodeId
+from ottla.model.ids import NodeId, Offset
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import (
     FetchableTopicResponse,
@@ -46,29 +48,11 @@ from ottla.wire.messages.fetch_response import (
     PartitionData,
 )
 
-PATIENT = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-"""Refusals that do not end the wait for the other partitions: a client with one deleted topic
-would else poll without pause."""
-
-
 PARTITIONS_READ_AGAIN = 32
 """A fetch without a session that waits for more partitions looks only at the one that wakes it, and
 answers in steps.  Higher lets one append hold the loop for longer where many such fetches wait."""
 
 NO_KEYS: dict[object, FetchTarget] = {}
-
-
-class Reading:
-    """What one pass over a fetch's partitions found, in their order."""
-
-    __slots__ = ("byte_count", "is_urgent", "readable_count", "results")
-
-    def __init__(self) -> None:
-        self.results: list[tuple[FetchTarget, PartitionData]] = []
-        self.byte_count = 0
-        self.is_urgent = False
-        """Whether a partition has something the asker must hear now (an error, a divergence)."""
-        self.readable_count = 0
 
 
 class WaitingFetch(WaitingEntry):
@@ -137,6 +121,7 @@ class WaitingFetch(WaitingEntry):
         if self._by_key:
             return self._try_complete_large()
         reading = self.read()
+        self.note_positions(reading)
         if not self.is_enough(reading):
             return False
         self._context.slot.complete(self.answer(reading))
@@ -147,7 +132,9 @@ class WaitingFetch(WaitingEntry):
         if self._by_key:
             self._context.slot.complete_by(self.answered_in_steps())
         else:
-            self._context.slot.complete(self.answer(self.read()))
+            reading = self.read()
+            self.note_positions(reading)
+            self._context.slot.complete(self.answer(reading))
 
     def _try_complete_large(self) -> bool:
         """Look at the woken partition alone; with enough, answer in steps.
@@ -159,6 +146,7 @@ class WaitingFetch(WaitingEntry):
             return False
         reading = Reading()
         self._read(reading, (target,))
+        self.note_positions(reading)
         self._byte_count += reading.byte_count - self._sizes.get(target, 0)
         self._sizes[target] = reading.byte_count
         if not reading.is_urgent and self._byte_count < self._limits.bytes_min:
@@ -202,11 +190,7 @@ class WaitingFetch(WaitingEntry):
             }
 
     def read(self) -> Reading:
-        """Read every partition that may have news, within the limits.
-
-        Nothing is remembered but what a follower says of its log, and that once: when a parked
-        fetch is read again the follower may long have said more.
-        """
+        """Read every partition that may have news, within the limits."""
         reading = Reading()
         self._read(reading, self._due())
         return reading
@@ -215,11 +199,12 @@ class WaitingFetch(WaitingEntry):
         return self._targets.values() if self._session is None else self._session.to_look_at()
 
     def read_in_steps(self) -> Steps[Reading]:
-        """Do as `read`, some partitions in a step."""
+        """Read and note positions, some partitions in a step."""
         reading = Reading()
         due = list(self._due())
         for at in range(0, len(due), STEP_COST):
             self._read(reading, due[at : at + STEP_COST])
+            self.note_positions(reading, since=at)
             yield
         return reading
 
@@ -228,9 +213,7 @@ class WaitingFetch(WaitingEntry):
         api = self._api
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
-        moved: list[Partition] = []
         for target in due:
-            is_asked, target.is_asked = target.is_asked, False
             try:
                 partition = target.partition
                 if partition is None or partition.is_removed:
@@ -243,17 +226,7 @@ class WaitingFetch(WaitingEntry):
                     is_first=is_first,
                 )
                 reading.readable_count += 1
-                if data.diverging_epoch.epoch >= 0:
-                    reading.is_urgent = True
-                elif limits.is_from_follower:
-                    is_new = is_asked or self._is_taken_back(partition, target)
-                    if is_new and self._note_follower(partition, target):
-                        moved.append(partition)
-                        data.high_watermark = partition.high_watermark
-                    reading.is_urgent |= (
-                        target.replica_high_watermark < data.high_watermark
-                        or 0 <= target.told_log_start_offset < data.log_start_offset
-                    )
+                reading.is_urgent |= data.diverging_epoch.epoch >= 0
             except RefusedError as error:
                 data = refused(target, error.code)
                 reading.is_urgent |= error.code not in PATIENT
@@ -268,23 +241,43 @@ class WaitingFetch(WaitingEntry):
                 left -= size
                 reading.byte_count += size
             reading.results.append((target, data))
-        if moved:
-            api.wake_committed(moved)
 
-    def _note_follower(self, partition: Partition, target: FetchTarget) -> bool:
-        """Take in where a follower's log begins and ends; say whether somebody waits for that.
+    def note_positions(self, reading: Reading, since: int = 0) -> None:
+        """Have each partition that was read note where the follower's log begins and ends.
 
-        A request that comes late may take back what a newer one said: the follower's session, which
-        looks at what has news only, must then say it again, also where nothing is ever appended.
+        What a request says is noted once: when a parked fetch is read again the follower may long
+        have said more.  A log that parts from ours does not end where its fetch says.
         """
         limits = self._limits
-        replica = NodeId(limits.replica_id)
-        known = partition.followers.get(replica)
-        is_set_back = known is not None and target.fetch_offset < known.end_offset
-        has_moved = note_follower(partition, target, limits, self._context.arrived_ms)
-        if partition.may_join(replica):
-            self._api.on_isr_due(partition)
-        return has_moved or is_set_back
+        if not limits.is_from_follower:
+            return
+        with self._api.one_event:
+            for at, (target, data) in enumerate(reading.results[since:], since):
+                is_asked, target.is_asked = target.is_asked, False
+                partition = target.partition
+                if data.error_code or data.diverging_epoch.epoch >= 0 or partition is None:
+                    continue
+                if is_asked or self._is_taken_back(partition, target):
+                    try:
+                        self._note_position(partition, target)
+                    except RefusedError as error:
+                        reading.refuse(at, error.code)
+                        continue
+                    data.high_watermark = partition.high_watermark
+                reading.is_urgent |= (
+                    target.replica_high_watermark < data.high_watermark
+                    or 0 <= target.told_log_start_offset < data.log_start_offset
+                )
+
+    def _note_position(self, partition: Partition, target: FetchTarget) -> None:
+        limits = self._limits
+        partition.on_follower_fetch(
+            NodeId(limits.replica_id),
+            end_offset=Offset(target.fetch_offset),
+            log_start_offset=Offset(target.log_start_offset),
+            broker_epoch=limits.replica_epoch,
+            now_ms=self._context.arrived_ms,
+        )
 
     def _is_taken_back(self, partition: Partition, target: FetchTarget) -> bool:
         """Return whether less is known of the follower than this fetch, which waits, said of it."""
@@ -363,12 +356,10 @@ class FetchApi:
         purgatory: Purgatory,
         sessions: FetchSessionCache,
         fetch_bytes_max: int,
-        on_isr_due: Callable[[Partition], None],
         times: RequestTimes | None = None,
     ) -> None:
-        """`on_isr_due` is told of each partition that a replica out of sync has fetched."""
         self.table = table
-        self.on_isr_due = on_isr_due
+        self.one_event = purgatory.one_event
         self._purgatory = purgatory
         self._sessions = sessions
         self._times = times
@@ -388,6 +379,7 @@ class FetchApi:
         except RefusedError as error:
             return FetchResponse(error_code=error.code)
         reading = fetch.read()
+        fetch.note_positions(reading)
         if request.max_wait_ms <= 0 or fetch.is_enough(reading):
             return fetch.answer(reading)
         self._park(context, request, fetch, reading)
@@ -522,11 +514,6 @@ class FetchApi:
         if partition is not None:
             self._purgatory.unlisten(partition.high_watermark_key, target)
             self._purgatory.unlisten(partition.end_offset_key, target)
-
-    def wake_committed(self, partitions: list[Partition]) -> None:
-        """Wake who waits for the commit that a follower's fetch has just made."""
-        for partition in partitions:
-            self._purgatory.wake(partition.high_watermark_key)
 
     def response_of(
         self,

@@ -12,7 +12,7 @@ from ottla.broker.logs.fetch_session import FetchTarget
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset
+from ottla.model.ids import NO_EPOCH, Epoch, Offset
 from ottla.storage.log import Log
 from ottla.storage.slice import FileSlice
 from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
@@ -34,6 +34,10 @@ NO_DIVERGENCE = EpochEndOffset()
 NO_LEADER_HINT = LeaderIdAndEpoch()
 NO_SNAPSHOT = SnapshotId()
 NO_RECORDS = b""
+
+PATIENT = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+"""Refusals that do not end the wait for the other partitions: a client with one deleted topic
+would else poll without pause."""
 
 _LENGTH_AT = 8
 _length = Struct(">i").unpack
@@ -66,6 +70,26 @@ class FetchLimits:
         self.is_read_committed = request.isolation_level == READ_COMMITTED
         self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
         self.wants_hints = version >= HINTS_FROM
+
+
+class Reading:
+    """What one pass over a fetch's partitions found, in their order."""
+
+    __slots__ = ("byte_count", "is_urgent", "readable_count", "results")
+
+    def __init__(self) -> None:
+        self.results: list[tuple[FetchTarget, PartitionData]] = []
+        self.byte_count = 0
+        self.is_urgent = False
+        """Whether a partition has something the asker must hear now (an error, a divergence)."""
+        self.readable_count = 0
+
+    def refuse(self, at: int, code: ErrorCode) -> None:
+        """Replace what was read of one partition by a refusal."""
+        target, data = self.results[at]
+        self.byte_count -= len(data.records) if data.records is not None else 0
+        self.results[at] = target, refused(target, code)
+        self.is_urgent |= code not in PATIENT
 
 
 def find_partition(table: PartitionTable, target: FetchTarget, limits: FetchLimits) -> Partition:
@@ -114,19 +138,6 @@ def read_partition(
             for producer_id, first_offset in log.aborted_transactions(offset, bound)
         ]
     return data
-
-
-def note_follower(
-    partition: Partition, target: FetchTarget, limits: FetchLimits, now_ms: int
-) -> bool:
-    """Take in where a follower's log ends; return whether the high watermark moved."""
-    return partition.on_follower_fetch(
-        NodeId(limits.replica_id),
-        end_offset=Offset(target.fetch_offset),
-        log_start_offset=Offset(target.log_start_offset),
-        broker_epoch=limits.replica_epoch,
-        now_ms=now_ms,
-    )
 
 
 def leaves_something(target: FetchTarget, data: PartitionData, limits: FetchLimits) -> bool:

@@ -11,7 +11,6 @@ REQUEST_TIMED_OUT for the partitions still open.  Transactional batches are refu
 transactions exist.
 """
 
-from collections.abc import Callable
 from struct import Struct
 
 from ottla.broker.logs.leader_hints import HINTED, endpoints_of
@@ -167,11 +166,7 @@ class WaitingProduce(WaitingEntry):
 
 
 class ProduceApi:
-    """Serves Produce 3-13.
-
-    `on_flush_due(partition)` is called after an append that makes the log's flush due
-    (`flush.messages`); it must not flush before it returns.
-    """
+    """Serves Produce 3-13."""
 
     def __init__(
         self,
@@ -179,14 +174,12 @@ class ProduceApi:
         table: PartitionTable,
         purgatory: Purgatory,
         clock: Clock,
-        on_flush_due: Callable[[Partition], None],
         traffic: BrokerTraffic | None = None,
         times: RequestTimes | None = None,
     ) -> None:
         self._table = table
         self._purgatory = purgatory
         self._clock = clock
-        self._on_flush_due = on_flush_due
         self._traffic = BrokerTraffic() if traffic is None else traffic
         self.times = RequestTimes() if times is None else times
 
@@ -195,9 +188,10 @@ class ProduceApi:
         response = ProduceResponse()
         waiting: list[WaitingPartition] = []
         inspected: list[Inspected] = []
-        is_refused = self._append(
-            context, request, request.topic_data, response.responses, waiting, inspected
-        )
+        with self._purgatory.one_event:
+            is_refused = self._append(
+                context, request, request.topic_data, response.responses, waiting, inspected
+            )
         if inspected:
             return self._inspect(context, request, response, waiting, is_refused, inspected)
         return self._answer(context, request, response, waiting, is_refused)
@@ -217,7 +211,8 @@ class ProduceApi:
                     name=topic.name, topic_id=topic.topic_id, partition_data=data
                 )
                 done: list[TopicProduceResponse] = []
-                is_refused |= self._append(context, request, [piece], done, waiting, inspected)
+                with self._purgatory.one_event:
+                    is_refused |= self._append(context, request, [piece], done, waiting, inspected)
                 answers += done[0].partition_responses
                 yield
             response.responses.append(
@@ -242,14 +237,13 @@ class ProduceApi:
         waiting: list[WaitingPartition],
         inspected: list[Inspected],
     ) -> bool:
-        """Append what can be appended at once, and wake who waits for it.
+        """Append what can be appended at once.
 
         The answers, what has to be waited for and what is not appended yet are put behind the last
         three; return whether something was refused.
         """
         acks = request.acks
         wall_ms = self._clock.wall_ms()
-        touched: list[Partition] = []
         is_refused = False
         for topic in asked:
             answers: list[PartitionProduceResponse] = []
@@ -277,7 +271,6 @@ class ProduceApi:
                 traffic.messages_in += info.last_offset + 1 - info.base_offset
                 answer = _accepted(data.index, info)
                 answers.append(answer)
-                touched.append(partition)
                 end_offset = Offset(info.last_offset + 1)
                 if partition.acknowledgement(end_offset, acks) is None and acks != ACKS_NONE:
                     waiting.append(WaitingPartition(partition, end_offset, answer))
@@ -286,7 +279,6 @@ class ProduceApi:
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
-        self._wake(touched)
         return is_refused
 
     def _inspect(
@@ -305,11 +297,12 @@ class ProduceApi:
 
         def append(results: list[Accepted | RefusedError]) -> HandlerResult:
             is_any_refused = is_refused
-            for each, found in zip(inspected, results, strict=True):
-                appended = self._append_inspected(context, request.acks, each, found)
-                if appended is not None:
-                    waiting.append(appended)
-                is_any_refused |= each.answer.error_code != ErrorCode.NONE
+            with self._purgatory.one_event:
+                for each, found in zip(inspected, results, strict=True):
+                    appended = self._append_inspected(context, request.acks, each, found)
+                    if appended is not None:
+                        waiting.append(appended)
+                    is_any_refused |= each.answer.error_code != ErrorCode.NONE
             return self._answer(
                 context, request, response, waiting, is_any_refused, is_large=is_large
             )
@@ -346,7 +339,6 @@ class ProduceApi:
         answer.base_offset = info.base_offset
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = info.log_start_offset
-        self._wake([partition])
         end_offset = Offset(info.last_offset + 1)
         if acks == ACKS_NONE or partition.acknowledgement(end_offset, acks) is not None:
             return None
@@ -408,15 +400,6 @@ class ProduceApi:
         if request.transactional_id is not None:
             raise refusal_of_transactions()
         return partition
-
-    def _wake(self, touched: list[Partition]) -> None:
-        wake = self._purgatory.wake
-        for partition in touched:
-            wake(partition.end_offset_key)
-            wake(partition.high_watermark_key)
-            log = partition.log
-            if log is not None and log.is_flush_due:
-                self._on_flush_due(partition)
 
     def add_hints(self, context: RequestContext, response: ProduceResponse) -> None:
         """Say who leads what we do not lead, and where that is."""

@@ -77,6 +77,32 @@ class WakeListener(Protocol):
         ...
 
 
+class OneEvent:
+    """A `with` block whose wakes are one event: each key is woken once, when the block ends.
+
+    An entry that waits for several of the keys then finds all that the block changed.
+    """
+
+    __slots__ = ("_depth", "_purgatory")
+
+    def __init__(self, purgatory: "Purgatory") -> None:
+        self._purgatory = purgatory
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            self._purgatory._held_back = {}
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            purgatory = self._purgatory
+            keys, purgatory._held_back = purgatory._held_back, None
+            for key in keys or ():
+                purgatory.wake(key)
+
+
 class Purgatory:
     """Holds waiting entries under their keys, and one heap of their deadlines.
 
@@ -86,6 +112,7 @@ class Purgatory:
 
     __slots__ = (
         "_dead_timer_count",
+        "_held_back",
         "_listeners",
         "_sequence",
         "_timers",
@@ -93,10 +120,14 @@ class Purgatory:
         "_watchers",
         "errors",
         "on_earlier_deadline",
+        "one_event",
     )
 
     def __init__(self, errors: UnexpectedErrors | None = None) -> None:
         self.errors = errors or UnexpectedErrors()
+        self.one_event = OneEvent(self)
+        self._held_back: dict[Hashable, None] | None = None
+        """The keys that the event under way wakes at its end; None without one."""
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
         self._listeners: dict[Hashable, dict[WakeListener, None]] = {}
         self._unwoken: dict[Hashable, dict[WaitingEntry, None]] = {}
@@ -141,16 +172,22 @@ class Purgatory:
         """Tell the listeners of `key`, then let every entry under it try to complete.
 
         The oldest comes first; the number of those that completed is returned.  Those that are too
-        many for a turn are woken by `expire`.
+        many for a turn are woken by `expire`, those of a block of `one_event` at its end.
         """
         listeners = self._listeners.get(key)
+        entries = self._watchers.get(key)
+        if listeners is None and entries is None:
+            return 0
+        if self._held_back is not None:
+            self._held_back[key] = None
+            return 0
         if listeners is not None:
             for listener in tuple(listeners):
                 try:
                     listener.on_wake(key)
                 except Exception as fault:
                     self.errors.note("listener", key, fault)
-        entries = self._watchers.get(key)
+            entries = self._watchers.get(key)
         if entries is None:
             return 0
         woken = tuple(entries)

@@ -1,6 +1,8 @@
 """The replicas of this broker: leading, following, and keeping the in-sync set.
 
 partition.py               leader, in-sync replicas and high watermark of one partition: start here
+partition_port.py          what it wakes, and which flushes and reviews it has made
+follower.py                what the leader knows of one follower
 partition_table.py         the partitions on this broker
 replica_manager.py         follows the metadata: becomes leader, becomes follower, deletes
 log_work_driver.py         opens and deletes logs, so that no publisher waits for a disk

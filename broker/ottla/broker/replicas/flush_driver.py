@@ -1,15 +1,13 @@
 """Flushes the logs whose appends are acknowledged only when durable (`flush.messages`).
 
 One flush covers every append made before it began (group commit).  Each partition has one flush
-under way, and waits for no other partition's: a disk that hangs delays its own alone.  After a
-flush the high watermark may move, which wakes the waiting produces.
+under way, and waits for no other partition's: a disk that hangs delays its own alone.
 """
 
 import logging
 
 import trio
 
-from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import RefusedError
 from ottla.model.seams import Clock
@@ -24,10 +22,7 @@ logger = logging.getLogger("ottla.broker.flush")
 class Flusher:
     """Partitions that wait for a flush; each at most once, however many appends asked."""
 
-    def __init__(
-        self, purgatory: Purgatory, clock: Clock, errors: UnexpectedErrors | None = None
-    ) -> None:
-        self._purgatory = purgatory
+    def __init__(self, clock: Clock, errors: UnexpectedErrors | None = None) -> None:
         self._clock = clock
         self._errors = errors or UnexpectedErrors()
         self.flushes = Histogram(BOUNDS_MS)
@@ -76,6 +71,4 @@ class Flusher:
             self._errors.note("partition", partition, error)
         now_ms = self._clock.monotonic_ms()
         self.flushes.observe(now_ms - began_ms)
-        if partition.log is log and partition.is_leader:
-            partition.advance_high_watermark(now_ms)
-        self._purgatory.wake(partition.high_watermark_key)
+        partition.on_flushed(log, now_ms)

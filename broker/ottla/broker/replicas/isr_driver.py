@@ -15,7 +15,6 @@ from typing import Protocol
 
 import trio
 
-from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.isr_changes import IsrChange, Outcome, outcome_of, request_of, results_of
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -65,7 +64,6 @@ class IsrKeeper:
         self,
         table: PartitionTable,
         controller: Controller,
-        purgatory: Purgatory,
         clock: Clock,
         config: BrokerConfig,
         broker_epoch: Callable[[], int],
@@ -74,7 +72,6 @@ class IsrKeeper:
         """`broker_epoch` returns this broker's own, as registered."""
         self._table = table
         self._controller = controller
-        self._purgatory = purgatory
         self._clock = clock
         self._config = config
         self._broker_epoch = broker_epoch
@@ -212,10 +209,9 @@ class IsrKeeper:
                 continue
             if self._unanswered[partition] is change:
                 del self._unanswered[partition]
-            has_moved = False
             if outcome is Outcome.APPLIED:
                 self._count(partition.isr, frozenset(result.isr))
-                has_moved = partition.complete_isr_change(
+                partition.complete_isr_change(
                     change,
                     result.isr,
                     leader_epoch=result.leader_epoch,
@@ -227,10 +223,8 @@ class IsrKeeper:
                 code = ErrorCode(result.error_code).name
                 logger.info("%r: ISR %s: %s", partition, sorted(change.isr), code)
             if outcome is Outcome.REJECTED:
-                has_moved = partition.abandon_isr_change(change, now_ms)
+                partition.abandon_isr_change(change, now_ms)
                 self._rejected_until_ms[partition] = now_ms + REJECTED_PAUSE_MS
-            if has_moved:
-                self._purgatory.wake(partition.high_watermark_key)
             # Others may have caught up meanwhile; while OVERTAKEN is open this does nothing.
             self.note(partition)
         return is_whole

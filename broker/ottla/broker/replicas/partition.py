@@ -10,12 +10,17 @@ under a min.insync.replicas that we have not heard of yet.
 Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
 (with fewer in sync than `min.insync.replicas` the high watermark stands still, KIP-966),
 MaximalIsrCoversController (whoever the controller may elect in this epoch is waited for).
+
+A partition owns the consequences of its changes: through its `PartitionPort` it wakes the requests
+that wait for them, has its log flushed and its in-sync set reviewed.  No caller does so for it.
 """
 
 from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
+from ottla.broker.replicas.follower import Follower
 from ottla.broker.replicas.isr_changes import UNKNOWN_BROKER_EPOCH, IsrChange
+from ottla.broker.replicas.partition_port import PartitionPort, WakeKey
 from ottla.broker.replicas.topic_traffic import TopicTraffic
 from ottla.metadata.image import PartitionState, RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
@@ -30,59 +35,18 @@ from ottla.wire.codec_types import Records
 ACKS_ALL = -1
 
 
-class WakeKey:
-    """What waiting requests watch: cheap to hash, one of each kind a partition."""
-
-    __slots__ = ()
-
-
-class Follower:
-    """What the leader knows of one other replica, from its fetches."""
-
-    __slots__ = (
-        "broker_epoch",
-        "caught_up_ms",
-        "end_offset",
-        "last_fetch_end_offset",
-        "last_fetch_ms",
-        "log_start_offset",
-    )
-
-    def __init__(self, now_ms: int) -> None:
-        self.end_offset = Offset(-1)
-        self.log_start_offset = Offset(-1)
-        self.broker_epoch = UNKNOWN_BROKER_EPOCH
-        self.caught_up_ms = now_ms
-        """The last instant at which it is known to have had all that the leader had."""
-        self.last_fetch_ms = 0
-        self.last_fetch_end_offset = Offset(-1)
-        """The leader's end when it fetched last: reaching it now, it had caught up then."""
-
-    def on_fetch(
-        self, *, end_offset: Offset, log_start_offset: Offset, leader_end: Offset, now_ms: int
-    ) -> None:
-        """Take in where its log ends, as its fetch says."""
-        if end_offset >= leader_end:
-            self.caught_up_ms = now_ms
-        elif end_offset >= self.last_fetch_end_offset >= 0:
-            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
-        self.end_offset = end_offset
-        self.log_start_offset = log_start_offset
-        self.last_fetch_end_offset = leader_end
-        self.last_fetch_ms = now_ms
-
-
 class Partition:
     """The leader's or follower's view of one replica on this broker.
 
-    A partition whose log is still being opened or has been removed leads nothing.  Whoever calls a
-    method that returns "the high watermark moved" wakes `high_watermark_key`; an append wakes
-    `end_offset_key`.
+    A partition whose log is still being opened or has been removed leads nothing.  Requests that
+    wait for a commit watch `high_watermark_key`, those that wait for records `end_offset_key`;
+    both are woken where the partition leads, follows or fails from now.
     """
 
     __slots__ = (
         "_leaving",
         "_other_maximal_isr",
+        "_port",
         "config",
         "damage",
         "end_offset_key",
@@ -123,6 +87,7 @@ class Partition:
         *,
         local_id: NodeId,
         is_eligible: Callable[[NodeId, int], bool],
+        port: PartitionPort,
         lag_ms_max: int = 30_000,
         traffic: TopicTraffic | None = None,
     ) -> None:
@@ -139,6 +104,7 @@ class Partition:
         self.key = TopicIdPartition(topic_id, index)
         self.local_id = local_id
         self.is_eligible = is_eligible
+        self._port = port
         self.lag_ms_max = lag_ms_max
         self.traffic = TopicTraffic() if traffic is None else traffic
         self.log: Log | None = None
@@ -226,7 +192,7 @@ class Partition:
         info = log.append_as_leader(
             memoryview(records), leader_epoch=self.leader_epoch, now_ms=now_ms, first=accepted
         )
-        self.advance_high_watermark(mono_ms)
+        self._on_appended(log, mono_ms)
         return info
 
     def append_of_coordinator(self, batches: bytes, *, now_ms: int, mono_ms: int) -> Offset:
@@ -234,14 +200,34 @@ class Partition:
 
         With too few replicas in sync they are written all the same, and committed when more are.
         """
-        info = self.leader_log().append_as_leader(
+        log = self.leader_log()
+        info = log.append_as_leader(
             memoryview(batches),
             leader_epoch=self.leader_epoch,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
         )
-        self.advance_high_watermark(mono_ms)
+        self._on_appended(log, mono_ms)
         return Offset(info.last_offset + 1)
+
+    def _on_appended(self, log: Log, mono_ms: int) -> None:
+        self._port.wake(self.end_offset_key)
+        self.advance_high_watermark(mono_ms)
+        if log.is_flush_due:
+            self._port.on_flush_due(self)
+
+    def on_flushed(self, log: Log, now_ms: int) -> None:
+        """Count what a flush of `log` made durable, and wake the produces that waited for it.
+
+        Also where the flush failed: they are answered by that.
+        """
+        if self.log is log and self.is_leader:
+            self.advance_high_watermark(now_ms)
+        self._port.wake(self.high_watermark_key)
+
+    def on_start_raised(self) -> None:
+        """Wake the followers' fetches: their answers bring the new start of the log."""
+        self._port.wake(self.end_offset_key)
 
     def acknowledgement(self, end_offset: Offset, acks: int) -> ErrorCode | None:
         """Say how a produce that ended at `end_offset` is answered; None while it must wait."""
@@ -291,6 +277,7 @@ class Partition:
         self.log = log
         if self.leader_id == self.local_id:
             self._begin_leading(now_ms)
+        self._on_changed()
 
     def fail(self, reason: str) -> None:
         """Lead and follow nothing until the next start: the disk of the log failed."""
@@ -299,6 +286,7 @@ class Partition:
         self.is_leader = False
         self.pending_change = None
         self.followers.clear()
+        self._wake()
 
     def set_log_aside(self) -> Log:
         """Lead nothing until the log is attached again; return it: another task changes it yet."""
@@ -306,15 +294,16 @@ class Partition:
         assert log is not None
         self.is_leader = False
         self.followers.clear()
+        self._wake()
         return log
 
-    def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
-        """Follow what the controller decided; return whether the high watermark moved.
+    def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> None:
+        """Follow what the controller decided.
 
         The answer to our own change may have told us of this state, or of a later one, already.
         """
         if state.partition_epoch < self.partition_epoch:
-            return False
+            return
         if state.partition_epoch > self.partition_epoch:
             # A change asked for from an older state is in this one, or will never be made.
             self.pending_change = None
@@ -332,16 +321,29 @@ class Partition:
         if self.leader_id != self.local_id or self.log is None:
             self.is_leader = False
             self.followers.clear()
-            return False
-        if is_new_epoch or not self.is_leader:
-            return self._begin_leading(now_ms)
-        self._note_replicas(now_ms)
-        return self.advance_high_watermark(now_ms)
+        elif is_new_epoch or not self.is_leader:
+            self._begin_leading(now_ms)
+        else:
+            self._note_replicas(now_ms)
+            self.advance_high_watermark(now_ms)
+        self._on_changed()
 
-    def apply_config(self, config: TopicConfig, now_ms: int) -> bool:
-        """Take changed topic settings; return whether the high watermark moved."""
+    def apply_config(self, config: TopicConfig, now_ms: int) -> None:
+        """Take changed topic settings."""
         self._apply_config(config)
-        return self.is_leader and self.advance_high_watermark(now_ms)
+        if self.is_leader:
+            self.advance_high_watermark(now_ms)
+        self._flush_if_awaited()
+
+    def on_brokers_changed(self, now_ms: int) -> None:
+        """Count replicas again whose brokers are or were fenced: the image has other brokers.
+
+        Such a replica may join those in sync, or no longer holds up a commit or a deletion.
+        """
+        if self.is_leader and len(self.isr) < len(self.replicas):
+            self.advance_high_watermark(now_ms)
+            self._port.wake(self.high_watermark_key)
+            self._port.on_isr_due(self)
 
     def remove(self) -> Log | None:
         """Lead and follow no longer: the topic is deleted or the replica moved; return the log."""
@@ -349,7 +351,24 @@ class Partition:
         self.is_leader = False
         self.is_removed = True
         self.pending_change = None
+        self._wake()
         return log
+
+    def _on_changed(self) -> None:
+        self._wake()
+        self._flush_if_awaited()
+        if self.is_leader:
+            self._port.on_isr_due(self)
+
+    def _wake(self) -> None:
+        self._port.wake(self.high_watermark_key)
+        self._port.wake(self.end_offset_key)
+
+    def _flush_if_awaited(self) -> None:
+        """Have what counts only when flushed flushed, though nobody may append here any more."""
+        log = self.log
+        if log is not None and self.is_flush_awaited and log.recovery_point < log.end_offset:
+            self._port.on_flush_due(self)
 
     def _apply_config(self, config: TopicConfig) -> None:
         self.config = config
@@ -362,7 +381,7 @@ class Partition:
             or config.compression_type != "producer"
         )
 
-    def _begin_leading(self, now_ms: int) -> bool:
+    def _begin_leading(self, now_ms: int) -> None:
         assert self.log is not None
         self.is_leader = True
         self.leader_epoch_start_offset = self.log.end_offset
@@ -370,7 +389,7 @@ class Partition:
         # What a follower of an earlier epoch reported may have been truncated since.
         self.followers.clear()
         self._note_replicas(now_ms)
-        return self.advance_high_watermark(now_ms)
+        self.advance_high_watermark(now_ms)
 
     def _note_replicas(self, now_ms: int) -> None:
         others = [replica for replica in self.replicas if replica != self.local_id]
@@ -403,11 +422,13 @@ class Partition:
         log_start_offset: Offset,
         broker_epoch: int,
         now_ms: int,
-    ) -> bool:
-        """Take in a follower's fetch; return whether the high or the low watermark may have moved.
+    ) -> None:
+        """Note where a follower's log begins and ends, as its fetch says.
 
         `broker_epoch` is one that the metadata has registered.  A fetch that an earlier life of the
-        follower sent is refused: it may have lost since what it had then (KIP-903).
+        follower sent is refused: it may have lost since what it had then (KIP-903).  One that is
+        late may take back what a newer one said: the follower's session, which looks at what has
+        news only, is woken to say it again, also where nothing is ever appended.
         """
         log = self.leader_log()
         follower = self.followers.get(replica)
@@ -417,23 +438,28 @@ class Partition:
             raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
         follower.broker_epoch = broker_epoch
         has_deleted = log_start_offset > follower.log_start_offset
+        is_set_back = end_offset < follower.end_offset
         follower.on_fetch(
             end_offset=end_offset,
             log_start_offset=log_start_offset,
             leader_end=log.end_offset,
             now_ms=now_ms,
         )
-        return self.advance_high_watermark(now_ms) or has_deleted
+        self.advance_high_watermark(now_ms)
+        if has_deleted or is_set_back:
+            self._port.wake(self.high_watermark_key)
+        if self.may_join(replica):
+            self._port.on_isr_due(self)
 
-    def advance_high_watermark(self, now_ms: int) -> bool:
-        """Commit what every replica of the maximal ISR has; return whether that moved it.
+    def advance_high_watermark(self, now_ms: int) -> None:
+        """Commit what every replica of the maximal ISR has, and wake the requests that wait for it.
 
         A caught-up replica that is about to join the ISR is waited for too: else the high
         watermark could run ahead of it permanently (KIP-966's strict rule needs it to join).
         """
         log = self.log
         if log is None or len(self.isr) < self.min_isr_count:
-            return False
+            return
         committed = self.durable_end
         for follower in self._other_maximal_isr:
             committed = min(committed, follower.end_offset)
@@ -445,10 +471,9 @@ class Partition:
                     and self.is_eligible(replica, follower.broker_epoch)
                 ):
                     committed = min(committed, follower.end_offset)
-        if committed <= log.high_watermark:
-            return False
-        log.update_high_watermark(committed)
-        return True
+        if committed > log.high_watermark:
+            log.update_high_watermark(committed)
+            self._port.wake(self.high_watermark_key)
 
     def may_join(self, replica: NodeId) -> bool:
         """Return whether a replica that is not in sync should be now.
@@ -526,8 +551,8 @@ class Partition:
         leader_epoch: int,
         partition_epoch: int,
         now_ms: int,
-    ) -> bool:
-        """Take in the state in which the controller left us; return whether that commits more.
+    ) -> None:
+        """Take in the state in which the controller left us.
 
         It is in force at once, before the metadata brings it (KIP-497), but for whoever left: the
         controller counts in-sync replicas by the min.insync.replicas of now, and keeps those that
@@ -535,9 +560,9 @@ class Partition:
         overtaken, or that speaks of another leader's epoch, changes nothing.
         """
         if self.pending_change is not change or leader_epoch != self.leader_epoch:
-            return False
+            return
         if partition_epoch < self.partition_epoch:
-            return False
+            return
         self.pending_change = None
         members = frozenset(NodeId(member) for member in isr)
         self._leaving = (self._leaving | self.isr) - members
@@ -545,19 +570,19 @@ class Partition:
         self.partition_epoch = partition_epoch
         self.is_recovering = False
         self._note_maximal_isr()
-        return self.advance_high_watermark(now_ms)
+        self.advance_high_watermark(now_ms)
 
-    def abandon_isr_change(self, change: IsrChange, now_ms: int) -> bool:
-        """The controller has not made the change and never will; return whether that commits more.
+    def abandon_isr_change(self, change: IsrChange, now_ms: int) -> None:
+        """Forget a change that the controller has not made and never will.
 
         Only for an answer that is certain of it: else the controller's ISR could be larger than
         the one that holds our high watermark back.
         """
         if self.pending_change is not change:
-            return False
+            return
         self.pending_change = None
         self._note_maximal_isr()
-        return self.advance_high_watermark(now_ms)
+        self.advance_high_watermark(now_ms)
 
     def forgive_lag(self, elapsed_ms: int, now_ms: int) -> None:
         """Let time in which this process stood still count against no follower."""

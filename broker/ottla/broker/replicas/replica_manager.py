@@ -3,8 +3,7 @@
 A publisher that waits for no disk: what changes in memory changes at once, and what a disk has to
 do (open, delete, finish a truncation under way) is asked of `LogWork`, whose steps look at the
 metadata of their own time.  Requests are answered from the partition table all the while, with
-NOT_LEADER_OR_FOLLOWER until a new log is there and as unknown once a topic is deleted.  Whoever
-waits on a partition is woken when it changes, so that nobody waits for a leader that is gone.
+NOT_LEADER_OR_FOLLOWER until a new log is there and as unknown once a topic is deleted.
 
 Per partition: the log of a deleted topic is deleted before one of the same name is made.  A
 partition is followed no more before it leads, follows somebody else or goes: while a duty of its
@@ -24,6 +23,7 @@ from ottla.broker.cluster.metadata_cache import IMAGE_CHANGED
 from ottla.broker.cluster.topic_settings import topic_config_of, topic_defaults_of_image
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.metadata.delta import MetadataDelta
@@ -151,17 +151,16 @@ class ReplicaManager:
         clock: Clock,
         fetchers: Fetchers,
         work: Work,
-        on_flush_due: Callable[[Partition], None],
-        on_isr_due: Callable[[Partition], None],
+        port: PartitionPort,
         on_placed: Callable[[TopicIdPartition, UUID], None],
         on_led: Callable[[Partition], None] = lambda partition: None,
         traffic: BrokerTraffic | None = None,
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        """`on_placed` is told of each replica that lies elsewhere than the metadata says.
+        """`port` is given to each partition.
 
-        `on_isr_due` is told of each partition led here whose in-sync set may have to change;
-        `on_led` of each that leads since its log has come, perhaps long after the metadata.
+        `on_placed` is told of each replica that lies elsewhere than the metadata says, `on_led` of
+        each that leads since its log has come, perhaps long after the metadata.
         """
         self._config = config
         self._local_id = config.node_id
@@ -172,8 +171,7 @@ class ReplicaManager:
         self._fetchers = fetchers
         self._work = work
         self._on_led = on_led
-        self._on_flush_due = on_flush_due
-        self._on_isr_due = on_isr_due
+        self._port = port
         self._on_placed = on_placed
         self._traffic = BrokerTraffic() if traffic is None else traffic
         self._errors = errors or UnexpectedErrors()
@@ -248,13 +246,9 @@ class ReplicaManager:
         )
 
     def _note_brokers(self) -> None:
-        """A broker that came or went may join the replicas in sync, or hold them up no longer."""
         now_ms = self._clock.monotonic_ms()
         for partition in self.table:
-            if partition.is_leader and len(partition.isr) < len(partition.replicas):
-                if partition.advance_high_watermark(now_ms):
-                    self._purgatory.wake(partition.high_watermark_key)
-                self._on_isr_due(partition)
+            partition.on_brokers_changed(now_ms)
 
     # ---- what changes at once
 
@@ -278,7 +272,6 @@ class ReplicaManager:
             self._traffic.forget(partition.topic)
         self._without_log.pop(partition.key, None)
         partition.remove()
-        self._wake(partition)
 
     def _apply(
         self, image: MetadataImage, found: TopicIdPartition, until_left: Left | None
@@ -294,6 +287,7 @@ class ReplicaManager:
                 found.partition,
                 local_id=self._local_id,
                 is_eligible=self._is_eligible,
+                port=self._port,
                 lag_ms_max=self._config.replica_lag_time_ms_max,
                 traffic=self._traffic.of(topic.name),
             )
@@ -303,9 +297,8 @@ class ReplicaManager:
         partition.apply(
             state, self._settings_of(image, topic.name).topic, self._clock.monotonic_ms()
         )
-        self._wake(partition)
         if partition.log is not None:
-            self._take_part(partition)
+            self._follow(partition)
         elif partition not in self._set_aside:
             self._open_soon(partition, state)
 
@@ -322,19 +315,10 @@ class ReplicaManager:
 
         self._work.add(_name_of(partition), take_back)
 
-    def _take_part(self, partition: Partition) -> None:
-        """Follow whoever leads, or see to the in-sync set; the log is there."""
-        self._flush_if_awaited(partition)
-        if partition.is_leader:
-            self._on_isr_due(partition)
-        else:
+    def _follow(self, partition: Partition) -> None:
+        """Follow the leader, where that is another broker; the log is there."""
+        if not partition.is_leader:
             self._fetchers.follow(partition)
-
-    def _flush_if_awaited(self, partition: Partition) -> None:
-        """Have what counts only when flushed flushed, though nobody may append here any more."""
-        log = partition.log
-        if log is not None and partition.is_flush_awaited and log.recovery_point < log.end_offset:
-            self._on_flush_due(partition)
 
     def _is_eligible(self, replica: NodeId, broker_epoch: int) -> bool:
         broker = self.table.image.brokers.get(replica)
@@ -364,9 +348,7 @@ class ReplicaManager:
                     if _keeps_otherwise(local.log.config, settings.log):
                         self._logs.apply_retention_soon()
                     local.log.config = settings.log
-                if local.apply_config(settings.topic, self._clock.monotonic_ms()):
-                    self._purgatory.wake(local.high_watermark_key)
-                self._flush_if_awaited(local)
+                local.apply_config(settings.topic, self._clock.monotonic_ms())
 
     def _settings_of(self, image: MetadataImage, topic: str) -> "TopicSettings":
         """Return a topic's settings, the same objects for all its partitions."""
@@ -385,10 +367,6 @@ class ReplicaManager:
                 ),
             )
         return found
-
-    def _wake(self, partition: Partition) -> None:
-        self._purgatory.wake(partition.high_watermark_key)
-        self._purgatory.wake(partition.end_offset_key)
 
     # ---- what the disk has to do
 
@@ -481,7 +459,6 @@ class ReplicaManager:
         """Give a partition its log, under the settings of now, and have it take part."""
         if log.failure is not None:  # its directory failed while it was set aside
             partition.fail(log.failure)
-            self._wake(partition)
             return
         settings = self._settings_of(self.table.image, partition.topic).log
         if _keeps_otherwise(log.config, settings):
@@ -490,8 +467,7 @@ class ReplicaManager:
         partition.storage_failure = None
         self._without_log.pop(partition.key, None)
         partition.attach(log, self._clock.monotonic_ms())
-        self._wake(partition)
-        self._take_part(partition)
+        self._follow(partition)
         if partition.is_leader:
             self._on_led(partition)
 
@@ -513,10 +489,9 @@ class ReplicaManager:
             if partition.log is not None and partition.log.directory.startswith(f"{path}/")
         ]
         self._fetchers.leave([partition.key for partition in failed])
-        for partition in failed:
-            partition.fail(reason)
-        for partition in failed:
-            self._wake(partition)
+        with self._purgatory.one_event:
+            for partition in failed:
+                partition.fail(reason)
 
     def log_config_of(self, image: MetadataImage, partition: TopicPartition) -> LogConfig:
         """Return the settings a log is opened with when the broker starts."""

@@ -68,7 +68,6 @@ class Coordinated:
             purgatory=world.purgatory,
             clock=world.clock,
             rng=Rng(world),  # type: ignore[arg-type]
-            on_flush_due=world.flushes_due.append,
         )
         register_group_apis(
             self,  # type: ignore[arg-type]

@@ -44,14 +44,13 @@ CONFIG = GroupConfig(initial_rebalance_delay_ms=0)
 def replicate(world: Any, partition: Partition, follower: int = 2) -> None:
     """Let a follower have all there is."""
     assert partition.log is not None
-    if partition.on_follower_fetch(
+    partition.on_follower_fetch(
         NodeId(follower),
         end_offset=partition.log.end_offset,
         log_start_offset=Offset(0),
         broker_epoch=10,
         now_ms=world.clock.now_ms,
-    ):
-        world.purgatory.wake(partition.high_watermark_key)
+    )
 
 
 async def test_a_commit_is_answered_when_all_in_sync_replicas_have_it(
@@ -155,7 +154,6 @@ async def test_a_deposed_leader_sends_everybody_away(world: Any, coordinated: An
         state = world.state(replicas=(1, 2), leader=2, leader_epoch=4, partition_epoch=1)
         world.know(OFFSETS_TOPIC, state)
         led.apply(state, TopicConfig(cleanup_policy=("compact",)), world.clock.now_ms)
-        world.purgatory.wake(led.high_watermark_key)
         await groups.publish()
         moved = ErrorCode.NOT_COORDINATOR
         assert waiting_sync.response(SyncGroupResponse).error_code == moved

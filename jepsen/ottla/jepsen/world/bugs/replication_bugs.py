@@ -32,9 +32,10 @@ from ottla.wire.messages.fetch_response import EpochEndOffset
 
 
 def _commit_alone() -> Any:
-    def advance(self: Partition, now_ms: int) -> bool:
+    def advance(self: Partition, now_ms: int) -> None:
         assert self.log is not None
-        return self.log.update_high_watermark(self.durable_end)
+        if self.log.update_high_watermark(self.durable_end):
+            self._port.wake(self.high_watermark_key)
 
     return patched(Partition, advance_high_watermark=advance)
 
@@ -43,10 +44,10 @@ def _commit_alone() -> Any:
 def _commit_below_min_isr() -> Iterator[None]:
     original = Partition.advance_high_watermark
 
-    def advance(self: Partition, now_ms: int) -> bool:
+    def advance(self: Partition, now_ms: int) -> None:
         wanted, self.min_isr_count = self.min_isr_count, 1
         try:
-            return original(self, now_ms)
+            original(self, now_ms)
         finally:
             self.min_isr_count = wanted
 
@@ -102,9 +103,9 @@ def _put_change_in_force_at_once() -> Any:
 def _drop_change_at_any_metadata() -> Iterator[None]:
     original = Partition.apply
 
-    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> None:
         self.pending_change = None
-        return original(self, state, config, now_ms)
+        original(self, state, config, now_ms)
 
     with patched(Partition, apply=apply):
         yield
@@ -127,11 +128,12 @@ def _drop_unanswered_changes() -> Iterator[None]:
 def _let_go_at_the_answer() -> Iterator[None]:
     original = Partition.complete_isr_change
 
-    def complete(self: Partition, change: IsrChange, *said: Any, **named: Any) -> bool:
-        has_moved = original(self, change, *said, **named)
+    def complete(self: Partition, change: IsrChange, *said: Any, **named: Any) -> None:
+        original(self, change, *said, **named)
         self._leaving = frozenset()
         self._note_maximal_isr()
-        return (self.is_leader and self.advance_high_watermark(named["now_ms"])) or has_moved
+        if self.is_leader:
+            self.advance_high_watermark(named["now_ms"])
 
     with patched(Partition, complete_isr_change=complete):
         yield
@@ -186,20 +188,20 @@ def _join_whatever_it_has() -> Any:
 def _keep_what_followers_said_in_earlier_epochs() -> Iterator[None]:
     original = Partition._begin_leading
 
-    def begin(self: Partition, now_ms: int) -> bool:
+    def begin(self: Partition, now_ms: int) -> None:
         kept = _SAID.get(id(self), {})
-        has_moved = original(self, now_ms)
+        original(self, now_ms)
         for replica, follower in self.followers.items():
             if replica in kept:
                 follower.end_offset = max(follower.end_offset, kept[replica])
-        return self.advance_high_watermark(now_ms) or has_moved
+        self.advance_high_watermark(now_ms)
 
     original_apply = Partition.apply
 
-    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> None:
         for replica, follower in self.followers.items():
             _SAID.setdefault(id(self), {})[replica] = follower.end_offset
-        return original_apply(self, state, config, now_ms)
+        original_apply(self, state, config, now_ms)
 
     _SAID.clear()
     with patched(Partition, _begin_leading=begin, apply=apply):
@@ -213,10 +215,10 @@ _SAID: dict[int, dict[NodeId, Offset]] = {}
 def _go_back_to_old_metadata() -> Iterator[None]:
     original = Partition.apply
 
-    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> None:
         if state.leader_epoch == self.leader_epoch:
             self.partition_epoch = min(self.partition_epoch, state.partition_epoch)
-        return original(self, state, config, now_ms)
+        original(self, state, config, now_ms)
 
     with patched(Partition, apply=apply):
         yield
@@ -226,11 +228,10 @@ def _go_back_to_old_metadata() -> Iterator[None]:
 def _believe_fetches_of_earlier_lives() -> Iterator[None]:
     original = Partition.on_follower_fetch
 
-    def on_fetch(self: Partition, replica: NodeId, **said: Any) -> bool:
-        follower = self.followers.get(replica)
-        if follower is not None:
-            said["broker_epoch"] = max(said["broker_epoch"], follower.broker_epoch)
-        return original(self, replica, **said)
+    def on_fetch(self: Partition, replica: NodeId, **said: Any) -> None:
+        if replica in self.followers:
+            said["broker_epoch"] = max(said["broker_epoch"], self.followers[replica].broker_epoch)
+        original(self, replica, **said)
 
     def is_registered(self: FetchApi, limits: FetchLimits) -> bool:
         broker = self.table.image.brokers.get(NodeId(limits.replica_id))
@@ -250,13 +251,12 @@ def _believe_fetches_of_earlier_lives() -> Iterator[None]:
 def _lead_on_when_deposed() -> Iterator[None]:
     original = Partition.apply
 
-    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> bool:
+    def apply(self: Partition, state: PartitionState, config: TopicConfig, now_ms: int) -> None:
         was_leader, followers = self.is_leader, dict(self.followers)
-        has_moved = original(self, state, config, now_ms)
+        original(self, state, config, now_ms)
         if was_leader and self.log is not None and not self.is_leader and state.leader >= 0:
             self.is_leader = True
             self.followers = followers
-        return has_moved
 
     with patched(Partition, apply=apply):
         yield
@@ -316,7 +316,7 @@ def _promise_what_is_not_flushed() -> Iterator[None]:
 
 
 def _leave_tails_unflushed() -> Any:
-    return patched(ReplicaManager, _flush_if_awaited=lambda self, partition: None)
+    return patched(Partition, _flush_if_awaited=lambda self: None)
 
 
 def _keep_a_broken_session() -> Any:

@@ -31,12 +31,11 @@ def _acknowledge_at_append() -> Any:
 
 
 def _watermark_ahead_of_isr() -> Any:
-    def advance(self: Partition, now_ms: int) -> bool:
+    def advance(self: Partition, now_ms: int) -> None:
         assert self.log is not None
-        if self.durable_end <= self.log.high_watermark:
-            return False
-        self.log.update_high_watermark(self.durable_end)
-        return True
+        if self.durable_end > self.log.high_watermark:
+            self.log.update_high_watermark(self.durable_end)
+            self._port.wake(self.high_watermark_key)
 
     return patched(Partition, advance_high_watermark=advance)
 

@@ -137,9 +137,7 @@ class Life:
         self.purgatory = self.core.purgatory
         self.table = self.core.table
         unused: Any = None
-        self.keeper = IsrKeeper(
-            self.table, unused, self.purgatory, clock, machine.config, lambda: epoch
-        )
+        self.keeper = IsrKeeper(self.table, unused, clock, machine.config, lambda: epoch)
         ports = ReplicaPorts(
             logs=machine,
             fetchers=self,
@@ -296,9 +294,7 @@ class Life:
         run_now(log.flush(Offset(log.end_offset - left_count)))
         if log.recovery_point >= log.end_offset:
             self.flush_due.pop(partition, None)
-        if partition.is_leader:
-            partition.advance_high_watermark(now_ms)
-        self.purgatory.wake(partition.high_watermark_key)
+        partition.on_flushed(log, now_ms)
 
     def changes(self) -> dict[Partition, IsrChange]:
         """Return what the controller is to be asked for."""

@@ -1,0 +1,40 @@
+"""Where one follower's log ends, as the leader of its partition knows it.  Pure."""
+
+from ottla.broker.replicas.isr_changes import UNKNOWN_BROKER_EPOCH
+from ottla.model.ids import Offset
+
+
+class Follower:
+    """What the leader knows of one other replica, from its fetches."""
+
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "end_offset",
+        "last_fetch_end_offset",
+        "last_fetch_ms",
+        "log_start_offset",
+    )
+
+    def __init__(self, now_ms: int) -> None:
+        self.end_offset = Offset(-1)
+        self.log_start_offset = Offset(-1)
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.caught_up_ms = now_ms
+        """The last instant at which it is known to have had all that the leader had."""
+        self.last_fetch_ms = 0
+        self.last_fetch_end_offset = Offset(-1)
+        """The leader's end when it fetched last: reaching it now, it had caught up then."""
+
+    def on_fetch(
+        self, *, end_offset: Offset, log_start_offset: Offset, leader_end: Offset, now_ms: int
+    ) -> None:
+        """Take in where its log ends, as its fetch says."""
+        if end_offset >= leader_end:
+            self.caught_up_ms = now_ms
+        elif end_offset >= self.last_fetch_end_offset >= 0:
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
+        self.end_offset = end_offset
+        self.log_start_offset = log_start_offset
+        self.last_fetch_end_offset = leader_end
+        self.last_fetch_ms = now_ms
