@@ -7,6 +7,7 @@ unexpected_errors.py  counts and logs what nobody foresaw, at an owner's edge
 limits.py    the bounds of the house and the relations between them, asserted
 seams.py     Clock, Rng and Transport: how time, chance and other machines come in
 buggify.py   rare choices that only the deterministic world takes
+run_now.py   runs a coroutine that waits for nothing, without a loop
 visible_text.py  texts of strangers made safe to look at
 settings/    every Kafka setting, declared once
 """

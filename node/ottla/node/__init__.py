@@ -1,6 +1,7 @@
 """What controller and broker processes share.
 
 quorum_driver.py         start here: one member of the quorum at work, `open_quorum_member`
+quorum_ports_driver.py   its disk, waiting requests and next tick, as raft's effects ask for them
 metadata_log.py          the replicated log on disk: raft's LogView, snapshots, quorum-state
 reserved_space.py        what is left to the log on a full disk
 image_loader_driver.py   what is committed becomes images, and publishers are told

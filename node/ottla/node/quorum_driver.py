@@ -1,16 +1,15 @@
 """One member of the quorum at work: raft's core over the real log, the network and time.
 
 Voters and observers alike.  Every event is stepped under one lock together with its effects, in
-the order `raft/effects.py` fixes; only fsync runs beside it, so that one covers many appends, and
+the order `raft/performer.py` fixes; only fsync runs beside it, so that one covers many appends, and
 the loading of what is committed.  Whoever opened the member owns its tasks; a disk that fails ends
 them all: a replica that cannot remember must not answer.
 """
 
-import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from contextlib import asynccontextmanager
+from typing import NoReturn
 
 import trio
 
@@ -27,9 +26,10 @@ from ottla.node.image_loader_driver import ImageLoader
 from ottla.node.metadata_log import MetadataLog, open_metadata_log
 from ottla.node.peer_troubles import PeerTroubles
 from ottla.node.quorum_meter import QuorumMeter
+from ottla.node.quorum_ports_driver import NO_ROOM_PAUSE_MS, QuorumPorts, stopping
 from ottla.node.record_batches import batch_of
 from ottla.node.snapshot_driver import SnapshotWriter
-from ottla.raft.effects import Append, Effects, Outgoing, ReadLog, ReadSnapshot, Reply
+from ottla.raft.effects import Disbelief, Outgoing, RoleChange
 from ottla.raft.events import (
     AppendRequested,
     Event,
@@ -44,10 +44,10 @@ from ottla.raft.events import (
 from ottla.raft.messages import (
     FetchRequest,
     FetchResponse,
-    FetchSnapshotResponse,
     Request,
     Response,
 )
+from ottla.raft.performer import take_step
 from ottla.raft.progress import QuorumDescription
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.transitions import Role
@@ -61,24 +61,10 @@ _LOGGER = logging.getLogger(__name__)
 RESERVE_INTERVAL_MS = 10_000
 """How often the space kept for a full disk is filled up."""
 
-NO_ROOM_PAUSE_MS = 500
-"""How long a member waits that has no room for what it fetched, and fetches it again.  Shorter asks
-in vain more often, longer delays it when there is room."""
-
 HAND_OVER_CHECK_MS = 50
 """How often a leader that stops looks whether anybody is left to follow it."""
 
 LeadershipListener = Callable[[Epoch | None], None]
-
-
-class _Waiting:
-    """A request that waits for raft's reply."""
-
-    __slots__ = ("arrived", "reply")
-
-    def __init__(self) -> None:
-        self.arrived = trio.Event()
-        self.reply: Reply | None = None
 
 
 class QuorumMember:
@@ -111,20 +97,24 @@ class QuorumMember:
         self._loader.introduce_when(lambda: self.is_caught_up)
         self._loader.on_applied = self._on_applied
         self._lock = trio.Lock()
-        self._flushing = trio.Lock()
-        self._flush_wanted = trio.Event()
-        self._tokens = itertools.count(1)
-        self._waiting: dict[int, _Waiting] = {}
-        self._wake_ms: int | None = None
-        self._wake_sooner = trio.Event()
         self._progress = trio.Event()
         self._leader_end_offset: Offset | None = None
         """The high watermark the leader told last; None before it told any."""
         self._active_epoch: Epoch | None = None
         self._listeners: list[LeadershipListener] = []
-        self._is_stopped = False
         self.meter = QuorumMeter(clock.monotonic_ms())
         """How fast it works, lately."""
+        self._ports = QuorumPorts(
+            log,
+            clock=clock,
+            meter=self.meter,
+            is_leader=lambda: self._core.is_leader,
+            send=lambda outgoing: nursery.start_soon(self._ask, outgoing),
+            commit=self._commit,
+            disbelieve=self._disbelieve,
+            change_role=self._change_role,
+            fail=self._fail,
+        )
 
     # --- what it knows ---------------------------------------------------------------------
 
@@ -269,15 +259,10 @@ class QuorumMember:
 
     async def answer(self, request: Request) -> Response:
         """Answer another member's request, at once or when raft lets it go."""
-        token = next(self._tokens)
-        waiting = self._waiting[token] = _Waiting()
-        try:
-            await self._step(RequestReceived(token=token, request=request))
-            await waiting.arrived.wait()
-        finally:
-            del self._waiting[token]
-        assert waiting.reply is not None
-        return await self._filled_from_snapshot(waiting.reply)
+        with self._ports.awaiting() as awaited:
+            await self._step(RequestReceived(token=awaited.token, request=request))
+            await awaited.arrived.wait()
+        return await self._ports.response_of(awaited)
 
     async def write_snapshot(self) -> None:
         """Write a snapshot of the image now, due or not."""
@@ -300,7 +285,7 @@ class QuorumMember:
 
         The step under way ends first, whatever task it is of: what it began needs our nursery.
         """
-        self._is_stopped = True
+        self._ports.is_stopped = True
         with trio.CancelScope(shield=True):
             async with self._lock:
                 pass
@@ -321,24 +306,12 @@ class QuorumMember:
 
     async def _run_ticks(self) -> None:
         while True:
-            wake_ms, self._wake_sooner = self._wake_ms, trio.Event()
-            left_ms = float("inf") if wake_ms is None else max(0, wake_ms - self._now_ms())
-            with trio.move_on_after(left_ms / 1000):
-                await self._wake_sooner.wait()
-                continue
+            await self._ports.tick_due()
             await self._step_of_ours(Tick())
 
     async def _run_flushes(self) -> None:
         while True:
-            await self._flush_wanted.wait()
-            if self._config.append_linger_ms:
-                await trio.sleep(self._config.append_linger_ms / 1000)
-            self._flush_wanted = trio.Event()
-            async with self._flushing:
-                end_offset = await self._log.flush()
-            if self._log.awaits_flush:
-                self._flush_wanted.set()
-                await trio.sleep(NO_ROOM_PAUSE_MS / 1000)
+            end_offset = await self._ports.flushed(self._config.append_linger_ms)
             await self._step_of_ours(Flushed(end_offset=end_offset))
 
     async def _keep_reserve(self) -> None:
@@ -391,133 +364,46 @@ class QuorumMember:
         A task that already has its turn at the lock is not cancelled there.
         """
         async with self._lock:
-            if self._is_stopped:
+            if self._ports.is_stopped:
                 return
             try:
                 await self._step_locked(event)
             except RefusedError:
-                if not self._is_stopped:
+                if not self._ports.is_stopped:
                     raise
 
     async def _step_locked(self, event: Event) -> None:
-        if self._is_stopped:
-            raise _stopping()
-        try:
-            effects = self._core.step(event, self._now_ms())
-            with trio.CancelScope(shield=True):
-                await self._perform(effects)
-                if self._log.lacks_room and self._core.is_leader:
-                    # Whoever leads without room for a record keeps another from leading.
-                    resignation = ResignRequested(epoch=self.epoch)
-                    await self._perform(self._core.step(resignation, self._now_ms()))
-        except Exception as error:
-            if isinstance(error, RefusedError) and isinstance(event, AppendRequested):
-                raise
-            self._end(error)
-            raise _stopping() from error
+        if self._ports.is_stopped:
+            raise stopping()
+        with trio.CancelScope(shield=True):
+            await take_step(self._core, event, self._now_ms(), self._ports)
 
-    def _end(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> NoReturn:
         """End this member, and with it the process, whichever task met the error.
 
-        A step that is half done leaves a replica that must not answer: not after a disk that fails,
-        nor after an error of ours.  The edges of requests and tasks must not swallow it.
+        The edges of requests and tasks must not swallow it.
         """
-        self._is_stopped = True
+        self._ports.is_stopped = True
         self._nursery.start_soon(_raise, error)
+        raise stopping() from error
 
-    async def _perform(self, effects: Effects) -> None:
-        await self._write(effects)
-        for reply in effects.replies:
-            await self._deliver(reply)
-        for outgoing in effects.messages:
-            self._nursery.start_soon(self._ask, outgoing)
-        if effects.high_watermark is not None:
-            self.meter.on_high_watermark(effects.high_watermark, self._now_ms())
-            self._log.note_high_watermark(effects.high_watermark)
-            self._loader.commit(effects.high_watermark)
-        if effects.disbelieved is not None:
-            self._warn_of(
-                self._troubles.on_disbelief(
-                    effects.disbelieved.node_id, effects.disbelieved.why, self._now_ms()
-                )
-            )
-        if effects.role_change is not None:
-            change = effects.role_change
-            _LOGGER.info("%s in epoch %s, leader %s", change.role, change.epoch, change.leader_id)
-            self._leader_end_offset = None
-            self.meter.on_role(
-                change.role, knows_leader=change.leader_id is not None, now_ms=self._now_ms()
-            )
-            self._settle_leadership()
-        if effects.high_watermark is not None or effects.role_change is not None:
-            self._on_progress()
-        self._wake_at(effects.next_wake_ms)
+    def _commit(self, high_watermark: Offset) -> None:
+        self.meter.on_high_watermark(high_watermark, self._now_ms())
+        self._log.note_high_watermark(high_watermark)
+        self._loader.commit(high_watermark)
+        self._on_progress()
 
-    async def _write(self, effects: Effects) -> None:
-        """Do what must be done before anybody hears of it."""
-        if effects.truncate_to is not None:
-            async with self._flushing:
-                await self._log.truncate_to(effects.truncate_to)
-        for append in effects.append:
-            self._append(append)
-        if effects.snapshot_chunk is not None:
-            async with self._flushing:
-                while await self._log.write_chunk(effects.snapshot_chunk):
-                    await self._wait_for_room()
-        if effects.persist_election is not None:
-            while await self._log.write_election(effects.persist_election):
-                # Nothing may be said before it is remembered, so everything waits.
-                await self._wait_for_room()
-        if effects.flush:
-            self._flush_wanted.set()
+    def _disbelieve(self, disbelief: Disbelief) -> None:
+        self._warn_of(self._troubles.on_disbelief(disbelief.node_id, disbelief.why, self._now_ms()))
 
-    async def _wait_for_room(self) -> None:
-        if self._is_stopped:
-            raise _stopping()
-        await trio.sleep(NO_ROOM_PAUSE_MS / 1000)
-
-    def _append(self, append: Append) -> None:
-        end_offset = self._log.end_offset
-        self._log.append(append)
-        self.meter.on_append(
-            self._log.end_offset - end_offset,
-            self._log.end_offset,
-            self._now_ms(),
-            is_leader=self._core.is_leader,
+    def _change_role(self, change: RoleChange) -> None:
+        _LOGGER.info("%s in epoch %s, leader %s", change.role, change.epoch, change.leader_id)
+        self._leader_end_offset = None
+        self.meter.on_role(
+            change.role, knows_leader=change.leader_id is not None, now_ms=self._now_ms()
         )
-
-    async def _deliver(self, reply: Reply) -> None:
-        waiting = self._waiting.get(reply.token)
-        if waiting is None:
-            return  # the asker has gone
-        if isinstance(reply.read, ReadLog):
-            # Read under the lock: what is read belongs to the epoch that the answer names.
-            records = b""
-            with suppress(RefusedError):  # an offset that went meanwhile: the asker asks again
-                records = await self._log.read(
-                    reply.read.offset,
-                    end_offset=self._log.end_offset,
-                    bytes_max=reply.read.bytes_max,
-                )
-            assert isinstance(reply.response, FetchResponse)
-            reply = replace(reply, response=replace(reply.response, records=records), read=None)
-        waiting.reply = reply
-        waiting.arrived.set()
-
-    async def _filled_from_snapshot(self, reply: Reply) -> Response:
-        if not isinstance(reply.read, ReadSnapshot):
-            return reply.response
-        data = await self._log.read_snapshot(
-            reply.read.snapshot_id, position=reply.read.position, bytes_max=reply.read.bytes_max
-        )
-        assert isinstance(reply.response, FetchSnapshotResponse)
-        return replace(reply.response, data=data)
-
-    def _wake_at(self, wake_ms: int | None) -> None:
-        """Plan the next tick; the waiting task is disturbed only when it would be late."""
-        planned, self._wake_ms = self._wake_ms, wake_ms
-        if wake_ms is not None and (planned is None or wake_ms < planned):
-            self._wake_sooner.set()
+        self._settle_leadership()
+        self._on_progress()
 
     def _on_applied(self) -> None:
         self._settle_leadership()
@@ -543,10 +429,6 @@ class QuorumMember:
         self._active_epoch = epoch
         for listener in self._listeners:
             listener(epoch)
-
-
-def _stopping() -> RefusedError:
-    return RefusedError(ErrorCode.NETWORK_EXCEPTION, "this member of the quorum is stopping")
 
 
 async def _raise(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""What a step asks of its driver, and the one order in which it is done.
+"""What a step asks of its driver, and the one order in which `performer.perform` does it.
 
 The order of performing is the order of the fields of `Effects`:
 
@@ -13,11 +13,17 @@ its `LogView` as if they had happened.  Only the log's flush may go on in the ba
 told by `Flushed`, and the core counts no byte before.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.raft.election_state import ElectionState
-from ottla.raft.messages import Records, Request, Response
+from ottla.raft.messages import (
+    FetchResponse,
+    FetchSnapshotResponse,
+    Records,
+    Request,
+    Response,
+)
 from ottla.raft.transitions import Role
 from ottla.raft.voters import Endpoint, ReplicaKey
 
@@ -95,13 +101,22 @@ class ReadSnapshot:
 class Reply:
     """The answer to the `RequestReceived` of this token.
 
-    With `read` the driver reads and answers `dataclasses.replace(response, records=...)` (or
-    `data=...`).
+    With `read` the driver reads, and answers what it `filled`.
     """
 
     token: int
     response: Response
     read: ReadLog | ReadSnapshot | None = None
+
+    def filled(self, data: Records) -> "Reply":
+        """Return the reply with the bytes that `read` asks for."""
+        response = self.response
+        if isinstance(response, FetchSnapshotResponse):
+            response = replace(response, data=data)
+        else:
+            assert isinstance(response, FetchResponse)
+            response = replace(response, records=data)
+        return replace(self, response=response, read=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ Pure: an event in, effects out; time and chance are arguments.  It never reads a
 writes, never sends.  Invariants: OneLeaderPerEpoch, MonotonicEpoch, MonotonicHighWatermark,
 ConsistentCommittedData, PersistedBeforeAnswered.
 
-**The driver's duties.**  One task owns the core.  It takes one event at a time, calls
-`step(event, now_ms)` with the monotonic clock, and performs the effects in this order:
+**The driver's duties.**  One task owns the core.  It takes one event at a time and calls
+`performer.take_step` with the monotonic clock, which has its ports do this, in this order:
 
 1. *Append.*  Truncate the log to `truncate_to`; append every batch of `append` in order (leader
    appends get their base offset, leader epoch and wall-clock timestamp from the driver); write

@@ -28,12 +28,13 @@ from ottla.broker.replicas.partition import Partition
 from ottla.controller.rehearsal import CountingRng, Rehearsal
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.now import AtOnceWork, run_now
+from ottla.jepsen.world.walk.now import AtOnceWork
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicIdPartition, TopicPartition
 from ottla.model.limits import KIB
+from ottla.model.run_now import run_now
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig

@@ -1,36 +1,48 @@
-"""One replica in memory: a core, what survives its crashes, and the driver's duties in order."""
+"""One replica in memory: a core, what survives its crashes, and the ports of its steps."""
 
-from dataclasses import replace
+from typing import NoReturn
 
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset
+from ottla.model.run_now import run_now
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.raft.effects import (
     Append,
+    Disbelief,
     Effects,
     FollowerAppend,
     LeaderAppend,
     Outgoing,
     ReadLog,
+    ReadSnapshot,
     Reply,
+    RoleChange,
+    SnapshotChunk,
 )
 from ottla.raft.election_state import ElectionState
 from ottla.raft.events import AppendRequested, Event, Tick
-from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Records, Response
+from ottla.raft.messages import Records, Response
+from ottla.raft.performer import take_step
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.testing.invariants import Invariants
 from ottla.raft.testing.memory_log import Entries, Entry, MemoryLog
 from ottla.raft.voters import QuorumIdentity
 
 
+class PowerCut(BaseException):
+    """A replica's process ends here; no core may catch it."""
+
+
 class Member:
-    """One replica of a quorum in memory."""
+    """One replica of a quorum in memory, which is the ports of its steps."""
 
     __slots__ = (
+        "_answers",
         "_boundary_count",
         "_invariants",
         "_rng",
+        "_sent",
         "config",
         "core",
         "election",
@@ -63,6 +75,8 @@ class Member:
         self.wants_flush = False
         self.is_cut = False
         """The power went while the last step's effects were performed; stop it now."""
+        self._answers: list[tuple[int, Response]] = []
+        self._sent: list[Outgoing] = []
         self._boundary_count = -1
         self._rng = rng
         self._invariants = invariants
@@ -112,22 +126,18 @@ class Member:
         Messages are left to the caller's network.  Where the power went (`is_cut`), only those
         answers and messages are there which had left by then, and the caller stops the member.
         """
-        core = self.core
-        assert core is not None
-        effects = core.step(event, now_ms)
-        if self._invariants is not None and not self.is_lied_to:
-            # Among members that speak the truth nothing is ever disbelieved.
-            assert effects.disbelieved is None, effects.disbelieved.why
-        if self._boundary_count >= 0:
-            return self._perform_in_part(event, effects)
-        self._change_log(effects)
-        self._persist(effects)
-        answers = [(reply.token, self._answer(reply)) for reply in effects.replies]
+        core = self.running
+        self._answers, self._sent = [], []
+        try:
+            effects = run_now(take_step(core, event, now_ms, self))
+        except PowerCut:
+            self.is_cut = True
+            return self._answers, Effects(messages=self._sent)
         if self._invariants is not None:
             self._invariants.check(
                 self.identity.node_id, core, self.log, self.election, event, effects
             )
-        return answers, effects
+        return self._answers, effects
 
     def propose(self, value: str, now_ms: int) -> tuple[list[tuple[int, Response]], Effects] | None:
         """Append a value as the leader; None when this member does not lead."""
@@ -150,96 +160,86 @@ class Member:
         """Write a snapshot of all below an offset."""
         self.log.snapshot_at(offset, keeps_log=keeps_log)
 
-    # --- what another kind of log does otherwise ----------------------------------------------
+    # --- the ports of its steps ---------------------------------------------------------------
 
-    def _change_log(self, effects: Effects) -> None:
-        if effects.truncate_to is not None:
-            self._truncate(effects.truncate_to)
-        for append in effects.append:
-            self._append(append)
-        if effects.snapshot_chunk is not None:
-            self._write_chunk(effects)
+    lacks_room = False
 
-    def _truncate(self, offset: Offset) -> None:
+    async def truncate_to(self, offset: Offset, /) -> None:
+        """Cut off the log from an offset on."""
+        self._pass_boundary()
         self.log.truncate_to(offset)
 
-    def _append(self, append: Append) -> None:
+    def append(self, append: Append, /) -> None:
+        """Append without flushing."""
+        self._pass_boundary()
         self.log.append(entries_of(append))
 
-    def _keep_election(self, state: ElectionState) -> None:
-        self.election = state
-
-    def _records_of(self, epoch: Epoch, value: str) -> Records:
-        return Entries([Entry(epoch, value)])
-
-    def _write_chunk(self, effects: Effects) -> None:
-        chunk = effects.snapshot_chunk
-        assert chunk is not None
+    async def write_chunk(self, chunk: SnapshotChunk, /) -> None:
+        """Write a part of the leader's snapshot."""
+        self._pass_boundary()
         assert isinstance(chunk.data, Entries)
         self.log.write_snapshot(
             chunk.snapshot_id, chunk.position, chunk.data, is_last=chunk.is_last
         )
 
-    def _persist(self, effects: Effects) -> None:
-        if effects.persist_election is not None:
-            self._keep_election(effects.persist_election)
-        if effects.flush:
-            if self.flushes_at_once:
-                self.log.flush()
-            else:
-                self.wants_flush = True
+    async def write_election(self, state: ElectionState, /) -> None:
+        """Remember epoch, vote and leader."""
+        self._pass_boundary()
+        self.election = state
 
-    def _answer(self, reply: Reply) -> Response:
-        response = reply.response
-        if reply.read is None:
-            return response
-        if isinstance(reply.read, ReadLog):
-            assert isinstance(response, FetchResponse)
-            records = self.log.read(reply.read.offset, reply.read.bytes_max)
-            return replace(response, records=records) if records else response
-        assert isinstance(response, FetchSnapshotResponse)
-        read = reply.read
-        return replace(
-            response,
-            data=self.log.read_snapshot(read.snapshot_id, read.position, read.bytes_max),
-        )
-
-    # --- a power cut among the effects --------------------------------------------------------
-
-    def _perform_in_part(
-        self, event: Event, effects: Effects
-    ) -> tuple[list[tuple[int, Response]], Effects]:
-        """Perform one effect after the other for as long as there is power."""
-        if effects.truncate_to is not None and self._has_power():
-            self._truncate(effects.truncate_to)
-        for append in effects.append:
-            if self._has_power():
-                self._append(append)
-        if effects.snapshot_chunk is not None and self._has_power():
-            self._write_chunk(effects)
-        if effects.persist_election is not None and self._has_power():
-            self._keep_election(effects.persist_election)
-        if effects.flush and not self.is_cut:
-            self.wants_flush = True
-            if self.flushes_at_once:
-                self.log.flush()
-                self.wants_flush = False
-        answers = [
-            (reply.token, self._answer(reply)) for reply in effects.replies if self._has_power()
-        ]
-        effects.messages = [outgoing for outgoing in effects.messages if self._has_power()]
-        if not self.is_cut and self._invariants is not None:
-            node_id = self.identity.node_id
-            self._invariants.check(node_id, self.running, self.log, self.election, event, effects)
-        return answers, effects
-
-    def _has_power(self) -> bool:
-        """Pass one boundary; say whether there is still power behind it."""
-        if self._boundary_count == 0:
-            self.is_cut = True
+    def flush_soon(self) -> None:
+        """Flush now, or leave it to the member's owner."""
+        if self.flushes_at_once:
+            self.log.flush()
         else:
+            self.wants_flush = True
+
+    async def read_log(self, read: ReadLog, /) -> Records:
+        """Return entries of the log."""
+        return self.log.read(read.offset, read.bytes_max)
+
+    def read_snapshot(self, read: ReadSnapshot) -> Records:
+        """Return a range of a snapshot."""
+        return self.log.read_snapshot(read.snapshot_id, read.position, read.bytes_max)
+
+    def answer(self, reply: Reply, /) -> None:
+        """Leave the answer to the caller's network."""
+        self._pass_boundary()
+        if isinstance(reply.read, ReadSnapshot):
+            reply = reply.filled(self.read_snapshot(reply.read))
+        self._answers.append((reply.token, reply.response))
+
+    def send(self, outgoing: Outgoing, /) -> None:
+        """Leave the message to the caller's network."""
+        self._pass_boundary()
+        self._sent.append(outgoing)
+
+    def commit(self, high_watermark: Offset, /) -> None:
+        """Do nothing: the invariants watch the core's own."""
+
+    def disbelieve(self, disbelief: Disbelief, /) -> None:
+        """Take it for a bug where every member speaks the truth."""
+        assert self._invariants is None or self.is_lied_to, disbelief.why
+
+    def change_role(self, change: RoleChange, /) -> None:
+        """Do nothing: there is no application."""
+
+    def wake_at(self, wake_ms: int | None, /) -> None:
+        """Do nothing: the caller plans by the effects."""
+
+    def fail(self, error: Exception, /) -> NoReturn:
+        """Take every failed step for a bug."""
+        raise error
+
+    def _records_of(self, epoch: Epoch, value: str) -> Records:
+        return Entries([Entry(epoch, value)])
+
+    def _pass_boundary(self) -> None:
+        """Lose power here, if this is the boundary chosen for that."""
+        if self._boundary_count == 0:
+            raise PowerCut
+        if self._boundary_count > 0:
             self._boundary_count -= 1
-        return not self.is_cut
 
 
 def entries_of(append: Append) -> tuple[Entry, ...]:

@@ -14,10 +14,10 @@ from ottla.jepsen.fuzz.target import Target, joined, parts_of
 from ottla.jepsen.fuzz.targets.batches import NOW_MS, example_batches, with_right_crcs
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
-from ottla.jepsen.world.walk.now import run_now
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import KIB, MIB
+from ottla.model.run_now import run_now
 from ottla.storage.epoch_cache import EpochCache, EpochEntry
 from ottla.storage.files import (
     LEADER_EPOCH_CHECKPOINT,

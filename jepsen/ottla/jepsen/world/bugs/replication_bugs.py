@@ -16,11 +16,11 @@ from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.client.fetch_session import FetchSession
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
-from ottla.jepsen.world.walk.now import run_now
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import PartitionState
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.run_now import run_now
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage import producer_state
 from ottla.storage.append_info import AppendInfo

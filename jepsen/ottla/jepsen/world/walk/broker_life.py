@@ -30,11 +30,12 @@ from ottla.broker.replicas.isr_driver import IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import Directory
 from ottla.jepsen.world.walk.disk_store import DiskStore
-from ottla.jepsen.world.walk.now import AtOnceWork, run_now
+from ottla.jepsen.world.walk.now import AtOnceWork
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.errors import OttlaError, RefusedError
 from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition, TopicPartition
+from ottla.model.run_now import run_now
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.proto import controller_pb2 as pb

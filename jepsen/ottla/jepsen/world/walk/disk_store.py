@@ -9,9 +9,9 @@ from uuid import UUID
 
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.invariants.replication import Held, Record, require
-from ottla.jepsen.world.walk.now import run_now
 from ottla.jepsen.world.walk.replication_batches import NO_RECORD, records_in
 from ottla.model.ids import Offset
+from ottla.model.run_now import run_now
 from ottla.model.seams import Rng
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig

@@ -1,22 +1,10 @@
-"""Runs a coroutine that has nothing to wait for, without a loop."""
+"""Work of disks where nothing waits for a disk."""
 
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from ottla.model.ids import TopicPartition
-
-T = TypeVar("T")
-
-
-def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns; it must not suspend."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    coroutine.close()
-    raise AssertionError(f"{coroutine} waits for something")
+from ottla.model.run_now import run_now
 
 
 class AtOnceWork:

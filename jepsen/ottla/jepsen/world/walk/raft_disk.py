@@ -6,8 +6,9 @@ for the judge, and compared with what each recovery finds.  At the end all is he
 must get on.  Invariants FlushedIsKept, SnapshotHoldsCommitted, ProgressAfterHealing.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import NoReturn
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk_faults import Operation
@@ -20,12 +21,11 @@ from ottla.model.ids import Epoch, Offset
 from ottla.model.limits import MIB
 from ottla.model.seams import Rng
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.raft.effects import Append, Effects, ReadLog, Reply
+from ottla.raft.effects import Append, SnapshotChunk
 from ottla.raft.election_state import ElectionState
-from ottla.raft.events import Event
-from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Records, Response
+from ottla.raft.messages import Records
 from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.member import Member
+from ottla.raft.testing.member import Member, PowerCut
 from ottla.raft.voters import QuorumIdentity
 from ottla.wire.batch_builder import BatchBuilder
 
@@ -220,82 +220,79 @@ class DiskMember(Member):
         else:
             self._doom = rng.below(DOOM_OPERATIONS_MAX)
 
-    def step(self, event: Event, now_ms: int) -> tuple[list[tuple[int, Response]], Effects]:
-        """Step and perform, for as long as there is power."""
-        try:
-            answers, effects = super().step(event, now_ms)
-        except (Doomed, OSError, RefusedError) as error:
-            self._die(error)
-            return [], Effects()
-        if effects.high_watermark is not None and not self.is_cut:
-            self.log.note_high_watermark(effects.high_watermark)
-        return answers, effects
-
     def flush(self, left: int) -> Offset:
         """End an fsync of all that is written."""
-        try:
-            return self.log.flush()
-        except (OSError, RefusedError) as error:
-            self._die(error)
-            return self.log.flushed_offset
+        with self._ending():
+            self.log.flush()
+        return self.log.flushed_offset
 
     def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> None:
         """Write a snapshot; the settings say what goes with it."""
-        self._meet_doom()
-        try:
+        with self._ending(), self._doomed():
             self.log.snapshot_at(offset)
-        except (Doomed, OSError, RefusedError) as error:
-            self._die(error)
-        self.log.disk.operations_left = None
 
-    def _truncate(self, offset: Offset) -> None:
-        self._meet_doom()
-        self.log.truncate_to(offset)
-        self.log.disk.operations_left = None
+    # --- the ports of its steps ---------------------------------------------------------------
 
-    def _append(self, append: Append) -> None:
+    async def truncate_to(self, offset: Offset, /) -> None:
+        """Cut off the log from an offset on."""
+        self._pass_boundary()
+        with self._doomed():
+            self.log.truncate_to(offset)
+
+    def append(self, append: Append, /) -> None:
+        """Append without flushing."""
+        self._pass_boundary()
         self.log.append(append)
 
-    def _write_chunk(self, effects: Effects) -> None:
-        chunk = effects.snapshot_chunk
-        assert chunk is not None
-        if chunk.is_last:
-            self._meet_doom()
-        self.log.write_chunk(chunk)
-        self.log.disk.operations_left = None
+    async def write_chunk(self, chunk: SnapshotChunk, /) -> None:
+        """Write a part of the leader's snapshot."""
+        self._pass_boundary()
+        with self._doomed() if chunk.is_last else nullcontext():
+            self.log.write_chunk(chunk)
 
-    def _keep_election(self, state: ElectionState) -> None:
+    async def write_election(self, state: ElectionState, /) -> None:
+        """Remember epoch, vote and leader."""
+        self._pass_boundary()
         self.log.write_election(state)
         self.election = state
+
+    def commit(self, high_watermark: Offset, /) -> None:
+        """Tell the log what is committed."""
+        self.log.note_high_watermark(high_watermark)
+
+    def fail(self, error: Exception, /) -> NoReturn:
+        """End the process: one that cannot remember must not answer."""
+        if not (isinstance(error, OSError | RefusedError) and self.log.is_failing):
+            raise error
+        self._sometimes("a disk fails")
+        raise PowerCut from error
 
     def _records_of(self, epoch: Epoch, value: str) -> Records:
         builder = BatchBuilder()
         builder.append(NOW_MS, None, value.encode())
         return builder.build()
 
-    def _answer(self, reply: Reply) -> Response:
-        response, read = reply.response, reply.read
-        if read is None:
-            return response
-        if isinstance(read, ReadLog):
-            assert isinstance(response, FetchResponse)
-            return replace(response, records=self.log.read(read.offset, read.bytes_max))
-        assert isinstance(response, FetchSnapshotResponse)
-        data = self.log.read_snapshot(read.snapshot_id, read.position, read.bytes_max)
-        return replace(response, data=data)
-
-    def _meet_doom(self) -> None:
+    @contextmanager
+    def _doomed(self) -> Iterator[None]:
+        """Have the power go among the operations of a great change, if that was chosen."""
         self.log.disk.operations_left, self._doom = self._doom, None
-
-    def _die(self, error: BaseException) -> None:
-        """End the process: one that cannot remember must not answer."""
-        if isinstance(error, Doomed):
+        try:
+            yield
+        except Doomed:
             self._sometimes("power goes among changes of the disk")
-        elif self.log.is_failing:
-            self._sometimes("a disk fails")
-        else:
-            raise error
-        self.is_cut = True
+            raise PowerCut from None
+        self.log.disk.operations_left = None
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Have the process end outside of a step as it does in one."""
+        try:
+            try:
+                yield
+            except (OSError, RefusedError) as error:
+                self.fail(error)
+        except PowerCut:
+            self.is_cut = True
 
 
 def _state(member: Member) -> str:

@@ -1,0 +1,17 @@
+"""Runs a coroutine that has nothing to wait for, without a loop."""
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns; it must not suspend."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise AssertionError(f"{coroutine} waits for something")
