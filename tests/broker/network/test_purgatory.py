@@ -9,6 +9,8 @@ from ottla.broker.network.purgatory import COST_PER_TURN, DEAD_TIMERS_KEPT, Purg
 class Entry(WaitingEntry):
     """Completes when told to; remembers how it ended."""
 
+    kind = "Entry"
+
     def __init__(self, on_try: Callable[[], object] | None = None, cost: int = 1) -> None:
         super().__init__()
         self._cost = cost
@@ -147,7 +149,7 @@ def test_finished_entries_do_not_pile_up_behind_a_far_deadline() -> None:
 
 def test_who_waits_is_told_by_kind() -> None:
     class Other(Entry):
-        pass
+        kind = "Other"
 
     purgatory, done = Purgatory(), Entry()
     for entry in (done, Entry(), Other()):

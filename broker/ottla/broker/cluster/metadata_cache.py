@@ -57,6 +57,7 @@ class ImageWait(WaitingEntry):
     """A request that is answered when the image shows something, or at its deadline."""
 
     __slots__ = ("_answer", "_is_there", "_slot")
+    kind = "Metadata"
 
     def __init__(
         self, slot: ResponseSlot, is_there: Callable[[], bool], answer: Callable[[], None]

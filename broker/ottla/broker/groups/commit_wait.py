@@ -31,6 +31,7 @@ class CommitWait(WaitingEntry):
     """The answers of one turn, to be given when the high watermark has passed its records."""
 
     __slots__ = ("_answers", "_end_offset", "_partition")
+    kind = "GroupCommit"
 
     def __init__(
         self, partition: Partition, end_offset: Offset, answers: Sequence[tuple[Asker, Any]]

@@ -53,6 +53,7 @@ class WaitingDeletion(WaitingEntry):
     """A request whose records are deleted here and not yet everywhere."""
 
     __slots__ = ("_is_large", "_open", "_response", "_slot")
+    kind = "DeleteRecords"
 
     def __init__(
         self,

@@ -31,8 +31,9 @@ from ottla.broker.logs.fetch_session import (
     targets_of,
 )
 from ottla.broker.logs.leader_hints import HINTED, endpoints_of
+from ottla.broker.logs.waiting_fetch import waiting
 from ottla.broker.network.dispatch import RequestContext
-from ottla.broker.network.purgatory import Purgatory, WaitingEntry
+from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.steps import STEP_COST, Answer, Pace, Steps
 from ottla.broker.replicas.partition import Partition
@@ -48,33 +49,19 @@ from ottla.wire.messages.fetch_response import (
     PartitionData,
 )
 
-PARTITIONS_READ_AGAIN = 32
-"""A fetch without a session that waits for more partitions looks only at the one that wakes it, and
-answers in steps.  Higher lets one append hold the loop for longer where many such fetches wait."""
 
-NO_KEYS: dict[object, FetchTarget] = {}
-
-
-class WaitingFetch(WaitingEntry):
-    """One fetch: it reads, judges whether that is enough, and answers once."""
+class Fetch:
+    """One fetch: what it asks for, what it reads, and what it answers."""
 
     __slots__ = (
         "_api",
-        "_by_key",
-        "_byte_count",
-        "_context",
-        "_limits",
         "_opens_session",
-        "_session",
         "_session_epoch",
-        "_sizes",
-        "_targets",
+        "context",
+        "limits",
+        "session",
+        "targets",
     )
-
-    _by_key: dict[object, FetchTarget]
-    _byte_count: int
-    _sizes: dict[FetchTarget, int]
-    # Set when the fetch is parked: most never are.
 
     def __init__(
         self,
@@ -82,134 +69,49 @@ class WaitingFetch(WaitingEntry):
         context: RequestContext,
         limits: FetchLimits,
         targets: dict[SessionKey, FetchTarget],
-        session: FetchSession | None,
+        session: FetchSession | None = None,
         *,
-        opens_session: bool,
+        opens_session: bool = False,
     ) -> None:
-        super().__init__()
         self._api = api
-        self._context = context
-        self._limits = limits
-        self._targets = targets
-        self._session = session
+        self.context = context
+        self.limits = limits
+        self.targets = targets
+        self.session = session
+        """The session that the request continues."""
         self._session_epoch = 0 if session is None else session.epoch
         self._opens_session = opens_session
-
-    @property
-    def session(self) -> FetchSession | None:
-        """The session that the request continues."""
-        return self._session
-
-    @property
-    def cost(self) -> int:
-        """How many partitions are read on the spot; very many are read in steps."""
-        if self._by_key:
-            return 1
-        session = self._session
-        return max(1, len(self._targets) if session is None else session.look_at_count)
 
     def is_enough(self, reading: Reading) -> bool:
         """Return whether the answer should leave now."""
         return (
-            reading.byte_count >= self._limits.bytes_min
+            reading.byte_count >= self.limits.bytes_min
             or reading.is_urgent
-            or (reading.readable_count == 0 and len(reading.results) == len(self._targets))
+            or (reading.readable_count == 0 and len(reading.results) == len(self.targets))
         )
-
-    def try_complete(self) -> bool:
-        """Answer if there is enough by now."""
-        if self._by_key:
-            return self._try_complete_large()
-        reading = self.read()
-        self.note_positions(reading)
-        if not self.is_enough(reading):
-            return False
-        self._context.slot.complete(self.answer(reading))
-        return True
-
-    def on_expire(self) -> None:
-        """Answer with what there is."""
-        if self._by_key:
-            self._context.slot.complete_by(self.answered_in_steps())
-        else:
-            reading = self.read()
-            self.note_positions(reading)
-            self._context.slot.complete(self.answer(reading))
-
-    def _try_complete_large(self) -> bool:
-        """Look at the woken partition alone; with enough, answer in steps.
-
-        Many such fetches may wait for one partition: an append must not read all of all of them.
-        """
-        target = self._by_key.get(self.woken_by)
-        if target is None:
-            return False
-        reading = Reading()
-        self._read(reading, (target,))
-        self.note_positions(reading)
-        self._byte_count += reading.byte_count - self._sizes.get(target, 0)
-        self._sizes[target] = reading.byte_count
-        if not reading.is_urgent and self._byte_count < self._limits.bytes_min:
-            return False
-        self._context.slot.complete_by(self.answered_in_steps())
-        return True
-
-    def on_fault(self, fault: Exception) -> None:
-        """Close the connection."""
-        self._context.slot.fail(fault)
-
-    def keys(self) -> list[object]:
-        """Return what to watch: a session, which hears of its partitions' events; else those.
-
-        A follower waits for the log's end, a consumer for the commit.
-        """
-        if self._session is not None:
-            return [self._session]
-        keys: list[object] = []
-        for target in self._targets.values():
-            partition = target.partition
-            if partition is not None:
-                keys.append(partition.high_watermark_key)
-                if self._limits.is_from_follower:
-                    keys.append(partition.end_offset_key)
-        return keys
-
-    def note_parked(self, reading: Reading) -> None:
-        """Remember what the fetch found before it waits, if it has very many partitions."""
-        self._by_key = NO_KEYS
-        if self._session is None and len(self._targets) > PARTITIONS_READ_AGAIN:
-            self._by_key = {}
-            for target in self._targets.values():
-                if target.partition is not None:
-                    self._by_key[target.partition.high_watermark_key] = target
-                    if self._limits.is_from_follower:
-                        self._by_key[target.partition.end_offset_key] = target
-            self._byte_count = reading.byte_count
-            self._sizes = {
-                target: len(data.records) for target, data in reading.results if data.records
-            }
 
     def read(self) -> Reading:
         """Read every partition that may have news, within the limits."""
         reading = Reading()
-        self._read(reading, self._due())
+        self.read_some(reading, self._due())
         return reading
 
     def _due(self) -> Iterable[FetchTarget]:
-        return self._targets.values() if self._session is None else self._session.to_look_at()
+        return self.targets.values() if self.session is None else self.session.to_look_at()
 
     def read_in_steps(self) -> Steps[Reading]:
         """Read and note positions, some partitions in a step."""
         reading = Reading()
         due = list(self._due())
         for at in range(0, len(due), STEP_COST):
-            self._read(reading, due[at : at + STEP_COST])
+            self.read_some(reading, due[at : at + STEP_COST])
             self.note_positions(reading, since=at)
             yield
         return reading
 
-    def _read(self, reading: Reading, due: Iterable[FetchTarget]) -> None:
-        limits = self._limits
+    def read_some(self, reading: Reading, due: Iterable[FetchTarget]) -> None:
+        """Read these partitions, within what the reading before them has left."""
+        limits = self.limits
         api = self._api
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
@@ -248,7 +150,7 @@ class WaitingFetch(WaitingEntry):
         What a request says is noted once: when a parked fetch is read again the follower may long
         have said more.  A log that parts from ours does not end where its fetch says.
         """
-        limits = self._limits
+        limits = self.limits
         if not limits.is_from_follower:
             return
         with self._api.one_event:
@@ -270,24 +172,24 @@ class WaitingFetch(WaitingEntry):
                 )
 
     def _note_position(self, partition: Partition, target: FetchTarget) -> None:
-        limits = self._limits
+        limits = self.limits
         partition.on_follower_fetch(
             NodeId(limits.replica_id),
             end_offset=Offset(target.fetch_offset),
             log_start_offset=Offset(target.log_start_offset),
             broker_epoch=limits.replica_epoch,
-            now_ms=self._context.arrived_ms,
+            now_ms=self.context.arrived_ms,
         )
 
     def _is_taken_back(self, partition: Partition, target: FetchTarget) -> bool:
         """Return whether less is known of the follower than this fetch, which waits, said of it."""
-        known = partition.followers.get(NodeId(self._limits.replica_id))
+        known = partition.followers.get(NodeId(self.limits.replica_id))
         return known is not None and known.end_offset < target.fetch_offset
 
     def answer(self, reading: Reading) -> FetchResponse:
         """Make the response, and the session remember what it tells."""
         results = reading.results
-        session = self._session
+        session = self.session
         session_id = NO_SESSION
         if session is not None:
             if session.epoch != self._session_epoch:
@@ -298,12 +200,12 @@ class WaitingFetch(WaitingEntry):
             results = [result for result in results if result[0].has_news(result[1])]
         elif self._opens_session:
             session_id = self._open_session(results)
-        return self._api.response_of(self._context, self._limits, results, session_id)
+        return self._api.response_of(self.context, self.limits, results, session_id)
 
     def _open_session(self, results: list[tuple[FetchTarget, PartitionData]]) -> int:
         for target, data in results:
             target.has_news(data)
-        session = self._api.open_session(self._targets, self._limits, self._context.arrived_ms)
+        session = self._api.open_session(self.targets, self.limits, self.context.arrived_ms)
         if session is None:
             return NO_SESSION
         self._settle(session, results)
@@ -313,7 +215,7 @@ class WaitingFetch(WaitingEntry):
         """Read, unless that was done, and make the response, some partitions in a step."""
         if reading is None:
             reading = yield from self.read_in_steps()
-        session = self._session
+        session = self.session
         session_id = NO_SESSION
         if self._opens_session:
             session_id = self._open_session(reading.results)
@@ -328,7 +230,7 @@ class WaitingFetch(WaitingEntry):
             if session is not None:
                 self._settle(session, results)
                 results = [result for result in results if result[0].has_news(result[1])]
-            piece = self._api.response_of(self._context, self._limits, results, session_id)
+            piece = self._api.response_of(self.context, self.limits, results, session_id)
             _put_behind(response, piece)
             yield
         response.session_id = session_id
@@ -341,7 +243,7 @@ class WaitingFetch(WaitingEntry):
             session.settle(
                 target,
                 had_records=bool(data.records),
-                has_more=leaves_something(target, data, self._limits),
+                has_more=leaves_something(target, data, self.limits),
                 has_failed=data.error_code != 0,
             )
 
@@ -382,21 +284,19 @@ class FetchApi:
         fetch.note_positions(reading)
         if request.max_wait_ms <= 0 or fetch.is_enough(reading):
             return fetch.answer(reading)
-        self._park(context, request, fetch, reading)
+        self._park(request, fetch, reading)
         return None
 
-    def _park(
-        self, context: RequestContext, request: FetchRequest, fetch: WaitingFetch, reading: Reading
-    ) -> None:
-        fetch.note_parked(reading)
-        self._purgatory.watch(fetch.keys(), fetch, context.arrived_ms + request.max_wait_ms)
-        context.slot.on_abandoned = lambda: self._purgatory.cancel(fetch)
+    def _park(self, request: FetchRequest, fetch: Fetch, reading: Reading) -> None:
+        entry, context = waiting(fetch, reading), fetch.context
+        self._purgatory.watch(entry.keys, entry, context.arrived_ms + request.max_wait_ms)
+        context.slot.on_abandoned = lambda: self._purgatory.cancel(entry)
 
     def handle_large(self, context: RequestContext, request: FetchRequest) -> Answer:
         """Serve a request that names very many partitions, in steps."""
         limits = FetchLimits(request, context.header.api_version, self._fetch_bytes_max)
         if limits.is_from_follower and not self.is_registered(limits):
-            stranger = WaitingFetch(self, context, limits, {}, None, opens_session=False)
+            stranger = Fetch(self, context, limits, {})
             targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
             reading = Reading()
             for target in targets.values():
@@ -410,12 +310,12 @@ class FetchApi:
         reading = yield from fetch.read_in_steps()
         if request.max_wait_ms <= 0 or fetch.is_enough(reading):
             return (yield from fetch.answered_in_steps(reading))
-        self._park(context, request, fetch, reading)
+        self._park(request, fetch, reading)
         return None
 
     def _begin_large(
         self, context: RequestContext, request: FetchRequest, limits: FetchLimits
-    ) -> Steps[WaitingFetch]:
+    ) -> Steps[Fetch]:
         """Do as `_begin`, with the partitions that are named taken in some in a step."""
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             asked, request.topics = request.topics, []
@@ -436,7 +336,7 @@ class FetchApi:
             self._sessions.close(request.session_id)
         targets = yield from _targets_in_steps(request, limits.uses_topic_ids)
         opens_session = request.session_epoch == INITIAL_EPOCH
-        return WaitingFetch(self, context, limits, targets, None, opens_session=opens_session)
+        return Fetch(self, context, limits, targets, opens_session=opens_session)
 
     def is_registered(self, limits: FetchLimits) -> bool:
         """Return whether a broker of that id and epoch is in the metadata image (KIP-903).
@@ -458,9 +358,7 @@ class FetchApi:
         ]
         return self.response_of(context, limits, results, NO_SESSION)
 
-    def _begin(
-        self, context: RequestContext, request: FetchRequest, limits: FetchLimits
-    ) -> WaitingFetch:
+    def _begin(self, context: RequestContext, request: FetchRequest, limits: FetchLimits) -> Fetch:
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             # A full request ends the session it names.
@@ -468,15 +366,15 @@ class FetchApi:
                 self._sessions.close(request.session_id)
             targets = targets_of(request, limits.uses_topic_ids)
             opens_session = epoch == INITIAL_EPOCH and len(targets) > 0
-            return WaitingFetch(self, context, limits, targets, None, opens_session=opens_session)
+            return Fetch(self, context, limits, targets, opens_session=opens_session)
         session = self._sessions.continue_session(
             request, replica_id=limits.replica_id, uses_topic_ids=limits.uses_topic_ids
         )
         if not session.targets:
             self._sessions.close(session.session_id)
-            return WaitingFetch(self, context, limits, {}, None, opens_session=False)
+            return Fetch(self, context, limits, {})
         self._sessions.touch(session, context.arrived_ms)
-        return WaitingFetch(self, context, limits, session.targets, session, opens_session=False)
+        return Fetch(self, context, limits, session.targets, session)
 
     def open_session(
         self, targets: dict[SessionKey, FetchTarget], limits: FetchLimits, now_ms: int

@@ -113,6 +113,7 @@ class WaitingProduce(WaitingEntry):
     """A produce whose batches are appended and not all acknowledged."""
 
     __slots__ = ("_acks", "_api", "_context", "_is_large", "_open", "_response")
+    kind = "Produce"
 
     def __init__(
         self,

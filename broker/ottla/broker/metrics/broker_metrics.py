@@ -39,14 +39,8 @@ from ottla.telemetry.instruments import (
 )
 from ottla.telemetry.kafka_names import prometheus_name
 
-DELAYED_OPERATIONS = {
-    "WaitingProduce": "Produce",
-    "WaitingFetch": "Fetch",
-    "WaitingDeletion": "DeleteRecords",
-    "CommitWait": "GroupCommit",
-    "ImageWait": "Metadata",
-}
-"""What waits, by its class; the first three are Kafka's names."""
+DELAYED_OPERATIONS = ("Produce", "Fetch", "DeleteRecords", "GroupCommit", "Metadata")
+"""The kinds of entries in the purgatory; the first three are Kafka's names."""
 
 FLUSH_WINDOW_MS = 60_000
 
@@ -119,7 +113,7 @@ def _server(parts: BrokerParts) -> Iterator[Family]:
         f"{server}DelayedOperationPurgatory,name=PurgatorySize",
         "Requests that wait for records, for replicas, or for time to pass.",
         ("delayedOperation",),
-        [((name,), counts.get(kind, 0)) for kind, name in DELAYED_OPERATIONS.items()],
+        [((kind,), counts.get(kind, 0)) for kind in DELAYED_OPERATIONS],
     )
 
 

@@ -10,7 +10,7 @@ CompletedOnce: an entry ends once, by `try_complete` returning true, by `on_expi
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from ottla.model.unexpected_errors import UnexpectedErrors
 
@@ -38,6 +38,8 @@ class WaitingEntry(ABC):
     """One waiting request; subclass it and say when it is complete."""
 
     __slots__ = ("_has_waited", "_is_waiting", "_keys", "woken_by")
+    kind: ClassVar[str]
+    """The operation that waits, as metrics name it."""
 
     def __init__(self) -> None:
         self._is_waiting = False
@@ -297,12 +299,11 @@ class Purgatory:
         return len(self._timers) - self._dead_timer_count
 
     def waiting_by_kind(self) -> dict[str, int]:
-        """Return how many entries of each class wait, by its name; looks at every one."""
+        """Return how many entries of each kind wait; looks at every one."""
         counts: dict[str, int] = {}
         for _, _, entry in self._timers:
             if entry._is_waiting:
-                kind = type(entry).__name__
-                counts[kind] = counts.get(kind, 0) + 1
+                counts[entry.kind] = counts.get(entry.kind, 0) + 1
         return counts
 
     def _forget(self, entry: WaitingEntry) -> None:
