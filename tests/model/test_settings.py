@@ -288,7 +288,6 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
         if definition.has_no_effect_yet
     }
     no_compaction = ("logs are not compacted", ())
-    no_level = ("batches are compressed at the level of the codec's library", ())
     no_throttle = ("replication is not throttled", ())
     assert marked == {
         "cleanup.policy": ("logs are not compacted", ("compact",)),
@@ -301,9 +300,6 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
         "log.cleaner.min.compaction.lag.ms": no_compaction,
         "min.cleanable.dirty.ratio": no_compaction,
         "log.cleaner.min.cleanable.ratio": no_compaction,
-        "compression.gzip.level": no_level,
-        "compression.lz4.level": no_level,
-        "compression.zstd.level": no_level,
         "leader.replication.throttled.replicas": no_throttle,
         "follower.replication.throttled.replicas": no_throttle,
         "leader.replication.throttled.rate": no_throttle,
@@ -329,8 +325,8 @@ def test_only_what_is_set_in_vain_is_named_as_such() -> None:
     assert settings_without_effect(TOPIC_DEFINITIONS, {"cleanup.policy": "delete"}) == {}
     assert settings_without_effect(
         TOPIC_DEFINITIONS,
-        {"cleanup.policy": "delete, compact", "segment.ms": "1", "compression.gzip.level": "9"},
+        {"cleanup.policy": "delete, compact", "segment.ms": "1", "delete.retention.ms": "9"},
     ) == {
         "cleanup.policy": "logs are not compacted",
-        "compression.gzip.level": "batches are compressed at the level of the codec's library",
+        "delete.retention.ms": "logs are not compacted",
     }

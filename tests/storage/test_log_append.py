@@ -11,6 +11,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.disk import RealDisk
+from ottla.storage.files import OFFSET_INDEX, TIME_INDEX, file_name
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
@@ -293,6 +294,27 @@ async def test_a_full_index_rolls_the_segment(bench: Workbench) -> None:
     # Room for 3 offset entries and 2 time entries, of which the last is kept for the roll.
     assert log.segment_count == 6
     assert [offset for offset, _ in read_values(log)] == list(range(12))
+
+
+async def test_a_followers_run_of_batches_overfills_no_index(bench: Workbench) -> None:
+    log = await bench.open(LogConfig(index_interval_bytes=0, segment_index_bytes=48))
+    run = bytearray()
+    for i in range(200):
+        batch = bytearray(build_batch([(NOW_MS + i, b"k", b"v")]))
+        patch_in_place(batch, 0, base_offset=Offset(i), leader_epoch=Epoch(0))
+        run += batch
+
+    log.append_as_follower(memoryview(run), now_ms=NOW_MS)
+    append(log, ONE)
+
+    assert log.segment_count == 2
+    await log.flush()
+    assert Path(bench.directory, file_name(0, OFFSET_INDEX)).stat().st_size == 6 * 8
+    assert Path(bench.directory, file_name(0, TIME_INDEX)).stat().st_size == 4 * 12
+    for start in (0, 5, 7, 100, 199, 200):
+        assert [offset for offset, _ in read_values(log, start)] == list(range(start, 201))
+    found = await log.offset_for_timestamp(NOW_MS + 150, log.end_offset)
+    assert found == (150, NOW_MS + 150, 0)
 
 
 async def test_an_index_without_room_for_one_entry_makes_the_empty_segment_begin_anew(

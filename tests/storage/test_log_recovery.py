@@ -12,7 +12,14 @@ from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
 from ottla.model.limits import INT64_MAX
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.disk import RealDisk
-from ottla.storage.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, file_name
+from ottla.storage.files import (
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+)
 from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
@@ -317,6 +324,56 @@ async def test_open_and_aborted_transactions_come_back(bench: Workbench) -> None
 
     assert log.aborted_transactions(Offset(0), Offset(3)) == [(4, 0)]
     assert log.last_stable_offset == 1
+
+
+@pytest.mark.parametrize("damage", ["odd", "zeroed", "version", "order", "strange"])
+async def test_a_damaged_transaction_index_below_the_recovery_point_is_built_anew(
+    bench: Workbench, damage: str
+) -> None:
+    log = await bench.open(SMALL)
+    for sequence in range(6):
+        append(log, sequenced(9, sequence))
+    for producer_id in (4, 5):
+        append(
+            log,
+            build_batch(
+                [(NOW_MS, None, b"x")],
+                producer_id=ProducerId(producer_id),
+                producer_epoch=0,
+                base_sequence=0,
+                is_transactional=True,
+            ),
+        )
+    for producer_id in (4, 5):
+        marker = build_end_transaction_marker(
+            ControlType.ABORT,
+            timestamp_ms=NOW_MS,
+            producer_id=ProducerId(producer_id),
+            producer_epoch=0,
+            coordinator_epoch=Epoch(1),
+        )
+        append(log, marker, origin=AppendOrigin.COORDINATOR)
+    await log.roll(now_ms=NOW_MS)
+    append(log, sequenced(9, 6))
+    await log.close()
+    path = path_of(bench, 0, TRANSACTION_INDEX)
+    whole = path.read_bytes()
+    assert len(whole) == 68
+    path.write_bytes(
+        {
+            "odd": whole[:-1],
+            "zeroed": bytes(68),
+            "version": b"\x07" + whole[1:],
+            "order": whole[34:] + whole[:34],
+            "strange": whole[:34] + b"\xff" * 34,
+        }[damage]
+    )
+
+    log = await bench.open(SMALL, is_clean=True, recovery_point=11)
+
+    log.update_high_watermark(log.end_offset)
+    assert log.aborted_transactions(Offset(0), Offset(11)) == [(4, 6), (5, 7)]
+    assert path.read_bytes() == whole
 
 
 async def test_epochs_come_back_without_their_checkpoint(bench: Workbench) -> None:

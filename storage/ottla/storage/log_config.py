@@ -31,6 +31,8 @@ class LogConfig:
     message_timestamp_after_max_ms: int = HOUR_MS
     codec: Codec | None = None
     """The codec to store batches in; None keeps what the producer chose."""
+    compression_level: int | None = None
+    """The level of that codec; None is the library's own."""
     is_compacted: bool = False
     is_every_record_checked: bool = False
     flush_messages: int = INT64_MAX
@@ -62,6 +64,7 @@ class LogConfig:
             message_timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
             message_timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
             codec=CODECS.get(topic.compression_type),
+            compression_level=_compression_level_of(topic),
             is_compacted=topic.is_compacted,
             is_every_record_checked=topic.record_validation == "full",
             flush_messages=topic.flush_messages,
@@ -77,3 +80,12 @@ class LogConfig:
     def is_full_validation(self) -> bool:
         """Whether every record is looked at, not only the batch's header."""
         return self.is_every_record_checked or self.is_compacted
+
+
+def _compression_level_of(topic: TopicConfig) -> int | None:
+    """Return the level that the topic's own codec has; None where the codec has none."""
+    return {
+        "gzip": topic.compression_gzip_level,
+        "lz4": topic.compression_lz4_level,
+        "zstd": topic.compression_zstd_level,
+    }.get(topic.compression_type)

@@ -532,7 +532,11 @@ def _open_indexes(disk: Disk, segment: Segment) -> bool:
     if offsets.open_sealed() % offsets.entry_bytes or times.open_sealed() % times.entry_bytes:
         return False
     if disk.exists(segment.transaction_index.path):
-        segment.transaction_index.open_sealed()
+        size = segment.transaction_index.open_sealed()
+        if size % segment.transaction_index.entry_bytes:
+            return False
+        if not segment.transaction_index.is_sound(segment.base_offset):
+            return False
     if offsets.count and not 0 < offsets.entry_at(offsets.count - 1)[1] < segment.size_bytes:
         return False
     if times.count > 1 and times.entry_at(times.count - 1)[0] <= times.entry_at(times.count - 2)[0]:

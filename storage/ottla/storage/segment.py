@@ -171,8 +171,12 @@ class Segment:
             self.max_timestamp_offset = Offset(last_offset)
         is_indexed = self._bytes_since_entry > interval_bytes
         if is_indexed:
-            self.offset_index.append(last_offset, position)
-            self.time_index.append_if_later(self.max_timestamp_ms, self.max_timestamp_offset)
+            # Of batches that are written at once more may be due than there is room for: a look-up
+            # then walks further, and the next write rolls.
+            if not self.offset_index.is_full:
+                self.offset_index.append(last_offset, position)
+            if not self.time_index.is_full:
+                self.time_index.append_if_later(self.max_timestamp_ms, self.max_timestamp_offset)
             self._bytes_since_entry = 0
         self.size_bytes = position + size
         self._bytes_since_entry += size

@@ -1,17 +1,23 @@
 """Finds an offset by time: time index, then offset index, then the records of one batch.
 
-The only read path that looks at records, and only in the batch where the answer lies.
+The only read path that looks at records, and only in the batch where the answer lies; where headers
+claim larger timestamps than their records have, in a few more.
 """
 
 from collections.abc import Sequence
+from heapq import heappush, heappushpop
 from typing import NamedTuple
 
 from ottla.model.ids import Epoch, Offset
 from ottla.storage.batch_scan import BatchScan
 from ottla.storage.disk_seam import Disk
 from ottla.storage.segment import Segment
-from ottla.wire.batch import BatchHeader
+from ottla.wire.batch import NO_TIMESTAMP, BatchHeader, parse_header
 from ottla.wire.records import scan
+
+CLAIMS_INSPECTED_MAX = 16
+"""Batches of a segment whose records are looked at where the largest timestamp that a header claims
+is in no record.  Fewer let fewer liars hide the largest one, more hold the loop for longer."""
 
 
 class TimestampedOffset(NamedTuple):
@@ -55,19 +61,55 @@ async def first_at_or_after(
 async def with_largest_timestamp(
     disk: Disk, segments: Sequence[Segment], *, start_offset: Offset, end_offset: Offset
 ) -> TimestampedOffset | None:
-    """Return the first record below `end_offset` that has the largest timestamp of all segments."""
-    if not segments:
-        return None
-    largest = max(segments, key=lambda segment: segment.max_timestamp_ms)
-    if largest.max_timestamp_ms < 0:
-        return None
-    return await first_at_or_after(
-        disk,
-        [largest],
-        largest.max_timestamp_ms,
-        start_offset=start_offset,
-        end_offset=end_offset,
-    )
+    """Return the first record below `end_offset` that has the largest timestamp of all segments.
+
+    What headers claim is only where to look: one that claims too much hides no other batch.
+    """
+    best: TimestampedOffset | None = None
+    for segment in sorted(segments, key=lambda each: (-each.max_timestamp_ms, each.base_offset)):
+        if segment.max_timestamp_ms <= (NO_TIMESTAMP if best is None else best.timestamp_ms):
+            break
+        found = await first_at_or_after(
+            disk,
+            [segment],
+            segment.max_timestamp_ms,
+            start_offset=start_offset,
+            end_offset=end_offset,
+        )
+        if found is None:
+            found = await _largest_of(disk, segment, start_offset, end_offset)
+        if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
+            best = found
+    return best
+
+
+async def _largest_of(
+    disk: Disk, segment: Segment, start_offset: Offset, end_offset: Offset
+) -> TimestampedOffset | None:
+    """Look at the records of the batches that claim the largest timestamps."""
+    claims: list[tuple[int, int, int]] = []  # (claimed timestamp, -position, size): a heap
+    scanning = _scan_from(disk, segment, 0)
+    while (block := await scanning.next_block()) is not None:
+        for at, header in block.batches:
+            if header.base_offset >= end_offset or header.last_offset < start_offset:
+                continue
+            claim = (header.max_timestamp, -(block.position + at), header.size_bytes)
+            if len(claims) < CLAIMS_INSPECTED_MAX:
+                heappush(claims, claim)
+            else:
+                heappushpop(claims, claim)
+    best: TimestampedOffset | None = None
+    for claimed, negative_position, size in sorted(claims, reverse=True):
+        if best is not None and claimed <= best.timestamp_ms:
+            break
+        data = memoryview(await disk.read(segment.file, -negative_position, size))
+        header = parse_header(data)
+        for record in scan(data, 0, header):
+            is_in_range = start_offset <= record.offset < end_offset
+            if is_in_range and (best is None or record.timestamp_ms > best.timestamp_ms):
+                epoch = Epoch(header.partition_leader_epoch)
+                best = TimestampedOffset(record.offset, record.timestamp_ms, epoch)
+    return best if best is not None and best.timestamp_ms > NO_TIMESTAMP else None
 
 
 def _scan_from(disk: Disk, segment: Segment, position: int) -> BatchScan:

@@ -39,6 +39,16 @@ class TransactionIndex(EntryFile):
         _, producer_id, first, last, stable = _ENTRY.unpack(self.entry(index, self.entry_bytes))
         return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
 
+    def is_sound(self, base_offset: Offset) -> bool:
+        """Return whether all entries can be of aborts in a segment that begins at `base_offset`."""
+        previous = base_offset - 1
+        entries = self.entry(0, self.count * self.entry_bytes)
+        for version, _, first, last, stable in _ENTRY.iter_unpack(entries):
+            if version != VERSION or not 0 <= first < last or last <= previous or stable < 0:
+                return False
+            previous = last
+        return True
+
     def collect(self, offset: Offset, end_offset: Offset, into: list[AbortedTransaction]) -> bool:
         """Add what meets `[offset, end_offset)`; say whether later segments can hold more."""
         for index in range(self.count):

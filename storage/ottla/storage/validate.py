@@ -1,7 +1,10 @@
 """What a leader checks before it appends, and the bytes it writes in front of the records.
 
 The header is always checked; records are looked at only where the topic demands it
-(`record.validation=full`, compaction, a codec of its own).  Refusals carry Kafka's codes.
+(`record.validation=full`, compaction, a codec of its own), or where the header contradicts itself.
+Wherever they are looked at, the header's maximum timestamp is made theirs, as in Kafka.  Elsewhere
+the header is believed: a lie that nothing shows costs its own batch, never the batches beside it.
+Refusals carry Kafka's codes.
 """
 
 from struct import Struct
@@ -33,6 +36,7 @@ from ottla.wire.batch import (
     PREFIX_BYTES,
     BatchHeader,
     parse_header,
+    patch_max_timestamp,
     patched_header,
     patched_prefix,
 )
@@ -66,6 +70,10 @@ _AFTER_CRC = Struct(">hiqqqhii")
 Accepted: TypeAlias = tuple[BatchHeader, memoryview, int]
 """A batch that may be appended, in the topic's codec, and how much of what was sent it is.  A plain
 tuple: one is made for each append."""
+
+
+class RecordsToInspectError(Exception):
+    """A batch's records must be looked at, which takes too long for the loop."""
 
 
 def first_header(records: memoryview, origin: AppendOrigin, config: LogConfig) -> BatchHeader:
@@ -152,22 +160,42 @@ def check_timestamp(timestamp_ms: int, config: LogConfig, *, now_ms: int) -> Non
 
 
 def accepted(
-    records: memoryview, origin: AppendOrigin, config: LogConfig, *, now_ms: int
+    records: memoryview,
+    origin: AppendOrigin,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    is_apart: bool = False,
 ) -> Accepted:
     """Return the first batch, checked and in the topic's codec, and the bytes it took.
 
-    Reads nothing of the log: where the topic demands that records are looked at, this may be done
-    elsewhere than on the loop.  Raises RefusedError with Kafka's code.
+    Reads nothing of the log: where records have to be looked at, this may be done elsewhere than
+    on the loop (`is_apart`).  Raises RefusedError with Kafka's code, and RecordsToInspectError
+    on the loop if a large batch's header contradicts itself.
     """
     header = first_header(records, origin, config)
     check_header(header, config, origin, now_ms=now_ms)
     taken_bytes = header.batch_length + LENGTH_END
     if config.codec is not None and config.codec != header.codec and not header.is_control:
-        check_records(records, header, config, now_ms=now_ms)
-        records = recoded(records, header, config.codec)
+        max_timestamp = check_records(records, header, config, now_ms=now_ms)
+        if not config.is_log_append_time:
+            header = header._replace(max_timestamp=max_timestamp)
+        records = recoded(records, header, config.codec, config.compression_level)
         header = first_header(records, origin, config)
-    elif config.is_full_validation and origin is AppendOrigin.CLIENT:
-        check_records(records, header, config, now_ms=now_ms)
+    elif origin is AppendOrigin.CLIENT:
+        # The base timestamp is the first record's, so that the maximum cannot be below.
+        is_contradictory = (
+            header.max_timestamp < header.base_timestamp and not config.is_log_append_time
+        )
+        if config.is_full_validation or is_contradictory:
+            if is_contradictory and not is_apart and is_costly(records):
+                raise RecordsToInspectError
+            max_timestamp = check_records(records, header, config, now_ms=now_ms)
+            if max_timestamp != header.max_timestamp and not config.is_log_append_time:
+                patched = bytearray(records[:taken_bytes])
+                patch_max_timestamp(patched, 0, max_timestamp=max_timestamp)
+                records = memoryview(patched)
+                header = first_header(records, origin, config)
     return header, records, taken_bytes
 
 
@@ -185,8 +213,11 @@ def is_costly(records: Records) -> bool:
 
 def check_records(
     records: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int
-) -> None:
-    """Look at every record: dense offsets, timestamps, and keys where the topic keeps by key."""
+) -> int:
+    """Look at every record: dense offsets, timestamps, and keys where the topic keeps by key.
+
+    Return the largest timestamp of them.
+    """
     if header.record_count > INSPECTED_RECORDS_MAX:
         raise RefusedError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -199,6 +230,7 @@ def check_records(
         earliest = now_ms - config.message_timestamp_before_max_ms
         latest = now_ms + config.message_timestamp_after_max_ms
     expected = header.base_offset
+    max_timestamp = NO_TIMESTAMP
     try:
         body = record_body(records, 0, header, unpacked_bytes_max(config))
         for offset, timestamp_ms, has_key in scan_body_as(_sight, body, header):
@@ -213,10 +245,13 @@ def check_records(
             if latest >= 0 and not earliest <= timestamp_ms <= latest:
                 check_timestamp(timestamp_ms, config, now_ms=now_ms)
             expected = Offset(expected + 1)
+            if timestamp_ms > max_timestamp:
+                max_timestamp = timestamp_ms
     except UnpacksToTooMuchError as error:
         raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE, error.where) from None
     except CorruptDataError as error:
         raise RefusedError(ErrorCode.INVALID_RECORD, error.where) from None
+    return max_timestamp
 
 
 def unpacked_bytes_max(config: LogConfig) -> int:
@@ -232,13 +267,15 @@ def _sight(
     return offset, timestamp_ms, key is not None
 
 
-def recoded(records: memoryview, header: BatchHeader, codec: Codec) -> memoryview:
+def recoded(
+    records: memoryview, header: BatchHeader, codec: Codec, level: int | None = None
+) -> memoryview:
     """Return the batch with its records compressed by another codec."""
     try:
         body = record_body(records, 0, header)
     except CorruptDataError as error:
         raise RefusedError(ErrorCode.INVALID_RECORD, error.where) from None
-    packed = body if codec is Codec.NONE else compress(codec, body)
+    packed = body if codec is Codec.NONE else compress(codec, body, level)
     after_crc = _AFTER_CRC.pack(
         header.attributes & ~CODEC_MASK | codec,
         header.last_offset_delta,

@@ -15,6 +15,7 @@ from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.limits import KIB, MIB
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage.validate import INSPECTED_RECORDS_MAX
+from ottla.wire.batch import patch_max_timestamp
 from ottla.wire.batch_builder import (
     ControlType,
     RecordToBuild,
@@ -430,6 +431,20 @@ async def test_a_batch_that_nobody_looks_at_is_appended_at_once(world: World) ->
     call = world.call(0, 13)
     asked = request(world, "t", packed(*[UNKEYED] * 10_000))
     assert isinstance(world.produce_api.handle(call.context, asked), ProduceResponse)
+
+
+async def test_a_large_batch_that_contradicts_itself_is_looked_at_apart(world: World) -> None:
+    partition = await world.add("t")
+    batch = bytearray(packed(*[KEYED] * 1_000))
+    patch_max_timestamp(batch, 0, max_timestamp=KEYED[0] - 5_000_000)
+    pending = world.produce_api.handle(
+        world.call(0, 13).context, request(world, "t", memoryview(batch))
+    )
+    assert isinstance(pending, Apart)
+    response = pending.then(pending.work())
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert partition.log is not None
+    assert await partition.log.offset_for_timestamp(KEYED[0], Offset(1_000)) == (0, KEYED[0], 3)
 
 
 async def test_what_is_found_apart_is_refused_as_ever(world: World) -> None:

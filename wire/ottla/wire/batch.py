@@ -188,7 +188,13 @@ def patch_log_append_time(buffer: bytearray | memoryview, at: int, *, now_ms: in
     """Stamp the whole batch with the leader's time and set the new CRC."""
     header = parse_header(buffer, at)
     _ATTRIBUTES.pack_into(buffer, at + ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_FLAG)
-    _TIMESTAMP.pack_into(buffer, at + MAX_TIMESTAMP_AT, now_ms)
+    patch_max_timestamp(buffer, at, max_timestamp=now_ms)
+
+
+def patch_max_timestamp(buffer: bytearray | memoryview, at: int, *, max_timestamp: int) -> None:
+    """Set the maximum timestamp of a batch, and the new CRC."""
+    header = parse_header(buffer, at)
+    _TIMESTAMP.pack_into(buffer, at + MAX_TIMESTAMP_AT, max_timestamp)
     crc = crc32c(memoryview(buffer)[at + CRC_START : at + header.size_bytes])
     _CRC.pack_into(buffer, at + CRC_AT, crc)
 

@@ -64,21 +64,32 @@ def codec_of(number: int) -> Codec:
         raise CorruptDataError(f"codec {number} does not exist") from None
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """Return `data` in the codec's framing, at the library's usual level."""
+LZ4_LEVEL_DEFAULT = 9
+"""The level that stands for lz4's fast compressor in Kafka's setting; all others are lz4's own, of
+its compressor for high ratios."""
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Return `data` in the codec's framing, at the library's usual level if no other is given."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
-        packer = zlib.compressobj(wbits=GZIP_WBITS)
+        packer = zlib.compressobj(-1 if level is None else level, wbits=GZIP_WBITS)
         return packer.compress(data) + packer.flush()
     if codec is Codec.SNAPPY:
         return _compress_xerial(data)
     if codec is Codec.LZ4:
-        packed: bytes = _lz4_frame().compress(data, block_linked=False, store_size=False)
+        is_fast = level is None or level == LZ4_LEVEL_DEFAULT
+        packed: bytes = _lz4_frame().compress(
+            data,
+            compression_level=0 if is_fast else level,
+            block_linked=False,
+            store_size=False,
+        )
         return packed
     import zstandard
 
-    return zstandard.ZstdCompressor().compress(bytes(data))
+    return zstandard.ZstdCompressor(3 if level is None else level).compress(bytes(data))
 
 
 def decompress(

@@ -27,7 +27,7 @@ from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.seams import Clock
 from ottla.storage.append_info import AppendInfo, AppendOrigin
-from ottla.storage.validate import Accepted, accepted, is_costly
+from ottla.storage.validate import Accepted, RecordsToInspectError, accepted, is_costly
 from ottla.wire.apis import PRODUCE, PRODUCE_TOPIC_IDS_FROM
 from ottla.wire.batch import CODEC_MASK, CONTROL_FLAG, LENGTH_END, MAGIC, TRANSACTIONAL_FLAG
 from ottla.wire.codec_types import Records
@@ -104,7 +104,9 @@ class Inspected:
     def accepted(self, now_ms: int) -> Accepted | RefusedError:
         """Return the batch as it may be appended, or why it may not; touches no log."""
         try:
-            return accepted(self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms)
+            return accepted(
+                self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms, is_apart=True
+            )
         except RefusedError as error:
             return error
 
@@ -254,13 +256,16 @@ class ProduceApi:
                     records = data.records
                     assert records is not None
                     if partition.inspects_records and (inspected or is_costly(records)):
-                        answer = PartitionProduceResponse(index=data.index)
-                        answers.append(answer)
-                        inspected.append(Inspected(topic.name, partition, records, answer))
-                        continue
+                        raise RecordsToInspectError
                     info = partition.append(
                         records, acks=acks, now_ms=wall_ms, mono_ms=context.arrived_ms
                     )
+                except RecordsToInspectError:
+                    assert records is not None
+                    answer = PartitionProduceResponse(index=data.index)
+                    answers.append(answer)
+                    inspected.append(Inspected(topic.name, partition, records, answer))
+                    continue
                 except RefusedError as error:
                     is_refused = True
                     self._note_refusal(topic.name, error)

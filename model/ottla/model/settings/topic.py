@@ -21,7 +21,6 @@ LONGER_UNITS = {
 """Broker keys whose value is turned to milliseconds before it serves as a topic's default."""
 
 NO_COMPACTION = "logs are not compacted"
-NO_RECOMPRESSION = "batches are compressed at the level of the codec's library"
 NO_THROTTLE = "replication is not throttled"
 
 REPLICA = re.compile(r"\d+:\d+")
@@ -58,7 +57,6 @@ class TopicConfig:
     compression_gzip_level: int = setting(
         -1,
         key="compression.gzip.level",
-        has_no_effect_yet=NO_RECOMPRESSION,
         at_least=-1,
         at_most=9,
         broker_keys=("compression.gzip.level",),
@@ -67,16 +65,14 @@ class TopicConfig:
     compression_lz4_level: int = setting(
         9,
         key="compression.lz4.level",
-        has_no_effect_yet=NO_RECOMPRESSION,
         at_least=1,
         at_most=17,
         broker_keys=("compression.lz4.level",),
-        doc="The lz4 level where compression.type is lz4.",
+        doc="The lz4 level where compression.type is lz4; 9 is lz4's fast compressor.",
     )
     compression_zstd_level: int = setting(
         3,
         key="compression.zstd.level",
-        has_no_effect_yet=NO_RECOMPRESSION,
         at_least=-131_072,
         at_most=22,
         broker_keys=("compression.zstd.level",),
