@@ -75,7 +75,7 @@ RIDDLES = {
     "amid": 1,
     "anew": 32,
     "begin of": 1,
-    "everybody": 49,
+    "everybody": 48,
     "for ever": 1,
     "no more": 31,
     "nobody": 285,

@@ -29,7 +29,8 @@ from ottla.broker.network.alarm_driver import Alarm
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server_seam import Server
 from ottla.broker.replicas.flush_driver import Flusher
-from ottla.broker.replicas.isr_driver import IsrKeeper
+from ottla.broker.replicas.isr_driver import IsrDriver
+from ottla.broker.replicas.isr_keeper import IsrKeeper
 from ottla.broker.replicas.log_work_driver import LogWork
 from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS
@@ -126,14 +127,8 @@ class Broker:
         self.purgatory = self.core.purgatory
         self.table = self.core.table
         self._flusher = Flusher(clock, self.errors)
-        self._isr = IsrKeeper(
-            self.table,
-            self.controller,
-            clock,
-            config,
-            broker_epoch=lambda: lifecycle.broker_epoch,
-            errors=self.errors,
-        )
+        self._isr = IsrKeeper(self.table, config, lambda: lifecycle.broker_epoch)
+        self._isr_driver = IsrDriver(self._isr, self.controller, clock, self.errors)
         self._fetchers = ReplicaFetchers(
             config,
             table=self.table,
@@ -234,7 +229,7 @@ class Broker:
                 ("follower", self._fetchers.run),
                 ("opening and deletion of logs", self._log_work.run),
                 ("retries of logs", self._retry_logs),
-                ("in-sync replicas", self._isr.run),
+                ("in-sync replicas", self._isr_driver.run),
                 ("group coordinator", self._groups.run),
                 ("client telemetry", self.telemetry.run),
             ):

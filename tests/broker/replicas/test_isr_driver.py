@@ -9,7 +9,8 @@ import trio
 from trio.testing import MockClock
 
 from ottla.broker.network.purgatory import WaitingEntry
-from ottla.broker.replicas.isr_driver import REJECTED_PAUSE_MS, REQUEST_TIMEOUT_MS, IsrKeeper
+from ottla.broker.replicas.isr_driver import REQUEST_TIMEOUT_MS, IsrDriver
+from ottla.broker.replicas.isr_keeper import REJECTED_PAUSE_MS, IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.metadata.image import RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
@@ -145,9 +146,9 @@ async def open_kept(world: World) -> AsyncIterator[Kept]:
     controller = ScriptedController()
     partition, *others = [await led(world, name) for name in ("t", "u", "v")]
     config = BrokerConfig(node_id=ONE, replica_lag_time_ms_max=LAG_MS)
-    keeper = IsrKeeper(world.table, controller, world.clock, config, lambda: LOCAL_EPOCH)
+    keeper = IsrKeeper(world.table, config, lambda: LOCAL_EPOCH)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(keeper.run)
+        nursery.start_soon(IsrDriver(keeper, controller, world.clock).run)
         kept = Kept(keeper, controller, world, partition, others)
         for other in others:
             fetched(kept, TWO, of=other)
@@ -386,7 +387,6 @@ async def test_a_follower_that_is_stuck_leaves_and_what_waited_is_committed_by_m
     assert kept.partition.isr == {1}
     assert kept.partition.high_watermark == 0
     decide(kept.world, kept.partition, isr=(1,), partition_epoch=2)
-    kept.world.purgatory.wake(kept.partition.high_watermark_key)
     assert kept.partition.high_watermark == 1
     assert produce.has_seen_commit
 

@@ -19,7 +19,7 @@ from ottla.broker.metrics.partition_metrics import partition_families
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.replicas.flush_driver import Flusher
-from ottla.broker.replicas.isr_driver import IsrKeeper
+from ottla.broker.replicas.isr_keeper import IsrKeeper
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.replicas.topic_traffic import BrokerTraffic

@@ -9,7 +9,8 @@ log_work_driver.py         opens and deletes logs, so that no publisher waits fo
 
 In-sync replicas
 isr_changes.py             changes that a leader requests, and the controller's answers
-isr_driver.py              sends them, and retries until the result is known
+isr_keeper.py              decides which changes to request, and what their answers mean
+isr_driver.py              sends them, and keeps the time
 
 Following
 follower_fetch.py          requests of a follower, and what follows from the leader's answers

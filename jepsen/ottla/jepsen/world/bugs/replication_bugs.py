@@ -8,10 +8,10 @@ from ottla.broker.logs import fetch, fetch_read
 from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_read import FetchLimits
 from ottla.broker.logs.fetch_session import FetchTarget
-from ottla.broker.replicas import follower_fetch, isr_driver
+from ottla.broker.replicas import follower_fetch, isr_keeper
 from ottla.broker.replicas.follower_fetch import Followed, FollowerFetch
 from ottla.broker.replicas.isr_changes import IsrChange, Outcome, outcome_of
-from ottla.broker.replicas.isr_driver import IsrKeeper
+from ottla.broker.replicas.isr_keeper import Changes, IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.client.fetch_session import FetchSession
@@ -113,14 +113,14 @@ def _drop_change_at_any_metadata() -> Iterator[None]:
 
 @contextmanager
 def _drop_unanswered_changes() -> Iterator[None]:
-    original = IsrKeeper._changes
+    original = IsrKeeper.changes
 
-    def changes(self: IsrKeeper) -> dict[Partition, IsrChange]:
-        for partition, change in self._unanswered.items():
-            partition.abandon_isr_change(change, self._clock.monotonic_ms())
-        return original(self)
+    def changes(self: IsrKeeper, now_ms: int) -> Changes:
+        for partition, change in self.unanswered.items():
+            partition.abandon_isr_change(change, now_ms)
+        return original(self, now_ms)
 
-    with patched(IsrKeeper, _changes=changes):
+    with patched(IsrKeeper, changes=changes):
         yield
 
 
@@ -157,7 +157,7 @@ def _take_overtaken_for_rejected() -> Any:
         found = outcome_of(code)
         return Outcome.REJECTED if found is Outcome.OVERTAKEN else found
 
-    return patched(isr_driver, outcome_of=outcome)
+    return patched(isr_keeper, outcome_of=outcome)
 
 
 def _join_before_the_epochs_start() -> Any:

@@ -25,8 +25,7 @@ from ottla.broker.replicas.follower_fetch import (
     Truncate,
     place_of,
 )
-from ottla.broker.replicas.isr_changes import IsrChange
-from ottla.broker.replicas.isr_driver import IsrKeeper
+from ottla.broker.replicas.isr_keeper import Changes, IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import Directory
 from ottla.jepsen.world.walk.disk_store import DiskStore
@@ -138,7 +137,7 @@ class Life:
         self.purgatory = self.core.purgatory
         self.table = self.core.table
         unused: Any = None
-        self.keeper = IsrKeeper(self.table, unused, clock, machine.config, lambda: epoch)
+        self.keeper = IsrKeeper(self.table, machine.config, lambda: epoch)
         ports = ReplicaPorts(
             logs=machine,
             fetchers=self,
@@ -297,15 +296,13 @@ class Life:
             self.flush_due.pop(partition, None)
         partition.on_flushed(log, now_ms)
 
-    def changes(self) -> dict[Partition, IsrChange]:
+    def changes(self) -> Changes:
         """Return what the controller is to be asked for."""
-        return self.keeper._changes()
+        return self.keeper.changes(self._clock.monotonic_ms())
 
-    def take_altered(
-        self, changes: dict[Partition, IsrChange], answer: pb.AlterPartitionResponse
-    ) -> None:
+    def take_altered(self, changes: Changes, answer: pb.AlterPartitionResponse) -> None:
         """Put the controller's answer in force."""
-        self.keeper._take(changes, answer)
+        self.keeper.on_answer(changes, answer, self._clock.monotonic_ms())
 
 
 class Machine:

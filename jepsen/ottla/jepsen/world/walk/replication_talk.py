@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.broker.replicas.follower_fetch import BeginAnew, Truncate
-from ottla.broker.replicas.isr_changes import IsrChange, request_of
-from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.isr_changes import request_of
+from ottla.broker.replicas.isr_keeper import Changes
 from ottla.controller import partitions
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants.replication import Held
@@ -46,7 +46,7 @@ class AlterAsked(NamedTuple):
     """A leader's AlterPartition on its way to the controller."""
 
     asker: Life
-    changes: dict[Partition, IsrChange]
+    changes: Changes
     request: pb.AlterPartitionRequest
 
 
@@ -214,7 +214,7 @@ class TalkingCluster(ReplicationCluster):
 
     def ask_controller(self, life: Life) -> bool:
         """Send what a leader wants of the controller; say whether it wants anything."""
-        again = {id(change) for change in life.keeper._unanswered.values()}
+        again = {id(change) for change in life.keeper.unanswered.values()}
         changes = life.changes()
         if not changes:
             return False
@@ -263,7 +263,7 @@ class TalkingCluster(ReplicationCluster):
         self.beat(life)
         if life.machine.life is not life:
             return
-        life.keeper._end_pauses(self.now_ms)
+        life.keeper.end_pauses(self.now_ms)
         if life.altering is not None or self.ask_controller(life):
             self.answer(life)
 

@@ -251,7 +251,7 @@ class Walk(TalkingCluster):
     def _look_for_lag(self) -> None:
         life = self._any_life()
         if life is not None:
-            life.keeper._look_for_lag(self.now_ms)
+            life.keeper.look_for_lag(self.now_ms)
 
     def _hear(self) -> None:
         life = self._any_life()
@@ -437,7 +437,7 @@ class Walk(TalkingCluster):
         for machine in self.running():
             life = machine.life
             assert life is not None
-            life.keeper._end_pauses(self.now_ms)
+            life.keeper.end_pauses(self.now_ms)
             life.purgatory.expire(self.now_ms)
 
     def _flush(self) -> None:
