@@ -58,6 +58,11 @@ class Checkpoints:
             name: {} for name in CHECKPOINT_FILES
         }
         """What each file holds; after a write that failed, what it may hold."""
+        self._durable: dict[str, dict[TopicPartition, Offset]] = {}
+        """The lines of the last write of each file that succeeded."""
+        self._begun_count = dict.fromkeys(CHECKPOINT_FILES, 0)
+        self._done_count = dict.fromkeys(CHECKPOINT_FILES, 0)
+        """The number, among all begun, of the last write of each file that succeeded."""
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self.is_side_file_known = False
         """Whether the side file was read or written; a directory of Kafka's has none."""
@@ -105,13 +110,28 @@ class Checkpoints:
             return None
         return self._lines[name].get(partition)
 
+    def durable_offset_of(
+        self, name: str, partition: TopicPartition, topic_id: UUID
+    ) -> Offset | None:
+        """Return what a file surely says of a partition of this topic id, whatever happens now."""
+        if self._topic_ids.get(partition) != topic_id:
+            return None
+        return self._durable.get(name, {}).get(partition)
+
     # ---- writing
 
     async def write(self, name: str, current: Callable[[], Mapping[TopicPartition, Line]]) -> None:
-        """Replace a file's lines by those that `current` returns once it is our turn."""
+        """Replace a file's lines by those that `current` returns once it is our turn.
+
+        Calls that wait for the same write share the next one.
+        """
+        begun_before = self._begun_count[name]
         async with self._writing:
-            if not self._is_closed:
-                await self._replace(name, current())
+            if self._is_closed or self._done_count[name] > begun_before:
+                return
+            self._begun_count[name] += 1
+            await self._replace(name, current())
+            self._done_count[name] = self._begun_count[name]
 
     def close(self) -> None:
         """Let no `write` change anything any more; `write_last` follows."""
@@ -174,4 +194,4 @@ class Checkpoints:
         before = self._lines[name]
         self._lines[name] = before | lines
         await self._disk.write_atomically(f"{self._path}/{name}", format_checkpoint(lines))
-        self._lines[name] = lines
+        self._lines[name] = self._durable[name] = lines

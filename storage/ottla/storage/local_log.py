@@ -53,6 +53,9 @@ class LocalLog:
         self.on_recede: Callable[[LocalLog], Awaitable[None]] = _told_nobody
         """Awaited when a truncation took the recovery point back, before anything is appended: the
         manager writes its checkpoint, lest a start trusts what comes where flushed bytes were."""
+        self.on_log_start_raised: Callable[[LocalLog], Awaitable[None]] = _told_nobody
+        """Awaited when records were deleted, before that is answered: the manager writes its
+        checkpoint, lest they are there again after a kill."""
         self.on_disk_failed: Callable[[LocalLog], None] = lambda log: None
         """Called once when a file of the log failed, with `failure` set: the manager then fails the
         whole directory, for what is on a disk that failed once is not trusted."""
@@ -453,7 +456,27 @@ class LocalLog:
 
     @file_task
     async def delete_records_before(self, offset: Offset) -> None:
-        """Raise the log start; OFFSET_OUT_OF_RANGE beyond the high watermark."""
+        """Raise the log start durably; OFFSET_OUT_OF_RANGE beyond the high watermark.
+
+        A full disk refuses it, for then a kill could bring back what is deleted; what the log start
+        has passed goes nevertheless, which makes room.
+        """
+        self.raise_log_start(offset)
+        try:
+            await self.on_log_start_raised(self)
+        except OSError as error:
+            if is_disk_failure(error):
+                self._refuse(error)
+            await self._remove_passed()
+            try:
+                await self.on_log_start_raised(self)
+            except OSError as second:
+                self._refuse(second)
+        else:
+            await self._remove_passed()
+
+    def raise_log_start(self, offset: Offset) -> None:
+        """Raise the log start in memory; `delete_records_before` makes that durable."""
         self._check_online()
         if offset > self.high_watermark:
             raise RefusedError(
@@ -462,7 +485,6 @@ class LocalLog:
             )
         if offset > self.log_start_offset:
             self._raise_log_start(offset)
-            await self._remove_passed()
 
     def _raise_log_start(self, offset: Offset) -> None:
         self.log_start_offset = max(self.log_start_offset, offset)

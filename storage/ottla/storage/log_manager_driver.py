@@ -238,6 +238,7 @@ class LogManager:
         log.share_producer_room(self._producer_room)
         log.on_roll = lambda rolled: self.request_flush(partition)
         log.on_disk_failed = lambda failed: self.fail_directory(directory, failed.failure or "")
+        log.on_log_start_raised = lambda raised: self._keep_log_start(directory, partition, log)
         log.on_recede = lambda cut: self._write_checkpoint(directory, RECOVERY_POINT_FILE)
 
     # ---- making and deleting
@@ -444,6 +445,15 @@ class LogManager:
 
     async def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
         await directory.checkpoints.write(name, lambda: self._lines(directory, name))
+
+    async def _keep_log_start(
+        self, directory: LogDirectory, partition: TopicPartition, log: Log
+    ) -> None:
+        """Write where a log begins now, unless its checkpoint has it: many logs share one write."""
+        assert log.topic_id is not None
+        kept = directory.checkpoints.durable_offset_of(LOG_START_FILE, partition, log.topic_id)
+        if log.log_start_offset > (kept or 0):
+            await self._write_checkpoint(directory, LOG_START_FILE)
 
     def _lines(self, directory: LogDirectory, name: str) -> dict[TopicPartition, Line]:
         return {partition: _line_of(name, log) for partition, log in self.in_directory(directory)}

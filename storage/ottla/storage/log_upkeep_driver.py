@@ -23,7 +23,8 @@ from ottla.storage.log import Log
 _LOGGER = logging.getLogger(__name__)
 
 FLUSH_CHECK_INTERVAL_MS = 1_000
-"""How often flush.ms is looked at: shorter costs a walk over all logs, longer flushes later."""
+"""How often flush.ms is looked at where log.flush.scheduler.interval.ms does not say: shorter costs
+a walk over all logs, longer flushes later."""
 
 RETENTION_PAUSE_S = 0.1
 """Gathers changes of many topics: shorter looks at all logs more often, longer is felt."""
@@ -60,14 +61,19 @@ class DirectoryUpkeep:
         """Do each in its own rhythm until cancelled."""
         config = self._config
         async with trio.open_nursery() as nursery:
-            for interval_ms, name in (
-                (config.recovery_point_checkpoint_interval_ms, RECOVERY_POINT_FILE),
-                (config.log_start_checkpoint_interval_ms, LOG_START_FILE),
-                (config.high_watermark_checkpoint_interval_ms, HIGH_WATERMARK_FILE),
+            delay_ms = config.initial_task_delay_ms
+            for first_ms, interval_ms, name in (
+                (delay_ms, config.recovery_point_checkpoint_interval_ms, RECOVERY_POINT_FILE),
+                (delay_ms, config.log_start_checkpoint_interval_ms, LOG_START_FILE),
+                (0, config.high_watermark_checkpoint_interval_ms, HIGH_WATERMARK_FILE),
             ):
                 work = partial(self._write_checkpoint, name)
-                self._keep_running(nursery, name, partial(_every, interval_ms, work))
-            due = partial(_every, FLUSH_CHECK_INTERVAL_MS, self._request_due_flushes)
+                self._keep_running(nursery, name, partial(_every, first_ms, interval_ms, work))
+            interval_ms = config.flush_scheduler_interval_ms
+            if interval_ms == INT64_MAX:
+                interval_ms = FLUSH_CHECK_INTERVAL_MS
+            # Not delayed: flush.ms bounds what a power cut takes, also right after a start.
+            due = partial(_every, 0, interval_ms, self._request_due_flushes)
             self._keep_running(nursery, "flush.ms", due)
             self._keep_running(nursery, "flushes", self._flush_requested)
             self._keep_running(nursery, "retention", self._apply_retention)
@@ -115,12 +121,14 @@ class DirectoryUpkeep:
         self._retention_wanted.set()
 
     async def _apply_retention(self) -> None:
+        wait_ms = self._config.initial_task_delay_ms
         while True:
-            with trio.move_on_after(self._config.retention_check_interval_ms / 1_000):
+            with trio.move_on_after(wait_ms / 1_000):
                 await self._retention_wanted.wait()
                 await trio.sleep(RETENTION_PAUSE_S)
             self._retention_wanted = trio.Event()
             await self._delete_old_segments()
+            wait_ms = self._config.retention_check_interval_ms
 
     async def _delete_old_segments(self) -> None:
         """Apply retention to every log and forget producers that went silent."""
@@ -145,7 +153,9 @@ def _flush_target(log: Log) -> Offset | None:
     return log.unflushed_roll_offset
 
 
-async def _every(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+async def _every(first_ms: int, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+    """Work after `first_ms`, or after one interval where that is 0, and then at each interval."""
+    await trio.sleep(max(first_ms or interval_ms, 1) / 1_000)
     while True:
-        await trio.sleep(max(interval_ms, 1) / 1_000)
         await work()
+        await trio.sleep(max(interval_ms, 1) / 1_000)

@@ -15,6 +15,7 @@ from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
+from ottla.storage.log import Log
 from ottla.wire.messages.delete_records_request import DeleteRecordsRequest
 from ottla.wire.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
@@ -162,15 +163,27 @@ class DeleteRecordsApi:
         left: list[Deletion],
         deleted: list[WaitingPartition],
     ) -> Any:
-        """Delete of some partitions; with more left, return what goes on after others' turns."""
+        """Delete of some partitions; with more left, return what goes on after others' turns.
+
+        All log starts are raised before the first is made durable, so that they share a write.
+        """
+        begun: list[tuple[Log, WaitingPartition]] = []
         for one in left[:DELETIONS_PER_STEP]:
             try:
                 partition = self._table.find(one.topic, one.result.partition_index)
-                before = await self._delete(partition, one.offset)
+                log, before = _begin_deletion(partition, one.offset)
             except RefusedError as error:
                 _refuse(one.result, error.code)
             else:
-                deleted.append(WaitingPartition(partition, before, one.result))
+                begun.append((log, WaitingPartition(partition, before, one.result)))
+        for log, waiting in begun:
+            try:
+                await log.delete_records_before(waiting.before)
+            except RefusedError as error:
+                _refuse(waiting.result, error.code)
+            else:
+                waiting.partition.on_start_raised()
+                deleted.append(waiting)
         rest = left[DELETIONS_PER_STEP:]
         if rest:
             return self._later(context, request, response, rest, deleted)
@@ -189,24 +202,27 @@ class DeleteRecordsApi:
         yield
         return self._delete_some(*state)
 
-    async def _delete(self, partition: Partition, asked: Offset) -> Offset:
-        """Delete on this replica; return the offset below which nothing is left."""
-        if partition.is_internal:
-            raise RefusedError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Cannot delete records of internal topic {partition.topic}",
-            )
-        log = partition.leader_log()
-        if "delete" not in partition.config.cleanup_policy:
-            raise RefusedError(
-                ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete"
-            )
-        before = log.high_watermark if asked == HIGH_WATERMARK else asked
-        if not 0 <= before <= log.high_watermark:
-            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        await log.delete_records_before(before)
-        partition.on_start_raised()
-        return before
+
+def _begin_deletion(partition: Partition, asked: Offset) -> tuple[Log, Offset]:
+    """Raise the start of the leader's log; return the log, and below which offset nothing is left.
+
+    Raises RefusedError if records of the partition cannot be deleted, or not up to `asked`.
+    """
+    if partition.is_internal:
+        raise RefusedError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Cannot delete records of internal topic {partition.topic}",
+        )
+    log = partition.leader_log()
+    if "delete" not in partition.config.cleanup_policy:
+        raise RefusedError(
+            ErrorCode.POLICY_VIOLATION, "cleanup.policy of the topic does not include delete"
+        )
+    before = log.high_watermark if asked == HIGH_WATERMARK else asked
+    if not 0 <= before <= log.high_watermark:
+        raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    log.raise_log_start(before)
+    return log, before
 
 
 def _refuse(result: DeleteRecordsPartitionResult, code: ErrorCode) -> None:

@@ -264,6 +264,22 @@ class BrokerConfig:
         at_least=1,
         doc="How often segments are checked against retention.",
     )
+    initial_task_delay_ms: int = setting(
+        30_000,
+        key="log.initial.task.delay.ms",
+        kind=Kind.LONG,
+        at_least=0,
+        doc="How long after the start retention is first checked, and recovery points and log "
+        "start offsets are first written to their checkpoints; 0 waits one interval.",
+    )
+    flush_scheduler_interval_ms: int = setting(
+        INT64_MAX,
+        key="log.flush.scheduler.interval.ms",
+        kind=Kind.LONG,
+        at_least=1,
+        doc="How often logs are looked at for flush.ms, and the default of flush.ms where "
+        "log.flush.interval.ms is not set; with neither, flush.ms is looked at every second.",
+    )
     recovery_point_checkpoint_interval_ms: int = setting(
         60_000,
         key="log.flush.offset.checkpoint.interval.ms",

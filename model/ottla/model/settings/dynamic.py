@@ -26,13 +26,14 @@ from ottla.model.settings.topic import DEFAULT_DEFINITIONS, TOPIC_DEFINITIONS, c
 @cache
 def broker_definitions() -> Mapping[str, Definition]:
     """Return every broker setting by key: its own, those of its parts and the topic defaults."""
+    own = definitions(BrokerConfig)
     return {
-        **definitions(BrokerConfig),
+        **own,
         **definitions(GroupConfig),
         **definitions(MetricsConfig),
         **definitions(ExporterConfig),
         **definitions(TelemetryConfig),
-        **DEFAULT_DEFINITIONS,
+        **{key: one for key, one in DEFAULT_DEFINITIONS.items() if key not in own},
     }
 
 

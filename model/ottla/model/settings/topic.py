@@ -108,7 +108,7 @@ class TopicConfig:
         key="flush.ms",
         kind=Kind.LONG,
         at_least=0,
-        broker_keys=("log.flush.interval.ms",),
+        broker_keys=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         doc="Time after which written records are flushed to disk.",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(

@@ -250,6 +250,7 @@ class _Run:
             ),
             "log.index.size.max.bytes": "4096",
             "log.retention.ms": "-1" if plan.age_ms else "604800000",
+            "log.initial.task.delay.ms": "1000",
             "log.retention.check.interval.ms": chance.pick(("300000", "1000")),
             "log.roll.ms": chance.pick(("604800000", "2000")),
             "leader.imbalance.check.interval.seconds": chance.pick(("300", "3")),
