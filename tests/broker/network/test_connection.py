@@ -411,9 +411,9 @@ def test_frames_beyond_the_turns_bound_wait_for_the_next_turn() -> None:
 
 def test_requests_that_take_long_end_the_turn_and_the_rest_waits_for_the_next() -> None:
     world = World(ConnectionLimits(turn_ns_max=5_000_000))
-    times = world.dispatcher.times
-    clock = itertools.count(0, 2_000_000)
-    times.now_ns = lambda: next(clock)
+    clock = world.dispatcher.clock
+    instants = itertools.count(0, 2_000_000)
+    clock.now_ns = lambda: next(instants)
     world.feed(b"".join(heartbeat(i) for i in range(8)))
     assert 1 < len(world.seen) < 4
     assert world.connection.has_more_to_take_up
@@ -422,7 +422,7 @@ def test_requests_that_take_long_end_the_turn_and_the_rest_waits_for_the_next() 
     world.connection.resume(0)
     assert len(world.seen) == before + 1
     while world.connection.has_more_to_take_up:
-        times.turn_ns = next(clock)
+        clock.turn_ns = next(instants)
         world.connection.resume(0)
     assert world.take_answered_ids() == list(range(8))
 
@@ -605,14 +605,14 @@ class Watch:
     """A stopwatch by hand, the dispatcher's."""
 
     def __init__(self, world: World) -> None:
-        self._times = world.dispatcher.times
-        self._times.now_ns = lambda: self.now_ns
+        self._times, self._clock = world.dispatcher.times, world.dispatcher.clock
+        self._clock.now_ns = lambda: self.now_ns
         self.now_ns = 1_000
         self.begin_turn()
 
     def begin_turn(self, after_ns: int = 0) -> None:
         self.now_ns += after_ns
-        self._times.turn_ns = self.now_ns
+        self._clock.turn_ns = self.now_ns
 
     def answers_queued(self, api_key: int, version: int) -> tuple[int, int]:
         found = self._times.of(api_key, version).answer_queued

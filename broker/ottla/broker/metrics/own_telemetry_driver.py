@@ -99,7 +99,7 @@ class OwnTelemetry:
         )
 
     def _begin_traces(self, nursery: trio.Nursery) -> None:
-        now_ns: Callable[[], int] = self._dispatcher.times.now_ns
+        now_ns: Callable[[], int] = self._dispatcher.clock.now_ns
         traces = RequestTraces(self._config.metrics.traces_sample_ratio, self._rng, now_ns=now_ns)
         exporters = open_trace_exporters(self._config.exporters, self._rng)
         for exporter in exporters:

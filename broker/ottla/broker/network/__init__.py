@@ -26,6 +26,7 @@ Bounds and times
 request_memory.py       the pool that bounds request bytes over all connections
 response_memory.py      the pool that bounds unread answers
 memory_sweep_driver.py  frees request memory that a connection holds too long
+loop_clock.py           the loop's stopwatch, and when its turn began
 request_times.py        where the time of requests goes
 request_traces.py       the phases of sampled requests, one by one
 """

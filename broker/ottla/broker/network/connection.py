@@ -95,6 +95,7 @@ class Connection:
         "_awaited",
         "_awaits_memory",
         "_charged_bytes",
+        "_clock",
         "_coroutine_count",
         "_dispatcher",
         "_frame_bytes",
@@ -133,6 +134,7 @@ class Connection:
     ) -> None:
         self.peer = peer
         self._dispatcher = dispatcher
+        self._clock = dispatcher.clock
         self._host = host
         self.memory = memory
         self._share = MemoryShare(self)
@@ -275,7 +277,7 @@ class Connection:
     def on_stalled(self) -> None:
         """Note that the socket takes no more for now, or not all in this turn."""
         if not self._stalled_ns:
-            self._stalled_ns = self._dispatcher.times.turn_ns or 1
+            self._stalled_ns = self._clock.turn_ns or 1
             self._settle_answers()
 
     def _settle_answers(self, *, has_read: bool = False) -> None:
@@ -291,9 +293,8 @@ class Connection:
     def _note_sent(self) -> None:
         """Count how long the socket took, if that was longer than the turn."""
         stalled_ns, self._stalled_ns = self._stalled_ns, 0
-        request_times = self._dispatcher.times
-        if stalled_ns != request_times.turn_ns and self._responses.last_times is not None:
-            self._responses.last_times.answer_sent.observe(request_times.now_ns() - stalled_ns)
+        if stalled_ns != self._clock.turn_ns and self._responses.last_times is not None:
+            self._responses.last_times.answer_sent.observe(self._clock.now_ns() - stalled_ns)
 
     def on_coroutine_ended(self, slot: ResponseSlot, response: Message | None) -> None:
         """Answer with what a handler's coroutine came to; None leaves the slot to its keeper."""
@@ -334,7 +335,8 @@ class Connection:
         responses = self._responses
         if slot.times is not None:
             request_times = self._dispatcher.times
-            now_ns = request_times.note(slot.times, slot.started_ns, slot.handled_ns)
+            now_ns = self._clock.now_ns()
+            request_times.note(slot.times, slot.started_ns, slot.handled_ns, now_ns)
             if not responses.is_next(slot):
                 slot.answered_ns = now_ns
             if slot.error_code:
@@ -361,7 +363,7 @@ class Connection:
 
     def _note_late(self) -> None:
         """Count how long answers waited for those before them."""
-        now_ns = self._dispatcher.times.now_ns()
+        now_ns = self._clock.now_ns()
         for slot in self._responses.late:
             if slot.times is not None:
                 slot.times.answer_queued.observe(now_ns - slot.answered_ns)
@@ -429,7 +431,7 @@ class Connection:
         """Serve the whole frames in `data` that may be taken up; return how many bytes they are."""
         at = 0
         end = len(data)
-        request_times = self._dispatcher.times
+        clock = self._clock
         frames_left = self._limits.frames_per_turn_max
         self.has_more_to_take_up = False
         self._is_serving = True
@@ -441,7 +443,7 @@ class Connection:
                 frame_end = body_at + self._frame_length(data, at)
                 if frame_end > end:
                     break
-                started_ns = request_times.now_ns()
+                started_ns = clock.now_ns()
                 # The first is served however late it is in the turn, lest it never is.
                 if at and (not frames_left or self._is_turn_over(started_ns)):
                     self.has_more_to_take_up = True
@@ -454,7 +456,7 @@ class Connection:
         return at
 
     def _is_turn_over(self, now_ns: int) -> bool:
-        return now_ns >= self._dispatcher.times.turn_ns + self._limits.turn_ns_max
+        return now_ns >= self._clock.turn_ns + self._limits.turn_ns_max
 
     def _take_up_held(self, now_ms: int) -> None:
         consumed = self._take_up(self._held.view, now_ms)
@@ -475,13 +477,13 @@ class Connection:
         result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)
         if result is None:
             if not slot.is_done:
-                slot.handled_ns = self._dispatcher.times.now_ns()
+                slot.handled_ns = self._clock.now_ns()
                 if header.api_key not in OVERTAKEN:
                     self._awaited = slot
         elif isinstance(result, Message):
             slot.complete(result)
         else:
-            slot.handled_ns = self._dispatcher.times.now_ns()
+            slot.handled_ns = self._clock.now_ns()
             assert self._awaited is None
             self._awaited = slot
             self._coroutine_count += 1

@@ -21,6 +21,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from ottla.broker.network.loop_clock import LoopClock
 from ottla.broker.network.request_times import RequestTimes
 from ottla.broker.network.request_traces import RequestTraces
 from ottla.broker.network.response_queue import ResponseSlot
@@ -172,6 +173,7 @@ class Dispatcher:
         """The APIs that will be registered when this broker is ready."""
         self.on_closed: list[Callable[[Peer], None]] = []
         """Who hears of each connection that has closed."""
+        self.clock = LoopClock()
         self.times = RequestTimes()
         """How long requests take."""
         self.traces: RequestTraces | None = None
@@ -223,10 +225,10 @@ class Dispatcher:
             raise ProtocolError(f"version {version} of api key {api_key}")
         slot = context.slot
         slot.times = times = self.times.of(api_key, version)
-        times.queued.observe(slot.started_ns - self.times.turn_ns)
+        times.queued.observe(slot.started_ns - self.clock.turn_ns)
         if self.traces is not None:
             slot.trace = self.traces.begin(
-                header, context.peer, received_ns=self.times.turn_ns, taken_ns=slot.started_ns
+                header, context.peer, received_ns=self.clock.turn_ns, taken_ns=slot.started_ns
             )
         request_type = self._request_types.get(api_key) or self._import_request_type(api_key)
         # Bytes after the body are passed over, as Kafka does: librdkafka's request for the metadata

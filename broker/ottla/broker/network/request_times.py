@@ -1,9 +1,9 @@
 """How long requests take, and where the time goes: `kafka.network:type=RequestMetrics`.
 
-Pure: the time of a stopwatch comes in through `now_ns`; without one (in the simulated world) every
-request takes none.  A request that its handler answers costs two looks at the stopwatch and two
-bisections, measured at half a microsecond; one that waits costs 0.9 µs.  (A sketch that needs a
-logarithm for each value costs three times as much and tells no more.)
+Pure: it is given instants of the loop's stopwatch (`loop_clock`), which is 0 in simulated time.  A
+request that its handler answers costs two looks at the stopwatch and two bisections, measured at
+half a microsecond; one that waits costs 0.9 µs.  (A sketch that needs a logarithm for each value
+costs three times as much and tells no more.)
 
 What Kafka splits a request's time into, and what it is here:
 
@@ -21,7 +21,7 @@ Time in the socket's buffers, before we read it and after it took what we wrote,
 here.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.model.errors import code_of
@@ -72,10 +72,6 @@ class RequestTimes:
     """The times of every API that was asked for, and what was refused."""
 
     def __init__(self) -> None:
-        self.now_ns: Callable[[], int] = _no_time
-        """A stopwatch; whoever drives sockets sets a real one."""
-        self.turn_ns = 0
-        """When the turn under way began to look for what has come."""
         self.errors = Counters()
         """Refusals by request and code, where the answer as a whole, or a partition, is one."""
         self._times: dict[tuple[int, int], Times] = {}
@@ -95,19 +91,14 @@ class RequestTimes:
             found = self._of_followers[version] = Times()
         return found
 
-    def note(self, times: Times, started_ns: int, handled_ns: int) -> int:
-        """Count an answer that is ready now; `handled_ns` is 0 where its handler gave it.
-
-        Return the time.
-        """
-        now_ns = self.now_ns()
+    def note(self, times: Times, started_ns: int, handled_ns: int, now_ns: int) -> None:
+        """Count an answer that is ready now; `handled_ns` is 0 where its handler gave it."""
         if handled_ns:
             times.local.observe(handled_ns - started_ns)
             times.remote.observe(now_ns - handled_ns)
             times.total.observe(now_ns - started_ns)
         else:
             times.prompt.observe(now_ns - started_ns)
-        return now_ns
 
     def note_refusal(self, api_key: int, code: int) -> None:
         """Count a refusal of a request, or of a partition of it."""
@@ -188,7 +179,3 @@ class RequestTimes:
 
 def _count(times: Times) -> int:
     return times.prompt.count + times.total.count
-
-
-def _no_time() -> int:
-    return 0

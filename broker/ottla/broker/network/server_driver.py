@@ -92,7 +92,7 @@ class SocketServer:
     ) -> None:
         self._dispatcher = dispatcher
         self._errors = dispatcher.errors
-        dispatcher.times.now_ns = time.perf_counter_ns
+        dispatcher.clock.now_ns = time.perf_counter_ns
         self._clock = clock
         self._disk = disk
         self._limits = limits
@@ -204,7 +204,7 @@ class SocketServer:
         """
         self._is_in_turn = True
         now_ms = self._clock.monotonic_ms()
-        self._dispatcher.times.turn_ns = now_ns = time.perf_counter_ns()
+        self._dispatcher.clock.turn_ns = now_ns = time.perf_counter_ns()
         ends_ns = now_ns + TURN_NS_MAX
         events, resuming = self._events, self._resuming
         if not events and not resuming:
