@@ -108,3 +108,12 @@ async def test_what_was_just_written_is_cached(tmp_path: Path) -> None:
     assert disk.is_cached(file, 0, 10_000)
     await disk.read_ahead(file, 0, 10_000)
     file.close()
+
+
+def test_a_file_says_when_it_was_last_written(tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    os.utime(tmp_path / "f", ns=(0, 1_700_000_000_123_456_789))
+    assert file.modified_ms == 1_700_000_000_123
+    file.pwrite(0, [b"x"])
+    assert file.modified_ms > 1_700_000_000_123
+    file.close()

@@ -247,3 +247,134 @@ async def test_retention_is_looked_at_soon_when_it_was_changed(autojump_clock: M
         logs.apply_retention_soon()
         await trio.sleep(1)
         assert log.log_start_offset > 0
+
+
+# ---- retention
+
+
+def names(disk: SimulatedDisk, directory: str) -> list[str]:
+    return sorted(path.removeprefix(f"{directory}/") for path in disk.files_in(directory))
+
+
+async def three_segments(logs: LogManager, *, file_delete_delay_ms: int = 60_000) -> Log:
+    config = LogConfig(
+        segment_bytes=1_000, retention_bytes=1_000, file_delete_delay_ms=file_delete_delay_ms
+    )
+    log = await logs.create(A0, TOPIC_ID, config)
+    for _ in range(3):
+        append(log, b"x" * 800)
+    log.update_high_watermark(log.end_offset)
+    await trio.sleep(1)
+    return log
+
+
+async def test_what_retention_removes_stays_for_a_while_under_another_name(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await three_segments(logs, file_delete_delay_ms=40_000)
+        reader = log.read(Offset(0), bytes_max=9_000, end_offset=Offset(1), at_least_one=True)
+        assert reader.slice is not None
+        before = reader.slice.read()
+        await log.delete_old_segments(1_000)
+        assert log.log_start_offset == 1
+        aside = [name for name in names(disk, "/one/a-0") if name.startswith(f"{0:020}")]
+        assert aside == [f"{0:020}{kind}.deleted" for kind in (".index", ".log", ".timeindex")]
+        await trio.sleep(39)
+        assert disk.exists(f"/one/a-0/{0:020}.log.deleted")
+        await trio.sleep(2)
+        assert not [name for name in names(disk, "/one/a-0") if name.endswith(".deleted")]
+        assert reader.slice.read() == before
+
+
+async def test_each_removed_segment_goes_after_its_own_delay(autojump_clock: MockClock) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await three_segments(logs, file_delete_delay_ms=40_000)
+        await log.delete_records_before(Offset(1))
+        log.config = LogConfig(file_delete_delay_ms=5_000)
+        await trio.sleep(1)
+        await log.delete_records_before(Offset(2))
+        await trio.sleep(6)
+        assert disk.exists(f"/one/a-0/{0:020}.log.deleted")
+        assert not disk.exists(f"/one/a-0/{1:020}.log.deleted")
+        await logs.delete(A0)
+        await trio.sleep(120)
+        assert not disk.exists("/one/a-0")
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+async def test_what_was_set_aside_is_gone_after_the_next_start(
+    is_power_cut: bool, autojump_clock: MockClock
+) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await three_segments(logs)
+        await log.delete_old_segments(1_000)
+        assert disk.exists(f"/one/a-0/{0:020}.log.deleted")
+    disk.crash() if is_power_cut else disk.kill()
+    async with recovered(disk, "/one") as logs:
+        found = logs.get(A0)
+        assert found is not None
+        assert found.log_start_offset == 1
+        assert not [name for name in names(disk, "/one/a-0") if name.endswith(".deleted")]
+
+
+async def test_records_without_timestamps_age_by_their_files_last_write(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk("/one")
+    disk.wall_ms = TrioClock().wall_ms
+    timeless = memoryview(build_batch([(-1, None, b"x")]))
+    config = LogConfig(retention_ms=30_000)
+    async with recovered(disk, "/one") as logs:
+        log = await logs.create(A0, TOPIC_ID, config)
+        await trio.sleep(40)
+        log.append_as_leader(timeless, leader_epoch=Epoch(0), now_ms=TrioClock().wall_ms())
+        log.update_high_watermark(log.end_offset)
+        await log.flush()
+        await trio.sleep(20)
+        assert await log.delete_old_segments(TrioClock().wall_ms()) == 0
+    disk.kill()
+    async with recovered(disk, "/one") as logs:
+        found = logs.get(A0)
+        assert found is not None
+        found.config = config
+        found.update_high_watermark(found.end_offset)
+        assert await found.delete_old_segments(TrioClock().wall_ms()) == 0
+        await trio.sleep(11)
+        assert await found.delete_old_segments(TrioClock().wall_ms()) == 1
+
+
+async def test_a_timestamp_ahead_of_our_clock_is_reported_once_a_segment(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await logs.create(A0, TOPIC_ID, LogConfig(retention_ms=1_000))
+        for ahead_ms in (3_000_000, 2_000_000):
+            batch = build_batch([(TrioClock().wall_ms() + ahead_ms, None, b"x")])
+            log.append_as_leader(memoryview(batch), leader_epoch=Epoch(0), now_ms=0)
+            await log.roll(now_ms=0)
+        log.update_high_watermark(log.end_offset)
+        await trio.sleep(2_000)
+        said = [one.getMessage() for one in caplog.records if "ahead of our clock" in one.message]
+        assert len(said) == 1
+        assert said[0].startswith("a-0: the segment from offset 0 on has a record of 3")
+        assert log.segment_count == 3
+        await trio.sleep(2_000)
+        assert log.log_start_offset == 2
+
+
+async def test_clocks_that_differ_a_little_are_not_reported(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = await formatted_disk("/one")
+    async with recovered(disk, "/one") as logs:
+        log = await logs.create(A0, TOPIC_ID, LogConfig(retention_ms=1_000))
+        batch = build_batch([(90_000, None, b"x")])
+        log.append_as_leader(memoryview(batch), leader_epoch=Epoch(0), now_ms=0)
+        log.update_high_watermark(log.end_offset)
+        await trio.sleep(45)
+        assert "ahead of our clock" not in caplog.text

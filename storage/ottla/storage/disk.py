@@ -59,6 +59,11 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     @property
+    def modified_ms(self) -> int:
+        """When the file was last written or cut, in wall time."""
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
+    @property
     def is_closed(self) -> bool:
         """Whether the owner has given the file up."""
         return self._is_given_up

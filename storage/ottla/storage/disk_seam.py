@@ -34,6 +34,11 @@ class DiskFile(Protocol):
         ...
 
     @property
+    def modified_ms(self) -> int:
+        """When the file was last written or cut, in wall time."""
+        ...
+
+    @property
     def is_closed(self) -> bool:
         """Whether the owner has given the file up."""
         ...

@@ -8,6 +8,7 @@ write nor take back what it wrote is offline, with its reason.
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NoReturn
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from ottla.storage.files import (
     LEADER_EPOCH_CHECKPOINT,
 )
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_failures import LogFailures
 from ottla.storage.producer_files import ProducerFiles
 from ottla.storage.producer_state import ProducerRoom, ProducerStates
 from ottla.storage.recovery import (
@@ -30,12 +32,16 @@ from ottla.storage.recovery import (
 from ottla.storage.retention import deletable_count
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
 
+CLOCK_DIFFERENCE_MS_MAX = 60_000
+"""How far a record's timestamp may be ahead of our clock before it is reported to keep a segment:
+lower reports clocks that are a little off, higher lets a disk fill up unexplained for longer."""
+
 
 async def _told_nobody(log: "LocalLog") -> None:
     """Do nothing: whoever opened the log keeps no checkpoint of it."""
 
 
-class LocalLog:
+class LocalLog(LogFailures):
     """The segments of one partition; `Log` adds what is checked and who may read what."""
 
     def __init__(
@@ -47,6 +53,7 @@ class LocalLog:
         loaded: LoadedLog,
         rng: Rng | None,
     ) -> None:
+        super().__init__(directory)
         self.config = config
         self.on_roll: Callable[[LocalLog], None] = lambda log: None
         """Called after each roll; the manager then flushes up to `unflushed_roll_offset`."""
@@ -56,14 +63,11 @@ class LocalLog:
         self.on_log_start_raised: Callable[[LocalLog], Awaitable[None]] = _told_nobody
         """Awaited when records were deleted, before that is answered: the manager writes its
         checkpoint, lest they are there again after a kill."""
-        self.on_disk_failed: Callable[[LocalLog], None] = lambda log: None
-        """Called once when a file of the log failed, with `failure` set: the manager then fails the
-        whole directory, for what is on a disk that failed once is not trusted."""
+        self.remove_later: Callable[[list[str], int], None] | None = None
+        """Called with files that were set aside and how long they stay, in milliseconds; without it
+        they go at once."""
         self.file_tasks = FileTasks()
-        self.directory = directory
         self.topic_id = topic_id
-        self.failure: str | None = None
-        """Why the log is offline; None while it serves."""
         self.unflushed_since_ms: int | None = None
         """When the oldest unflushed append was made, for flush.ms."""
         self.log_start_offset = loaded.log_start_offset
@@ -213,10 +217,6 @@ class LocalLog:
 
     # --- failures ---
 
-    def _check_online(self) -> None:
-        if self.failure is not None:
-            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
-
     def _take_back(self, segment: Segment, error: OSError) -> NoReturn:
         """Cut a failed append off again, so that the file ends with its last whole batch."""
         try:
@@ -224,32 +224,6 @@ class LocalLog:
         except OSError as second:
             self._fail_by(second, f"{segment.file.path}: {error}, and its tail stays")
         self._refuse(error)
-
-    def refuse_slice(self, error: OSError) -> NoReturn:
-        """Answer an error that somebody met who read a slice of this log."""
-        self._refuse(error)
-
-    def _refuse(self, error: OSError) -> NoReturn:
-        """Answer a disk's error; a failure of the disk takes the log offline."""
-        if is_disk_failure(error):
-            self._fail_disk(f"{self.directory}: {error}")
-        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
-
-    def _fail_by(self, error: OSError, where: str) -> None:
-        """Take the log offline for an error that left it half changed, whatever the error was."""
-        if is_disk_failure(error):
-            self._fail_disk(f"{where}: {error}")
-        self._fail(f"{where}: {error}")
-
-    def _fail_disk(self, reason: str) -> None:
-        """Take the log offline and report that its disk failed; the first reason stays."""
-        if self.failure is None:
-            self.failure = reason
-            self.on_disk_failed(self)
-
-    def _fail(self, reason: str) -> None:
-        if self.failure is None:
-            self.failure = reason
 
     # --- making durable ---
 
@@ -519,6 +493,17 @@ class LocalLog:
         await segment.remove()
         await self._disk.fsync_directory(self.directory)
 
+    async def _set_aside(self, segment: Segment) -> None:
+        """Take a segment's names away durably; its files stay for file.delete.delay.ms."""
+        paths = await segment.set_aside()
+        await self._disk.fsync_directory(self.directory)
+        if self.remove_later is not None:
+            self.remove_later(paths, self.config.file_delete_delay_ms)
+            return
+        for path in paths:
+            with suppress(FileNotFoundError):
+                await self._disk.unlink(path)
+
     async def _remove_passed(self) -> None:
         """Remove the segments that lie all below the log start.
 
@@ -555,7 +540,7 @@ class LocalLog:
             while self._leaving:
                 self._check_online()
                 segment = self._leaving[0]
-                await self._remove_segment(segment)
+                await self._set_aside(segment)
                 await self._producer_files.remove(segment.base_offset)
                 del self._leaving[0]
             # Not before, nor up to the log start, whose checkpoint a kill may lose: a log with
@@ -563,6 +548,20 @@ class LocalLog:
             self._epochs.truncate_from_start(self._segments[0].base_offset)
         finally:
             self._is_removing = False
+
+    def report_future_timestamps(self, now_ms: int) -> int | None:
+        """Return the timestamp, ahead of our clock, that keeps the oldest segment; once a segment.
+
+        None where retention by time is off or nothing of it lies ahead: clocks differ by less.
+        """
+        oldest = self._segments[0]
+        config = self.config
+        is_kept_by_time = config.is_deleted_by_retention and config.retention_ms >= 0
+        is_ahead = oldest.max_timestamp_ms > now_ms + CLOCK_DIFFERENCE_MS_MAX
+        if not is_kept_by_time or not is_ahead or oldest.is_future_reported:
+            return None
+        oldest.is_future_reported = True
+        return oldest.max_timestamp_ms
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that were not seen for producer.id.expiration.ms of wall time."""

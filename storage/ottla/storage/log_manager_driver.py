@@ -25,6 +25,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from ottla.storage.checkpoints_driver import Line
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
+from ottla.storage.delayed_removal_driver import DelayedRemoval
 from ottla.storage.disk_errors import is_disk_failure, meaning_of
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log
@@ -238,6 +239,7 @@ class LogManager:
         log.share_producer_room(self._producer_room)
         log.on_roll = lambda rolled: self.request_flush(partition)
         log.on_disk_failed = lambda failed: self.fail_directory(directory, failed.failure or "")
+        log.remove_later = self._upkeep[directory].removal.add
         log.on_log_start_raised = lambda raised: self._keep_log_start(directory, partition, log)
         log.on_recede = lambda cut: self._write_checkpoint(directory, RECOVERY_POINT_FILE)
 
@@ -414,6 +416,7 @@ class LogManager:
             self._errors,
             logs=lambda: self.in_directory(directory),
             write_checkpoint=lambda name: self._checkpoint_if_recovered(directory, name),
+            removal=DelayedRemoval(self._disk, lambda error: self._judge(directory, error)),
         )
 
     async def checkpoint_high_watermarks(self) -> None:

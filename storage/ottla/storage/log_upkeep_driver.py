@@ -18,6 +18,7 @@ from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from ottla.storage.delayed_removal_driver import DelayedRemoval
 from ottla.storage.log import Log
 
 _LOGGER = logging.getLogger(__name__)
@@ -33,6 +34,12 @@ LOGS_PER_TURN = 100
 """Logs looked at before other tasks get their turn; each takes some 10 us."""
 
 
+FUTURE_TIMESTAMP = (
+    "%s: the segment from offset %s on has a record of %s ms, ahead of our clock: until "
+    "retention.ms after that, neither it nor what follows is deleted by age"
+)
+
+
 class DirectoryUpkeep:
     """The upkeep of one directory."""
 
@@ -45,8 +52,10 @@ class DirectoryUpkeep:
         *,
         logs: Callable[[], Iterator[tuple[TopicPartition, Log]]],
         write_checkpoint: Callable[[str], Awaitable[None]],
+        removal: DelayedRemoval,
     ) -> None:
         """`logs` yields those of the directory; `write_checkpoint` writes one by its name."""
+        self.removal = removal
         self._path = path
         self._config = config
         self._clock = clock
@@ -77,6 +86,7 @@ class DirectoryUpkeep:
             self._keep_running(nursery, "flush.ms", due)
             self._keep_running(nursery, "flushes", self._flush_requested)
             self._keep_running(nursery, "retention", self._apply_retention)
+            self._keep_running(nursery, "removals", self.removal.run)
 
     def _keep_running(
         self, nursery: trio.Nursery, name: str, work: Callable[[], Awaitable[object]]
@@ -137,6 +147,9 @@ class DirectoryUpkeep:
                 continue
             try:
                 await log.delete_old_segments(self._clock.wall_ms())
+                ahead_ms = log.report_future_timestamps(self._clock.wall_ms())
+                if ahead_ms is not None:
+                    _LOGGER.warning(FUTURE_TIMESTAMP, partition, log.log_start_offset, ahead_ms)
                 log.expire_producers(self._clock.wall_ms())
             except RefusedError as error:
                 _LOGGER.warning("retention of %s: %s", partition, error.message)

@@ -18,8 +18,9 @@ def deletable_count(
 ) -> int:
     """Return how many segments from the oldest on may go: never an uncommitted or empty one.
 
-    A segment goes when the log start has passed it, when its newest record is older than
-    `retention.ms`, or when the rest alone fills `retention.bytes`.
+    A segment goes when the log start has passed it, when its newest record (without timestamps, the
+    last write of its file) is older than `retention.ms`, or when the rest alone fills
+    `retention.bytes`.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     count = 0
@@ -35,7 +36,7 @@ def deletable_count(
             is_excess = config.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
             newest_ms = segment.max_timestamp_ms
             if newest_ms < 0:
-                newest_ms = segment.created_ms
+                newest_ms = min(segment.file.modified_ms, now_ms)
             is_expired = config.retention_ms >= 0 and now_ms - newest_ms > config.retention_ms
         if not (is_passed or is_expired or is_excess):
             break

@@ -14,6 +14,7 @@ from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX
 from ottla.storage.disk_seam import Chunk, Disk, DiskFile
 from ottla.storage.files import (
+    DELETED,
     LOG,
     OFFSET_INDEX,
     SEGMENT_SUFFIXES,
@@ -65,6 +66,7 @@ class Segment:
         "created_ms",
         "file",
         "first_timestamp_ms",
+        "is_future_reported",
         "is_sealed",
         "jitter_ms",
         "max_timestamp_ms",
@@ -92,6 +94,8 @@ class Segment:
         self.created_ms = now_ms
         self.jitter_ms = 0
         self.is_sealed = False
+        self.is_future_reported = False
+        """Whether it was reported that a timestamp ahead of our clock keeps this segment."""
         self._is_removed = False
         self.first_timestamp_ms = NO_TIMESTAMP
         """Timestamp of the first batch, from which segment.ms counts; -1 for none yet."""
@@ -341,6 +345,22 @@ class Segment:
         self.close()
         for suffix in SEGMENT_SUFFIXES:
             self._disk.unlink_empty(self.path_prefix + suffix)
+
+    async def set_aside(self) -> list[str]:
+        """Close and rename the files to `.deleted`, the log first; return their new paths.
+
+        What `remove` says of a crash and of two at once holds here too.
+        """
+        self.close()
+        paths: list[str] = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path_prefix + suffix
+            if not self._is_removed and self._disk.exists(path):
+                with suppress(FileNotFoundError):
+                    await self._disk.rename(path, path + DELETED)
+                    paths.append(path + DELETED)
+        self._is_removed = True
+        return paths
 
     async def remove(self) -> None:
         """Close and unlink the files, the log first: a crash leaves a whole segment or none.

@@ -66,6 +66,7 @@ class _Inode:
         "flushed_count",
         "has_failed_fsync",
         "is_cached",
+        "modified_ms",
         "pending",
     )
 
@@ -78,6 +79,7 @@ class _Inode:
         self.flushed_count = 0
         """Changes that are durable, so that overlapping fsyncs know which one took what."""
         self.is_cached = True
+        self.modified_ms = 0
         self.has_failed_fsync = False
 
     def change(self, operation: _Write | _Resize) -> None:
@@ -141,6 +143,12 @@ class SimulatedFile:
         return self.inode.content.size
 
     @property
+    def modified_ms(self) -> int:
+        """When the file was last written or cut, by the disk's clock."""
+        self.check_usable()
+        return self.inode.modified_ms
+
+    @property
     def is_closed(self) -> bool:
         """Whether the owner gave the file up."""
         return self._is_closed
@@ -164,6 +172,7 @@ class SimulatedFile:
         self.check_usable()
         self._disk.strike(Operation.WRITE, self._path)
         self.inode.change(_Resize(size))
+        self.inode.modified_ms = self._disk.wall_ms()
 
     def fileno(self) -> int:
         """Raise OSError: there is no descriptor in the world."""
@@ -198,6 +207,8 @@ class SimulatedDisk:
         """Which process's handles are valid: counts crashes."""
         self.capacity_bytes: int | None = None
         """Bytes all files may hold together before writing fails with ENOSPC."""
+        self.wall_ms: Callable[[], int] = lambda: INT64_MAX
+        """The clock that stamps files as they are written; without one nothing is ever old."""
         self.refused_count = 0
         """Writes that found no room."""
         self._rng = rng
@@ -501,6 +512,7 @@ class SimulatedDisk:
         if data:
             inode.change(_Write(position, data))
             inode.is_cached = True
+            inode.modified_ms = self.wall_ms()
 
     def _crash_inode(self, inode: _Inode) -> None:
         """Keep what chance keeps: a torn prefix of the pending writes, or any of them."""

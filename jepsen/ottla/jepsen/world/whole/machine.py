@@ -104,6 +104,7 @@ class Machine:
         self.slow_disk_s = 0.0
         """What a disk under load adds to every call."""
         self.disk = _MachineDisk(chance.stream("disk"), pause=self._pause)
+        self.disk.wall_ms = self.clock.wall_ms
         self.rng = chance.stream("process")
         self.has_bad_disk = False
         """Its disk fails calls: a process may end by that."""

@@ -1,0 +1,53 @@
+"""Whether a log serves, and what an error of its files does to it.
+
+A full disk refuses what was asked and passes by itself; any other error takes the log offline with
+its reason, and is reported once as a failure of the disk.
+"""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.storage.disk_errors import is_disk_failure
+
+
+class LogFailures:
+    """The reason for which a log is offline, if it is."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.failure: str | None = None
+        """Why the log is offline; None while it serves."""
+        self.on_disk_failed: Callable[[LogFailures], None] = lambda log: None
+        """Called once when a file of the log failed, with `failure` set: the manager then fails the
+        whole directory, for what is on a disk that failed once is not trusted."""
+
+    def _check_online(self) -> None:
+        if self.failure is not None:
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+
+    def refuse_slice(self, error: OSError) -> NoReturn:
+        """Answer an error that somebody met who read a slice of this log."""
+        self._refuse(error)
+
+    def _refuse(self, error: OSError) -> NoReturn:
+        """Answer a disk's error; a failure of the disk takes the log offline."""
+        if is_disk_failure(error):
+            self._fail_disk(f"{self.directory}: {error}")
+        raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error}") from error
+
+    def _fail_by(self, error: OSError, where: str) -> None:
+        """Take the log offline for an error that left it half changed, whatever the error was."""
+        if is_disk_failure(error):
+            self._fail_disk(f"{where}: {error}")
+        self._fail(f"{where}: {error}")
+
+    def _fail_disk(self, reason: str) -> None:
+        """Take the log offline and report that its disk failed; the first reason stays."""
+        if self.failure is None:
+            self.failure = reason
+            self.on_disk_failed(self)
+
+    def _fail(self, reason: str) -> None:
+        if self.failure is None:
+            self.failure = reason
