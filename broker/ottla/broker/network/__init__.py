@@ -4,6 +4,8 @@ Sockets
 server_seam.py          what accepts clients: the epoll, or the simulated world
 server_driver.py        one private epoll for every client socket: start here
 channel_driver.py       one socket and its connection
+hosting.py              hosts connections over any transport: the edge at which one ends alone
+hosting_driver.py       the tasks of a server's connections
 listener.py             an address to listen on, and how its bytes are wrapped
 descriptors_driver.py   number of connections that leave enough descriptors for the logs
 log_limiter.py          keeps strangers from filling the log

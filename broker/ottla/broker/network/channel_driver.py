@@ -8,11 +8,10 @@ import errno
 import os
 import select
 import socket
-from typing import Protocol
+from collections.abc import Callable
 
-from ottla.broker.network.connection import Connection, Pending
+from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
 from ottla.broker.network.listener import Transform
-from ottla.broker.network.response_queue import ResponseSlot
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import KIB, MIB
 from ottla.storage.disk_seam import Disk
@@ -46,47 +45,20 @@ class ReadBuffer:
         self.view = memoryview(bytearray(READ_BUFFER_BYTES))
 
 
-class ChannelOwner(Protocol):
-    """What a channel asks of the server; see `ConnectionHost`."""
-
-    def on_work(self, channel: "Channel") -> None:
-        """Serve the channel in the next turn, which comes at once."""
-        ...
-
-    def run_pending(self, channel: "Channel", slot: ResponseSlot, pending: Pending) -> None:
-        """Run a handler's coroutine and hand its result to the connection."""
-        ...
-
-    def on_fault(self, channel: "Channel", fault: BaseException) -> None:
-        """Close the channel and note why."""
-        ...
-
-    def give_up(self, channel: "Channel", reason: str) -> None:
-        """Close the channel and log the reason."""
-        ...
-
-    def wake_at(self, channel: "Channel", deadline_ms: int) -> None:
-        """Serve the channel when that time has come."""
-        ...
-
-    def read_ahead(self, channel: "Channel", piece: FileSlice, position: int, size: int) -> None:
-        """Bring a cold range into the page cache, then serve the channel."""
-        ...
+ReadAhead = Callable[["Channel", FileSlice, int, int], None]
+"""Brings a cold range of a file into the page cache, then has the channel served."""
 
 
-class Channel:
-    """A non-blocking socket and its connection, whose host it is.
-
-    `interest` is what its epoll waits for.  `connection` is set right after it was made.
-    """
+class Channel(HostedChannel):
+    """A non-blocking socket and its connection; `interest` is what its epoll waits for."""
 
     __slots__ = (
+        "_buffer",
         "_disk",
         "_is_blocked",
-        "_owner",
+        "_read_ahead",
         "_transform",
         "_wrapped",
-        "connection",
         "fd",
         "interest",
         "is_reading_ahead",
@@ -96,44 +68,25 @@ class Channel:
     def __init__(
         self,
         sock: socket.socket,
-        owner: ChannelOwner,
+        hosting: ConnectionHosting["Channel"],
         *,
         disk: Disk,
+        buffer: ReadBuffer,
+        read_ahead: ReadAhead,
         transform: Transform | None,
     ) -> None:
+        super().__init__(hosting)
         self.sock = sock
         self.fd = sock.fileno()
-        self.connection: Connection
-        self._owner = owner
         self.interest = select.EPOLLIN
         self.is_reading_ahead = False
         self._disk = disk
+        self._buffer = buffer
+        self._read_ahead = read_ahead
         self._transform = transform
         # What the transform made of output, and the socket has not taken yet.
         self._wrapped = b""
         self._is_blocked = False
-
-    # The connection's host.
-
-    def on_work(self, connection: Connection) -> None:
-        """Let the server serve the connection."""
-        self._owner.on_work(self)
-
-    def run(self, connection: Connection, slot: ResponseSlot, pending: Pending) -> None:
-        """Let the server run a handler's coroutine."""
-        self._owner.run_pending(self, slot, pending)
-
-    def on_fault(self, connection: Connection, fault: Exception) -> None:
-        """Let the server close the connection."""
-        self._owner.on_fault(self, fault)
-
-    def give_up(self, connection: Connection, reason: str) -> None:
-        """Let the server close the connection."""
-        self._owner.give_up(self, reason)
-
-    def wake_at(self, connection: Connection, deadline_ms: int) -> None:
-        """Let the server serve the connection at that time."""
-        self._owner.wake_at(self, deadline_ms)
 
     # What the server asks.
 
@@ -153,14 +106,18 @@ class Channel:
         """Whether everything that could be said has been sent."""
         return not self.connection.output.byte_count and not self._wrapped
 
-    def read(self, buffer: ReadBuffer, now_ms: int) -> bool:
+    def hang_up(self) -> None:
+        """Close the socket, which takes its last descriptor out of the epoll."""
+        self.sock.close()
+
+    def read(self, now_ms: int) -> bool:
         """Read once and serve what came; return False at the end of the stream.
 
         Raises OSError from the socket and ProtocolError from the connection.
         """
-        connection = self.connection
+        connection, buffer = self.connection, self._buffer
         if self._transform is not None:
-            return self._read_wrapped(self._transform, buffer, now_ms)
+            return self._read_wrapped(self._transform, now_ms)
         window = connection.window()
         try:
             if window is not None:
@@ -223,7 +180,7 @@ class Channel:
         position = piece.position + sent_before
         size = min(piece.length - sent_before, size_max, READ_AHEAD_BYTES)
         if not self._disk.is_cached(piece.file, position, size):
-            self._owner.read_ahead(self, piece, position, size)
+            self._read_ahead(self, piece, position, size)
             return 0
         try:
             sent = os.sendfile(self.fd, piece.fileno(), position, size)
@@ -237,7 +194,8 @@ class Channel:
 
     # A listener with a transform: what goes either way is wrapped, file slices are read.
 
-    def _read_wrapped(self, transform: Transform, buffer: ReadBuffer, now_ms: int) -> bool:
+    def _read_wrapped(self, transform: Transform, now_ms: int) -> bool:
+        buffer = self._buffer
         try:
             size = self.sock.recv_into(buffer.view)
         except BlockingIOError:
@@ -277,7 +235,7 @@ class Channel:
             position = piece.position + sent_before
             size = min(piece.length - sent_before, READ_BUFFER_BYTES)
             if not self._disk.is_cached(piece.file, position, size):
-                self._owner.read_ahead(self, piece, position, size)
+                self._read_ahead(self, piece, position, size)
                 return b""
             plain = piece.file.pread(position, size)
             if len(plain) < size:

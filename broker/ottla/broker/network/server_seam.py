@@ -1,8 +1,9 @@
 """The seam through which clients come in: whoever accepts them, and drives their connections.
 
 Exactly two implementations exist: `SocketServer` (server_driver.py), one epoll for all sockets, and
-the deterministic world's over byte streams in memory.  Both drive the same `Connection`; what they
-promise together is `ottla.jepsen.world.transport_conformance`.
+the deterministic world's over byte streams in memory.  Both are transports of the one host of
+connections (hosting.py); what they promise together is
+`ottla.jepsen.world.transport_conformance`.
 """
 
 from collections.abc import Mapping, Sequence

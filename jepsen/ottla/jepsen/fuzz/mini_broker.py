@@ -5,6 +5,7 @@ every input, so that an input means the same whenever it is read.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cache
@@ -19,14 +20,17 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.topic_view import TopicView
 from ottla.broker.logs.producer_ids import Block
 from ottla.broker.metrics.telemetry_apis import Done, TelemetryApis
-from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.connection import ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher, Peer
+from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
+from ottla.broker.network.log_limiter import LogLimiter
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.network.response_queue import ResponseSlot
 from ottla.broker.network.steps import Apart, run_through
 from ottla.broker.replicas.partition import Partition
 from ottla.controller.rehearsal import CountingRng, Rehearsal
 from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.rng import SeededRng
 from ottla.jepsen.world.walk.now import AtOnceWork
 from ottla.metadata.delta import MetadataDelta
@@ -226,14 +230,57 @@ class NoFetchers:
         return {}
 
 
-class MiniBroker:
-    """All of it, and the one connection; it is the connection's host."""
+class MemoryChannel(HostedChannel):
+    """The client's bytes, which are all there, and what it was sent."""
+
+    __slots__ = ("left", "piece_bytes", "sent")
+
+    def __init__(self, hosting: "MiniBroker") -> None:
+        super().__init__(hosting)
+        self.left = memoryview(b"")
+        self.piece_bytes = 1
+        """Bytes that arrive at once."""
+        self.sent = bytearray()
+        """What the client has read."""
+
+    @property
+    def has_more_to_write(self) -> bool:
+        """Return False: the client takes all at once."""
+        return False
+
+    def read(self, now_ms: int) -> bool:
+        """Hand on one piece."""
+        piece, self.left = self.left[: self.piece_bytes], self.left[self.piece_bytes :]
+        self.connection.on_bytes(piece, now_ms)
+        return True
+
+    def flush(self, now_ms: int) -> None:
+        """Let the client read all."""
+        output = self.connection.output
+        for chunk in output.chunks:
+            assert isinstance(chunk, FileSlice | bytes | bytearray | memoryview)
+            self.sent += chunk.read() if isinstance(chunk, FileSlice) else chunk
+        self.connection.on_sent(output.byte_count, now_ms)
+
+    def hang_up(self) -> None:
+        """Drop what has not arrived."""
+        self.left = memoryview(b"")
+
+
+class MiniBroker(ConnectionHosting[MemoryChannel]):
+    """All of it, and the host of the one connection."""
 
     def __init__(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self.faults: list[Exception] = []
-        self._work: list[Connection] = []
+        self.faults: list[BaseException] = []
+        """Unexpected errors: no client may bring one about."""
         clock, rng = StandingClock(), SeededRng(1)
-        dispatcher = Dispatcher()
+        dispatcher = Dispatcher(errors=NotedErrors(self.faults.append))
+        super().__init__(
+            dispatcher,
+            clock=clock,
+            limits=ConnectionLimits(frame_bytes_max=frame_bytes_max),
+            memory=RequestMemory(None),
+        )
         self.core = BrokerCore(CONFIG, clock=clock, rng=rng, dispatcher=dispatcher)
         self.purgatory, self.table = self.core.purgatory, self.core.table
         ports = ReplicaPorts(
@@ -273,103 +320,94 @@ class MiniBroker:
             dispatcher
         )
         self.dispatcher = dispatcher
-        self.memory = RequestMemory(None)
-        self.connection = Connection(
-            replace(PEER),
-            dispatcher,
-            self,
-            memory=self.memory,
-            limits=ConnectionLimits(frame_bytes_max=frame_bytes_max),
-            now_ms=NOW_MS,
-        )
+        self._channel = MemoryChannel(self)
+        self.host(self._channel, replace(PEER), NOW_MS)
 
-    # --- what a connection needs of its host ---
+    # --- how it hosts the connection ---
 
-    def on_work(self, connection: Connection) -> None:
-        """Note that it may go on."""
-        self._work.append(connection)
+    def run_pending(self, channel: MemoryChannel, slot: ResponseSlot, pending: Pending) -> None:
+        """Finish what a handler left; what waits is given up, with its request."""
+        work = self._await_pending(channel, slot, pending)
+        with suppress(StopIteration):
+            work.send(None)
+            work.close()
 
-    def run(self, connection: Connection, slot: ResponseSlot, pending: Pending) -> None:
-        """Run a handler's coroutine; one that waits is given up, with its request."""
-        result: Any = pending
-        while not (result is None or result is _WAITS or isinstance(result, Message)):
-            result = _finished(result)
-        if result is not _WAITS:
-            connection.on_coroutine_ended(slot, result)
+    async def _result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
+        while not (pending is None or isinstance(pending, Message)):
+            if isinstance(pending, Apart):
+                pending = pending.then(pending.work())
+            elif isinstance(pending, Generator):
+                pending = run_through(pending)
+            else:
+                pending = await pending
+        return pending
 
-    def on_fault(self, connection: Connection, fault: Exception) -> None:
-        """Keep it: no client may bring one about."""
-        self.faults.append(fault)
+    def _have_turn(self) -> None:
+        """Do nothing: turns go on for as long as there is work."""
 
-    def give_up(self, connection: Connection, reason: str) -> None:
-        """Close: time stands, so nobody is ever too slow."""
-        connection.close()
-
-    def wake_at(self, connection: Connection, deadline_ms: int) -> None:
+    def _rearm(self) -> None:
         """Do nothing: time stands."""
+
+    def _watch(self, channel: MemoryChannel) -> None:
+        """Do nothing: there is no other client."""
+
+    def _on_closed(self, channel: MemoryChannel) -> None:
+        """Do nothing: there is no other client."""
+
+    def _log(self, lines: LogLimiter, now_ms: int, line: str) -> None:
+        """Do nothing: bad input is what a fuzzer is for."""
 
     # --- what is done with it ---
 
     def take(self, data: bytes, piece_bytes: int) -> bytes:
         """Bring bytes as they may arrive, in pieces, and return what is sent back."""
-        view = memoryview(data)
-        connection = self.connection
-        sent = bytearray()
-        for at in range(0, len(view), piece_bytes):
-            connection.on_bytes(view[at : at + piece_bytes], NOW_MS)
-            self._go_on(sent)
-        self.purgatory.expire(NOW_MS + 3_600_000)
-        self._go_on(sent)
+        channel = self._channel
+        channel.sent = sent = bytearray()
+        channel.left, channel.piece_bytes = memoryview(data), piece_bytes
+        self._go_on()
+        while channel.left and not channel.connection.is_closed:
+            left_bytes = len(channel.left)
+            self._end_waits()
+            if len(channel.left) == left_bytes:
+                break
+        self._end_waits()
         return bytes(sent)
 
     def exchange(self, data: bytes) -> int:
-        """Bring one frame whole; return the size of the answer, which is not read."""
-        connection, size = self.connection, 0
+        """Bring one frame whole; return the size of the answer, which is not read.
+
+        The connection is driven without its host, whose instructions no path of a bench counts.
+        """
+        connection, size = self._channel.connection, 0
         connection.on_bytes(memoryview(data), NOW_MS)
         while True:
             if count := connection.output.byte_count:
                 connection.on_sent(count, NOW_MS)
                 size += count
-            if not (self._work or connection.has_more_to_take_up):
+            if not (self._ready or connection.has_more_to_take_up):
                 return size
-            self._work.clear()
+            self._ready.clear()
             connection.resume(NOW_MS)
 
-    def _go_on(self, sent: bytearray) -> None:
-        connection = self.connection
-        self._send(sent)
-        while self._work or connection.has_more_to_take_up:
-            self._work.clear()
-            connection.resume(NOW_MS)
-            self._send(sent)
+    def _end_waits(self) -> None:
+        """Let what waits for more, or for others, wait no longer."""
+        self.purgatory.expire(NOW_MS + 3_600_000)
+        self._go_on()
 
-    def _send(self, sent: bytearray) -> None:
-        output = self.connection.output
-        for chunk in list(output.chunks):
-            if isinstance(chunk, FileSlice):
-                sent += chunk.read()
+    def _go_on(self) -> None:
+        channel = self._channel
+        while True:
+            if self._ready:
+                self._ready.clear()
+                self._serve(self._resume, channel, 0, NOW_MS)
+            elif channel.left and channel.connection.wants_bytes:
+                self._serve(self._on_piece, channel, 0, NOW_MS)
             else:
-                assert isinstance(chunk, bytes | bytearray | memoryview)
-                sent += chunk
-        if output.byte_count:
-            self.connection.on_sent(output.byte_count, NOW_MS)
+                return
 
-
-_WAITS: Any = object()
-
-
-def _finished(pending: Pending) -> Any:
-    """Return what comes of that which was left unfinished, `_WAITS` where it waits."""
-    if isinstance(pending, Apart):
-        return pending.then(pending.work())
-    if isinstance(pending, Generator):
-        return run_through(pending)
-    try:
-        pending.send(None)
-    except StopIteration as end:
-        return end.value
-    pending.close()
-    return _WAITS
+    def _on_piece(self, channel: MemoryChannel, _: int, now_ms: int) -> None:
+        channel.read(now_ms)
+        self._flush(channel, 0, now_ms)
 
 
 def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:

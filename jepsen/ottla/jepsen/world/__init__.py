@@ -4,6 +4,7 @@ engine.py            what a search engine is, what a run tells, the table of all
 chance.py            every choice of a run, drawn from its seed, written down, played again
 trace.py             what happened, as one hash
 rare.py              counters of rare states that must be reached
+noted_errors.py      unexpected errors that a run must not have
 violation.py         a broken invariant, by its name
 runner.py            many seeds over processes
 report.py            what a search found, as words and figures

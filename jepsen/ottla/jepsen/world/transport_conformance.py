@@ -12,6 +12,7 @@ import trio
 
 from ottla.broker.network.dispatch import Dispatcher, RequestContext
 from ottla.model.seams import ByteStream, Transport
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.wire.apis import HEARTBEAT
 from ottla.wire.codec import encode
 from ottla.wire.headers import encode_request_header
@@ -41,13 +42,13 @@ class Reach:
 Check = Callable[[Reach], Awaitable[None]]
 
 
-def heartbeat_dispatcher() -> Dispatcher:
+def heartbeat_dispatcher(errors: UnexpectedErrors | None = None) -> Dispatcher:
     """Return the dispatcher of a server to be checked."""
 
     def answer(_context: RequestContext, _request: HeartbeatRequest) -> HeartbeatResponse:
         return HeartbeatResponse()
 
-    return Dispatcher({HEARTBEAT: answer})
+    return Dispatcher({HEARTBEAT: answer}, errors=errors)
 
 
 def _heartbeat(correlation_id: int) -> bytes:

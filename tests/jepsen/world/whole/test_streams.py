@@ -13,6 +13,7 @@ from ottla.broker.network.server_driver import open_socket_server
 from ottla.client.transport import TcpTransport
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.transport_conformance import CHECKS, Check, Reach, heartbeat_dispatcher
@@ -76,10 +77,10 @@ async def over_memory() -> AsyncIterator[Reach]:
         await is_closed.wait()
 
     async def serve(task_status: trio.TaskStatus[None]) -> None:
-        open_server = server_opener(network, ports, network.host("server"), faults.append)
+        open_server = server_opener(ports)
         async with open_server(
             [Listener(name=LISTENER, host="server", port=9092)],
-            heartbeat_dispatcher(),
+            heartbeat_dispatcher(NotedErrors(faults.append)),
             clock=MachineClock(boot_ms=0),
             disk=SimulatedDisk(Chance(2)),
         ) as server:

@@ -59,7 +59,8 @@ def _check(data: bytes) -> None:
     broker = MiniBroker()
     body = data[1:]
     sent = broker.take(body, PIECES[data[0] % len(PIECES)] if data else 1)
-    assert not broker.faults, broker.faults[0]
+    for fault in broker.faults:
+        raise fault
     asked = list(_requests_of(body))
     for at, frame in enumerate(_frames_of(sent)):
         # A Produce with acks=0 has no answer; those of all others are in order.
@@ -67,6 +68,8 @@ def _check(data: bytes) -> None:
             asked.pop(0)
         assert asked, f"answer {at} is to no request, or cannot be read"
         asked.pop(0)
+    if broker.closed_for_bad_input_count:
+        raise ProtocolError("the connection was closed")
 
 
 def _frames_of(data: bytes) -> Iterator[bytes]:

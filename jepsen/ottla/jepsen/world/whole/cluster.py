@@ -3,7 +3,7 @@
 They are the real ones, from their settings to their last answer, on the seams of their machines.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
 import trio
@@ -11,13 +11,13 @@ import trio
 from ottla.broker.broker_driver import Broker
 from ottla.broker.opening_driver import open_broker
 from ottla.controller.main_driver import serve_controller
+from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.whole.machine import Machine, World
 from ottla.jepsen.world.whole.server import server_opener
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
-from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.raft.voters import Endpoint, Voter, VoterSet
 from ottla.storage.meta_properties import uuid_to_text
@@ -184,7 +184,7 @@ class Cluster:
                 **self._settings,
             }
         )
-        errors = _NotedFaults(lambda fault: self.faults.append((machine.name, fault)))
+        errors = NotedErrors(lambda fault: self.faults.append((machine.name, fault)))
         await serve_controller(
             config, ready=_nothing, is_stopping=is_stopping, seams=machine.seams, errors=errors
         )
@@ -203,13 +203,8 @@ class Cluster:
                 **self._settings,
             }
         )
-        open_server = server_opener(
-            self.world.network,
-            self.world.ports,
-            machine.host,
-            lambda fault: self.faults.append((machine.name, fault)),
-        )
-        errors = _NotedFaults(lambda fault: self.faults.append((machine.name, fault)))
+        open_server = server_opener(self.world.ports)
+        errors = NotedErrors(lambda fault: self.faults.append((machine.name, fault)))
         async with open_broker(
             config, seams=machine.seams, open_server=open_server, errors=errors
         ) as broker:
@@ -217,18 +212,6 @@ class Cluster:
             await is_stopping.wait()
             del self._opened[node]
             await broker.leave()
-
-
-class _NotedFaults(UnexpectedErrors):
-    """What a node catches at its edges and serves on after: here it is the end of the run."""
-
-    def __init__(self, on_fault: Callable[[BaseException], None]) -> None:
-        super().__init__()
-        self._on_fault = on_fault
-
-    def note(self, owner_kind: str, owner: object, error: BaseException) -> None:
-        super().note(owner_kind, owner, error)
-        self._on_fault(error)
 
 
 def _nothing() -> None:

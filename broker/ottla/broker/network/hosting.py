@@ -1,0 +1,343 @@
+"""Hosts connections: bytes in, answers out in order, and the edge at which a connection ends alone.
+
+A transport extends `HostedChannel` by how bytes come and go, and `ConnectionHosting` by when: the
+epoll of the socket server, the byte streams of the simulated world, and the one client of a
+fuzzer.  Everything else about a connection is decided here, once.
+
+The edge: a peer's bad bytes close its connection, after what it was told already, and leave a line
+in the log; a broken socket closes it silently; whatever nobody foresaw closes it and is reported
+to the process's `UnexpectedErrors`.  No other connection notices.
+"""
+
+import errno
+import heapq
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
+from ottla.broker.network.dispatch import Dispatcher, MalformedRequestError, NotServedYetError, Peer
+from ottla.broker.network.log_limiter import LogLimiter
+from ottla.broker.network.request_memory import RequestMemory
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.model.errors import ProtocolError, only_error
+from ottla.model.seams import Clock
+from ottla.storage.slice import SliceError
+from ottla.wire.codec_types import Message
+
+logger = logging.getLogger("ottla.broker.network")
+
+READS_PER_EVENT_MAX = 4
+"""Reads from one channel while it keeps filling a large frame."""
+
+NETWORK_ERRNOS = (
+    errno.ECONNABORTED,
+    errno.ECONNRESET,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ENOTCONN,
+    errno.EPIPE,
+    errno.ETIMEDOUT,
+)
+"""What a peer or the network does to a socket: no fault of ours, and no line in the log."""
+
+
+class HostedChannel(ABC):
+    """A client's way of bytes and its connection, whose host it is.
+
+    `connection` is set by `ConnectionHosting.host`.
+    """
+
+    __slots__ = ("_hosting", "connection")
+
+    def __init__(self, hosting: "ConnectionHosting[Any]") -> None:
+        self.connection: Connection
+        self._hosting = hosting
+
+    # The connection's host.
+
+    def on_work(self, connection: Connection) -> None:
+        """Have the connection served soon."""
+        self._hosting.on_work(self)
+
+    def run(self, connection: Connection, slot: ResponseSlot, pending: Pending) -> None:
+        """Have a handler's coroutine run."""
+        self._hosting.run_pending(self, slot, pending)
+
+    def on_fault(self, connection: Connection, fault: Exception) -> None:
+        """Have the connection closed."""
+        self._hosting.on_fault(self, fault)
+
+    def give_up(self, connection: Connection, reason: str) -> None:
+        """Have the connection closed."""
+        self._hosting.give_up(self, reason)
+
+    def wake_at(self, connection: Connection, deadline_ms: int) -> None:
+        """Have the connection served at that time."""
+        self._hosting.wake_at(self, deadline_ms)
+
+    # The transport's part.
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether everything that could be said has been sent."""
+        return not self.connection.output.byte_count
+
+    @property
+    @abstractmethod
+    def has_more_to_write(self) -> bool:
+        """Whether output is left that nothing but the end of our turn holds back."""
+
+    @abstractmethod
+    def read(self, now_ms: int) -> bool:
+        """Read once and hand what came to the connection; return False at the end of the stream.
+
+        Raises OSError from the transport and ProtocolError from the connection.
+        """
+
+    @abstractmethod
+    def flush(self, now_ms: int) -> None:
+        """Write what can be written without waiting.
+
+        Raises OSError from the transport, CorruptDataError when a file ends within a slice.
+        """
+
+    @abstractmethod
+    def hang_up(self) -> None:
+        """Close the transport; what was sent still arrives."""
+
+
+C = TypeVar("C", bound=HostedChannel)
+
+
+class ConnectionHosting(ABC, Generic[C]):
+    """The connections of one server, and the edge of each."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        clock: Clock,
+        limits: ConnectionLimits,
+        memory: RequestMemory,
+    ) -> None:
+        self.memory = memory
+        self.accepted_count = 0
+        self.closed_for_bad_input_count = 0
+        self.closed_for_idleness_count = 0
+        self._dispatcher = dispatcher
+        self._errors = dispatcher.errors
+        self._clock = clock
+        self._limits = limits
+        self._hosted: dict[C, None] = {}
+        self._ready: dict[C, None] = {}
+        """Channels to be served in the next turn."""
+        self._wakes: list[tuple[int, int, C]] = []
+        self._next_wake_number = 0
+        self._bad_input_lines = LogLimiter()
+
+    # The transport's part.
+
+    @abstractmethod
+    def _have_turn(self) -> None:
+        """Have a turn soon: a channel is ready."""
+
+    @abstractmethod
+    def _rearm(self) -> None:
+        """Have `_on_wakes_due` called at `_next_wake_ms`, which is earlier than before."""
+
+    @abstractmethod
+    def run_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
+        """Run `_await_pending` in a task."""
+
+    @abstractmethod
+    async def _result_of(self, slot: ResponseSlot, pending: Pending) -> Message | None:
+        """Return what a handler left unfinished comes to; None leaves the slot to its keeper."""
+
+    @abstractmethod
+    def _watch(self, channel: C) -> None:
+        """Wait for what the channel wants to read or write next."""
+
+    @abstractmethod
+    def _on_closed(self, channel: C) -> None:
+        """Forget a channel that has closed."""
+
+    # What is known.
+
+    @property
+    def connection_count(self) -> int:
+        """Number of open connections."""
+        return len(self._hosted)
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Plain counts, for DescribeNode."""
+        return {
+            "network.connections": len(self._hosted),
+            "network.connections.accepted": self.accepted_count,
+            "network.connections.closed.bad.input": self.closed_for_bad_input_count,
+            "network.connections.closed.idle": self.closed_for_idleness_count,
+            "network.connections.closed.slow": self.memory.given_up_count,
+            "network.connections.closed.unread": self.memory.answers.given_up_count,
+            "network.request.bytes.held": self.memory.reserved_bytes,
+            "network.response.bytes.held": self.memory.answers.held_bytes,
+        }
+
+    # One connection's turn.
+
+    def host(self, channel: C, peer: Peer, now_ms: int) -> None:
+        """Make the connection of a new channel."""
+        channel.connection = Connection(
+            peer, self._dispatcher, channel, memory=self.memory, limits=self._limits, now_ms=now_ms
+        )
+        self._hosted[channel] = None
+
+    def _serve(
+        self, step: Callable[[C, int, int], None], channel: C, mask: int, now_ms: int
+    ) -> None:
+        """Do one step of one connection; what goes wrong in it ends that connection alone."""
+        try:
+            step(channel, mask, now_ms)
+        except ProtocolError as error:
+            self._on_bad_input(channel, error, now_ms)
+        except Exception as fault:
+            self.on_fault(channel, fault)
+
+    def _read(self, channel: C, now_ms: int) -> None:
+        """Read and serve what came."""
+        connection = channel.connection
+        for _ in range(READS_PER_EVENT_MAX):
+            if not channel.read(now_ms):
+                connection.on_eof()
+                break
+            if connection.window() is None or not connection.wants_bytes:
+                break
+
+    def _resume(self, channel: C, _: int, now_ms: int) -> None:
+        """Take up what is held, and send what may leave."""
+        if not channel.connection.is_closed:
+            channel.connection.resume(now_ms)
+            self._flush(channel, 0, now_ms)
+
+    def _flush(self, channel: C, _: int, now_ms: int) -> None:
+        """Send what may leave, and wait for the right events."""
+        connection = channel.connection
+        if connection.is_closed:
+            return
+        if not channel.is_drained:
+            channel.flush(now_ms)
+        if (connection.is_closing and channel.is_drained) or connection.is_finished:
+            self._close(channel)
+            return
+        if connection.has_more_to_take_up or channel.has_more_to_write:
+            self._ready[channel] = None
+        self._watch(channel)
+
+    def _flush_completed(self, now_ms: int) -> None:
+        """Send what this turn completed elsewhere; what they hold is taken up in the next turn."""
+        completed, self._ready = self._ready, {}
+        for channel in completed:
+            if not channel.connection.is_closed:
+                if channel.connection.has_held_bytes:
+                    self._ready[channel] = None
+                self._serve(self._flush, channel, 0, now_ms)
+
+    # What channels ask.
+
+    def on_work(self, channel: C) -> None:
+        """Serve the channel in the next turn, which comes at once."""
+        self._ready[channel] = None
+        self._have_turn()
+
+    async def _await_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
+        """Finish what a handler left, and hand its result to the connection."""
+        response: Message | None = None
+        try:
+            response = await self._result_of(slot, pending)
+        except* MalformedRequestError as bad:
+            error = only_error(bad)
+            assert isinstance(error, MalformedRequestError)
+            self._on_bad_input(channel, error, self._clock.monotonic_ms())
+        # With a star: a bug that comes together with a cancellation is noted, the latter goes on.
+        except* Exception as group:
+            self.on_fault(channel, only_error(group))
+        try:
+            channel.connection.on_coroutine_ended(slot, response)
+        except Exception as fault:
+            self.on_fault(channel, fault)
+
+    def wake_at(self, channel: C, deadline_ms: int) -> None:
+        """Serve the channel when that time has come."""
+        self._next_wake_number += 1
+        heapq.heappush(self._wakes, (deadline_ms, self._next_wake_number, channel))
+        if self._wakes[0][0] == deadline_ms:
+            self._rearm()
+
+    def _next_wake_ms(self) -> int | None:
+        return self._wakes[0][0] if self._wakes else None
+
+    def _on_wakes_due(self, now_ms: int) -> None:
+        while self._wakes and self._wakes[0][0] <= now_ms:
+            self.on_work(heapq.heappop(self._wakes)[2])
+
+    # Connections end.
+
+    def _on_bad_input(self, channel: C, error: ProtocolError, now_ms: int) -> None:
+        """Close a connection whose peer does not speak Kafka, after what it was told already.
+
+        One that came too early did nothing wrong: nobody needs to read of it.
+        """
+        if not isinstance(error, NotServedYetError):
+            self.closed_for_bad_input_count += 1
+            peer = channel.connection.peer
+            self._log(
+                self._bad_input_lines,
+                now_ms,
+                f"closed connection {peer.label} on {peer.listener_name}: {error.where}",
+            )
+        try:
+            channel.flush(now_ms)
+        except Exception as fault:
+            self._note(channel, fault)
+        self._close(channel)
+
+    def give_up(self, channel: C, reason: str) -> None:
+        """Close a connection that holds too much for too long."""
+        line = f"closed connection {channel.connection.peer.label}: {reason}"
+        self._log(self._bad_input_lines, self._clock.monotonic_ms(), line)
+        self._close(channel)
+
+    def on_fault(self, channel: C, fault: BaseException) -> None:
+        """Close a connection whose request met a bug of ours, or whose transport broke."""
+        if not channel.connection.is_closed:
+            self._note(channel, fault)
+            self._close(channel)
+
+    def _note(self, channel: C, fault: BaseException) -> None:
+        if isinstance(fault, SliceError):
+            self._dispatcher.on_file_error(fault.filename, fault)
+        elif not isinstance(fault, OSError) or fault.errno not in NETWORK_ERRNOS:
+            self._errors.note("connection", channel.connection.peer.label, fault)
+
+    def _close(self, channel: C) -> None:
+        if channel not in self._hosted:
+            return
+        del self._hosted[channel]
+        self._ready.pop(channel, None)
+        try:
+            channel.hang_up()
+            channel.connection.close()
+        except Exception as fault:
+            self._errors.note("connection", channel.connection.peer.label, fault)
+        self._on_closed(channel)
+
+    def _log(self, lines: LogLimiter, now_ms: int, line: str) -> None:
+        suppressed_count = lines.admit(now_ms)
+        if suppressed_count is None:
+            return
+        if suppressed_count:
+            line += f" ({suppressed_count} such lines were left out before)"
+        logger.warning(line)

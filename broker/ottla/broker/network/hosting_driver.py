@@ -1,0 +1,93 @@
+"""The tasks of a server's connections: handlers that wait, deadlines, idleness, fair memory."""
+
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from ottla.broker.network.alarm_driver import Alarm
+from ottla.broker.network.connection import ConnectionLimits, Pending
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.hosting import ConnectionHosting, HostedChannel
+from ottla.broker.network.memory_sweep_driver import keep_memory_fair
+from ottla.broker.network.paced_driver import PacedWork, RunApart
+from ottla.broker.network.request_memory import RequestMemory
+from ottla.broker.network.response_queue import ResponseSlot
+from ottla.model.background_driver import keep_running
+from ottla.model.limits import MIB
+from ottla.model.seams import Clock
+from ottla.wire.codec_types import Message
+
+IDLE_CHECKS_PER_PERIOD = 20
+"""How finely idleness is told: a silent connection lives at most a twentieth longer."""
+
+REQUEST_MEMORY_BYTES_MAX = 256 * MIB
+"""The pool of unfinished requests where `queued.max.request.bytes` is not set."""
+
+C = TypeVar("C", bound=HostedChannel)
+
+
+class ConnectionServer(ConnectionHosting[C]):
+    """The connections of a server on a loop; a transport extends it."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        clock: Clock,
+        limits: ConnectionLimits | None,
+        request_memory_bytes_max: int,
+        idle_ms_max: int,
+        nursery: trio.Nursery,
+        run_apart: RunApart | None = None,
+    ) -> None:
+        if request_memory_bytes_max < 0:
+            request_memory_bytes_max = REQUEST_MEMORY_BYTES_MAX
+        super().__init__(
+            dispatcher,
+            clock=clock,
+            limits=limits or ConnectionLimits(),
+            memory=RequestMemory(request_memory_bytes_max),
+        )
+        self.addresses: dict[str, tuple[str, int]] = {}
+        self._idle_ms_max = idle_ms_max
+        self._nursery = nursery
+        self._paced = PacedWork(run_apart)
+        self._wake_alarm = Alarm(clock, self._next_wake_ms, self._on_wakes_due)
+
+    def start_tasks(self) -> None:
+        """Start what runs beside the turns."""
+        for name, work in (
+            ("alarm of connections", self._wake_alarm.run),
+            ("idle connections", self._close_idle_connections),
+            ("request memory", partial(keep_memory_fair, self.memory, self._clock)),
+        ):
+            self._nursery.start_soon(keep_running, name, work, self._errors)
+
+    def _rearm(self) -> None:
+        self._wake_alarm.rearm()
+
+    def run_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
+        """Run a handler's coroutine in the nursery."""
+        self._nursery.start_soon(self._await_pending, channel, slot, pending)
+
+    async def _result_of(self, slot: ResponseSlot, pending: Pending) -> Message | None:
+        return await self._paced.result_of(slot, pending)
+
+    async def _close_idle_connections(self) -> None:
+        """Close who has been silent for too long; wakes when the next one may have been."""
+        if self._idle_ms_max < 0:
+            return
+        granularity_ms = max(self._idle_ms_max // IDLE_CHECKS_PER_PERIOD, 1)
+        while True:
+            now_ms = self._clock.monotonic_ms()
+            longest_idle_ms = 0
+            for channel in list(self._hosted):
+                idle_ms = now_ms - channel.connection.last_active_ms
+                if idle_ms >= self._idle_ms_max:
+                    self.closed_for_idleness_count += 1
+                    self._close(channel)
+                else:
+                    longest_idle_ms = max(longest_idle_ms, idle_ms)
+            sleep_ms = max(self._idle_ms_max - longest_idle_ms, granularity_ms)
+            await trio.sleep(sleep_ms / 1000)
