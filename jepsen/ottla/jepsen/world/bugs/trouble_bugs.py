@@ -26,6 +26,7 @@ from ottla.storage.entry_file import EntryFile
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log import Log
 from ottla.storage.log_directory_driver import LogDirectory
+from ottla.storage.log_failures import LogFailures
 from ottla.storage.log_manager_driver import LogManager
 from ottla.storage.producer_state import ProducerStates
 
@@ -145,17 +146,17 @@ def _checkpoints_by_name() -> Iterator[None]:
 
 @contextmanager
 def _assert_closed_files_open() -> Iterator[None]:
-    original_open, original_check = EntryFile._open, LocalLog._check_online
+    original_open, original_check = EntryFile._open, LogFailures._check_online
 
     def open_file(self: EntryFile) -> DiskFile:
         assert not self._is_closed
         return original_open(self)
 
-    def check_online(self: LocalLog) -> None:
-        if not self._is_cutting:
+    def check_online(self: LogFailures) -> None:
+        if not (isinstance(self, LocalLog) and self._is_cutting):
             original_check(self)
 
-    with patched(EntryFile, _open=open_file), patched(LocalLog, _check_online=check_online):
+    with patched(EntryFile, _open=open_file), patched(LogFailures, _check_online=check_online):
         yield
 
 
