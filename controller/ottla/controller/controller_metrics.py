@@ -8,7 +8,7 @@ its own image; which of them is active is one number, and who sums it over all e
 from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.telemetry.instruments import (
@@ -84,6 +84,18 @@ def controller_registry(
     registry.register(lambda: _cluster(image()))
     registry.register(lambda: _work(counts, now_ms()))
     return registry
+
+
+def empty_controller_registry() -> Registry:
+    """Return the registry of a controller that has done nothing: every name, each with its text."""
+    return controller_registry(
+        ControllerCounts(),
+        is_active=lambda: True,
+        image=lambda: EMPTY,
+        committed_offset=lambda: 0,
+        wall_ms=lambda: 0,
+        now_ms=lambda: 0,
+    )
 
 
 def _role(

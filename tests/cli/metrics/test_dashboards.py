@@ -15,8 +15,7 @@ import yaml
 from ottla.bench.telemetry_payload import payload_of
 from ottla.client.testing import ClusterUnderTest
 from ottla.client.testing.fixtures import ottla_cluster
-from ottla.controller.controller_metrics import ControllerCounts, controller_registry
-from ottla.metadata.image import EMPTY
+from ottla.controller.controller_metrics import empty_controller_registry
 from ottla.model.ids import NodeId
 from ottla.telemetry.client_labels import LABEL_NAMES
 from ottla.telemetry.client_series import legal_name
@@ -58,16 +57,8 @@ def asked(name: str) -> set[str]:
 async def test_nodes_tell_all_that_their_dashboard_asks_for(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
-    of_controllers = controller_registry(
-        ControllerCounts(),
-        is_active=lambda: True,
-        image=lambda: EMPTY,
-        committed_offset=lambda: 0,
-        wall_ms=lambda: 0,
-        now_ms=lambda: 0,
-    )
     of_brokers = ottla_cluster.brokers[NodeId(1)].registry
-    told = {*of_brokers.names(), *of_controllers.names()}
+    told = {*of_brokers.names(), *empty_controller_registry().names()}
     assert asked("ottla-nodes") - told == set()
     assert len(asked("ottla-nodes")) > 20
 

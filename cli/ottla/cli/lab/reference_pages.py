@@ -16,9 +16,8 @@ import trio
 from ottla.broker.broker_core import BROKER_API_KEYS
 from ottla.broker.metrics.telemetry_apis import TELEMETRY_API_KEYS
 from ottla.cli.main import COMMANDS, Parser
-from ottla.controller.controller_metrics import ControllerCounts, controller_registry
+from ottla.controller.controller_metrics import empty_controller_registry
 from ottla.jepsen.in_process import open_in_process_cluster
-from ottla.metadata.image import EMPTY
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
@@ -205,20 +204,13 @@ def compatibility_page() -> str:
 
 def metrics_page(of_brokers: Registry) -> str:
     """Return docs/metrics.md, from the registry of a broker at work."""
-    of_controllers = controller_registry(
-        ControllerCounts(),
-        is_active=lambda: True,
-        image=lambda: EMPTY,
-        committed_offset=lambda: 0,
-        wall_ms=lambda: 0,
-        now_ms=lambda: 0,
-    )
     text = (
         f"{NOTICE}# Metrics\n\n`/metrics` of a node (`metrics.prometheus.port`). Names are Kafka's "
         "MBeans by the usual rules of the JMX exporter; names of our own begin with `ottla_`. "
         "What clients report is on [its page](telemetry.md).\n"
     )
-    for title, registry in (("Brokers", of_brokers), ("Controllers", of_controllers)):
+    registries = {"Brokers": of_brokers, "Controllers": empty_controller_registry()}
+    for title, registry in registries.items():
         found = {each.name: each for each in registry.collect() if each is not None}
         rows = [
             (code(name), each.kind.value, ", ".join(each.label_names), each.help)
