@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from ottla.controller import brokers
-from ottla.controller.decision import Decision
+from ottla.controller.decision import decided
 from ottla.controller.partitions import assign_replicas_to_dirs
 from ottla.controller.rehearsal import CONTROLLER, IDENTITY, Rehearsal, directory_id, registration
 from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
@@ -247,7 +247,7 @@ def test_without_elr_a_crashed_broker_leaves_as_if_it_were_fenced() -> None:
     """Kafka's handleBrokerShutdown: clean shutdown is told apart only where ELRs are kept."""
     cluster = Rehearsal()
     off = feature_level_record(ELIGIBLE_LEADER_REPLICAS_VERSION, 0)
-    cluster.take(Decision((off,), None))
+    cluster.take(decided(cluster.image, (off,), None))
     cluster.start(1)
     create(cluster, "a", 1)
     cluster.kill(1)

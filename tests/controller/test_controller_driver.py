@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from ottla.controller import elections
 from ottla.controller.controller_driver import NO_RECORDS, Controller
 from ottla.controller.controller_service import controller_handlers
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, decided
 from ottla.controller.rehearsal import IDENTITY, CountingRng, registration
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.metadata import fold
@@ -349,19 +349,37 @@ async def test_a_new_active_controller_gives_every_broker_a_full_session(
         assert (before, played.is_fenced(1)) == (False, True)
 
 
-def many(count: int, *, is_atomic: bool) -> Decision[None]:
-    return Decision((no_op_record(),) * count, None, is_atomic=is_atomic)
+def many(image: MetadataImage, count: int, *, is_atomic: bool) -> Decision[None]:
+    return decided(image, (no_op_record(),) * count, None, is_atomic=is_atomic)
 
 
 async def test_a_decision_of_many_records_is_appended_in_parts(autojump_clock: MockClock) -> None:
     async with playing() as played:
         del played.quorum.batches[1:]
 
-        await played.controller.decide(lambda image, _: many(25_000, is_atomic=False))
-        await played.controller.decide(lambda image, _: many(25_000, is_atomic=True))
+        await played.controller.decide(lambda image, _: many(image, 25_000, is_atomic=False))
+        await played.controller.decide(lambda image, _: many(image, 25_000, is_atomic=True))
 
         sizes = [len(batch) for batch in played.quorum.batches[1:]]
         assert sizes == [10_000, 10_000, 5_000, 25_000]
+
+
+async def test_the_speculative_image_is_the_one_that_the_decision_carries(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played:
+        carried: list[MetadataImage] = []
+
+        def make(image: MetadataImage, _next_offset: Offset) -> Decision[None]:
+            decision = decided(image, (config_record(4, "", "k", "v"),), None)
+            carried.append(decision.image)
+            return decision
+
+        await played.controller.decide(make)
+        assert played.controller.image is carried[0]
+
+        await played.controller.decide(lambda image, _: many(image, 25_000, is_atomic=False))
+        assert played.controller.image == played.quorum.committed
 
 
 async def test_an_asker_that_goes_away_leaves_no_decision_half_written(
@@ -370,7 +388,7 @@ async def test_an_asker_that_goes_away_leaves_no_decision_half_written(
     async with playing() as played:
         played.quorum.append_takes_s = 1
         with trio.move_on_after(1.5):
-            await played.controller.decide(lambda image, _: many(25_000, is_atomic=False))
+            await played.controller.decide(lambda image, _: many(image, 25_000, is_atomic=False))
 
         assert [len(batch) for batch in played.quorum.batches[1:]] == [10_000, 10_000, 5_000]
         assert played.controller.last_appended == played.quorum.end_offset - 1
@@ -424,14 +442,14 @@ async def lead(played: Played, name: str, leader: int) -> None:
     topic = played.controller.image.topic(name)
     assert topic is not None
     record = partition_change_record(topic.id, 0, leader=NodeId(leader))
-    await played.controller.decide(lambda image, _: Decision((record,), None))
+    await played.controller.decide(lambda image, _: decided(image, (record,), None))
 
 
 async def test_an_idle_log_moves_and_a_busy_one_is_left_alone(autojump_clock: MockClock) -> None:
     async with playing(idle_interval_ms=500) as played:
         busy = config_record(4, "", "k", "v")
         for _ in range(20):
-            await played.controller.decide(lambda image, _: Decision((busy,), None))
+            await played.controller.decide(lambda image, _: decided(image, (busy,), None))
             await trio.sleep(0.4)
         after_work = played.quorum.batches.count((no_op_record(),))
         await trio.sleep(10)
@@ -454,10 +472,10 @@ async def test_an_unexpected_error_of_a_decision_leaves_nothing_of_it(
         def stumble(_image: MetadataImage, _next_offset: Offset) -> Decision[None]:
             raise KeyError("nobody foresaw this")
 
-        def unfit(_image: MetadataImage, _next_offset: Offset) -> Decision[None]:
+        def unfit(image: MetadataImage, _next_offset: Offset) -> Decision[None]:
             gone = registration(7)
             change = partition_change_record(UUID(bytes=gone.incarnation_id), 0, isr=(NodeId(1),))
-            return Decision((no_op_record(), change), None, is_atomic=True)
+            return decided(image, (no_op_record(), change), None, is_atomic=True)
 
         for make in (stumble, unfit):
             with pytest.raises((KeyError, CorruptDataError)):

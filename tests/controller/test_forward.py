@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from ottla.controller import elections
-from ottla.controller.decision import Decision, QuorumStatus, ReplicaStatus
+from ottla.controller.decision import QuorumStatus, ReplicaStatus, decided
 from ottla.controller.describe_quorum import describe_quorum
 from ottla.controller.forward import DECISIONS
 from ottla.controller.producer_ids import allocate_producer_ids
@@ -132,9 +132,9 @@ def test_rebalancing_gives_back_a_bounded_number_at_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(elections, "PREFERRED_ELECTIONS_MAX", 2)
 
     first = elections.rebalance(cluster.image, cluster.config)
-    cluster.take(Decision(first, None))
+    cluster.take(decided(cluster.image, first, None))
     second = elections.rebalance(cluster.image, cluster.config)
-    cluster.take(Decision(second, None))
+    cluster.take(decided(cluster.image, second, None))
 
     assert (len(first), len(second)) == (2, 1)
     assert all(cluster.state(name).leader == ONE for name in ("a", "b", "c"))
@@ -148,10 +148,10 @@ def test_a_topic_that_comes_to_allow_unclean_elections_gets_one() -> None:
     cluster.kill(1)
     assert elections.elect_where_nobody_leads(cluster.image, cluster.config) == ()
     allow = config_record(2, "a", "unclean.leader.election.enable", "true")
-    cluster.take(Decision((allow,), None))
+    cluster.take(decided(cluster.image, (allow,), None))
 
     records = elections.elect_where_nobody_leads(cluster.image, cluster.config)
-    cluster.take(Decision(records, None))
+    cluster.take(decided(cluster.image, records, None))
 
     assert cluster.state("a").leader == TWO
 
@@ -162,7 +162,7 @@ def test_a_replica_whose_directory_is_lost_does_not_lead() -> None:
     topic = cluster.image.topic("a")
     assert topic is not None
     lost = partition_change_record(topic.id, 0, directories=[UNASSIGNED, UUID(int=2)])
-    cluster.take(Decision((lost,), None))
+    cluster.take(decided(cluster.image, (lost,), None))
 
     cluster.kill(1)
 
@@ -235,7 +235,7 @@ def test_eligible_replicas_come_with_one_min_isr_for_the_whole_cluster() -> None
     update(cluster, ELIGIBLE_LEADER_REPLICAS_VERSION, 0, upgrade_type=2)
     own = config_record(BROKER_RESOURCE, "1", "min.insync.replicas", "3")
     none = config_record(BROKER_RESOURCE, "", "min.insync.replicas", None)
-    cluster.take(Decision((own, none), None))
+    cluster.take(decided(cluster.image, (own, none), None))
 
     update(cluster, ELIGIBLE_LEADER_REPLICAS_VERSION, 1)
 

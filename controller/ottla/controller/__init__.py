@@ -1,6 +1,6 @@
 """What the active controller decides: `(image, request, now) -> Decision(records, reply)`.
 
-decision.py           records and reply; what a decision may know besides the image
+decision.py           records, reply and image; what a decision may know besides the image
 forward.py            which decision answers which forwarded client request
 brokers.py            registration, heartbeats, fencing, controlled shutdown
 sessions.py           which brokers are alive: soft, forgotten with the leadership

@@ -15,11 +15,10 @@ from enum import Enum
 from itertools import islice
 from uuid import UUID
 
-from ottla.controller.decision import APPEND_RECORDS_MAX, Decision, request_uuid
+from ottla.controller.decision import APPEND_RECORDS_MAX, Decision, Draft, decided, request_uuid
 from ottla.controller.elections import broker_comes, brokers_leave
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings_in_force import is_elr_enabled
-from ottla.metadata import fold
 from ottla.metadata.directories import is_reserved
 from ottla.metadata.image import BrokerRegistration, Endpoint, FeatureRange, MetadataImage
 from ottla.metadata.records import (
@@ -84,7 +83,7 @@ def register(
         wanted = replace(wanted, epoch=next_offset + len(records))
     records.append(register_broker_record(wanted))
     sessions.touch(wanted.id, wanted.epoch, NO_OFFSET, now_ms)
-    return Decision(tuple(records), pb.RegisterResponse(broker_epoch=wanted.epoch))
+    return decided(image, records, pb.RegisterResponse(broker_epoch=wanted.epoch))
 
 
 def heartbeat(
@@ -99,26 +98,26 @@ def heartbeat(
     """Keep a broker's session and move it to the state it wants, if it may."""
     steady = steady_heartbeat(image, sessions, request, now_ms=now_ms)
     if steady is not None:
-        return Decision((), steady)
+        return decided(image, (), steady)
     broker = registered(image, request.broker_id, request.broker_epoch)
     session = sessions.of(broker)
     offline = _newly_offline(broker, request)
-    records = list(_directories_go_offline(image, config, broker, offline))
-    image = fold.apply_all(image, records)
-    broker = image.brokers[broker.id]
+    draft = Draft(image)
+    draft.add(_directories_go_offline(image, config, broker, offline))
+    broker = draft.image.brokers[broker.id]
     if broker.in_controlled_shutdown and session.shutdown_offset is None:
         # Another controller began it: what that one moved, the others may not have seen yet.
         session.shutdown_offset = Offset(next_offset - 1)
-    state = next_state(image, sessions, broker, request, session.shutdown_offset)
-    records.extend(_enter(image, config, broker, state))
+    state = next_state(draft.image, sessions, broker, request, session.shutdown_offset)
+    draft.add(_enter(draft.image, config, broker, state))
     if state is BrokerState.CONTROLLED_SHUTDOWN and session.shutdown_offset is None:
-        session.shutdown_offset = Offset(next_offset + len(records) - 1)
+        session.shutdown_offset = Offset(next_offset + len(draft.records) - 1)
     elif state in (BrokerState.FENCED, BrokerState.UNFENCED):
         session.shutdown_offset = None
     elif state is BrokerState.SHUTDOWN_NOW:
         # It said goodbye: its next incarnation need not wait for this session to end.
         sessions.forget(broker.id)
-    return Decision(tuple(records), _heartbeat_reply(broker, request, state))
+    return draft.decision(_heartbeat_reply(broker, request, state))
 
 
 def steady_heartbeat(
@@ -209,8 +208,8 @@ def fence_expired(
     ids = tuple(broker.id for broker in expired)
     changes = tuple(islice(brokers_leave(image, config, ids), changes_max))
     if len(changes) == changes_max:
-        return Decision(changes, ())
-    return Decision((*changes, *map(_fencing, expired)), ids)
+        return decided(image, changes, ())
+    return decided(image, (*changes, *map(_fencing, expired)), ids)
 
 
 def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -> Decision[None]:
@@ -222,7 +221,7 @@ def unregister(image: MetadataImage, config: ControllerConfig, broker_id: int) -
         )
     # Whoever comes back under this id may come with empty disks: it is eligible nowhere.
     leaving = brokers_leave(image, config, (broker.id,), is_unclean=is_elr_enabled(image))
-    return Decision((*leaving, unregister_broker_record(broker)), None)
+    return decided(image, (*leaving, unregister_broker_record(broker)), None)
 
 
 def registered(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:

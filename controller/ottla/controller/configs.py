@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ottla.controller.decision import Context, Decision
+from ottla.controller.decision import Context, Decision, Draft
 from ottla.controller.elections import elect_where_nobody_leads
 from ottla.controller.settings_in_force import (
     MIN_INSYNC_REPLICAS,
@@ -18,7 +18,6 @@ from ottla.controller.settings_in_force import (
     is_elr_enabled,
     topic_setting,
 )
-from ottla.metadata import fold
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record, clear_elr_record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
@@ -49,26 +48,23 @@ def incremental_alter_configs(
 ) -> Decision[IncrementalAlterConfigsResponse]:
     """Change the settings that are named and leave all others."""
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
-    records: list[Record] = []
+    draft = Draft(image)
     responses = []
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
 
-        changes = partial(_incremental, image, context, key, resource.configs)
-        made, code, message = _alter(image, context, key, times[key], changes)
-        image = fold.apply_all(image, made)
-        records.extend(made)
+        changes = partial(_incremental, draft.image, context, key, resource.configs)
+        made, code, message = _alter(draft.image, context, key, times[key], changes)
+        draft.add(made)
         responses.append(
             AlterConfigsResourceResponse(
                 error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
             )
         )
-    records += _elections_due(image, context, records)
+    draft.add(_elections_due(draft.image, context, draft.records))
     if request.validate_only:
-        records = []
-    return Decision(
-        tuple(records), IncrementalAlterConfigsResponse(responses=responses), is_atomic=True
-    )
+        draft = Draft(image)
+    return draft.decision(IncrementalAlterConfigsResponse(responses=responses), is_atomic=True)
 
 
 def alter_configs(
@@ -76,27 +72,28 @@ def alter_configs(
 ) -> Decision[AlterConfigsResponse]:
     """Replace all settings of each resource by those given (the old, blunt request)."""
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
-    records: list[Record] = []
+    draft = Draft(image)
     responses = []
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
         wanted: Changes = {config.name: config.value for config in resource.configs}
-        gone: Changes = dict.fromkeys(image.config(*key))
+        gone: Changes = dict.fromkeys(draft.image.config(*key))
         if None in wanted.values():
             made, code, message = _refused(_null_values(wanted))
         else:
-            made, code, message = _alter(image, context, key, times[key], (gone | wanted).copy)
-        image = fold.apply_all(image, made)
-        records.extend(made)
+            made, code, message = _alter(
+                draft.image, context, key, times[key], (gone | wanted).copy
+            )
+        draft.add(made)
         responses.append(
             ReplacedResource(
                 error_code=code, error_message=message, resource_type=key[0], resource_name=key[1]
             )
         )
-    records += _elections_due(image, context, records)
+    draft.add(_elections_due(draft.image, context, draft.records))
     if request.validate_only:
-        records = []
-    return Decision(tuple(records), AlterConfigsResponse(responses=responses), is_atomic=True)
+        draft = Draft(image)
+    return draft.decision(AlterConfigsResponse(responses=responses), is_atomic=True)
 
 
 def _elections_due(

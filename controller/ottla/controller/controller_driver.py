@@ -17,7 +17,7 @@ import trio
 
 from ottla.controller import brokers, forward, partitions, producer_ids
 from ottla.controller.controller_metrics import NS_PER_MS, ControllerCounts
-from ottla.controller.decision import Context, Decision, QuorumStatus
+from ottla.controller.decision import Context, Decision, QuorumStatus, decided
 from ottla.controller.describe_quorum import quorum_status
 from ottla.controller.quorum_seam import Quorum
 from ottla.controller.sessions import BrokerSessions
@@ -186,7 +186,7 @@ class Controller:
             decision = forward.decide(image, api_key, api_version, request, context)
             is_large = len(body) > SHORT_BYTES_MAX
             reply = encode(decision.reply, api_version, is_large=is_large)
-            return Decision(decision.records, reply, decision.is_atomic)
+            return decision.with_reply(reply)
 
         answer, last_offset = await self._decided(make, is_long=True)
         return answer, last_offset if last_offset >= first_offset else NO_RECORDS
@@ -238,11 +238,13 @@ class Controller:
     def _prepared(self, decision: Decision[R], image: MetadataImage) -> "tuple[R, list[_Step]]":
         """Return the reply, and what is appended batch by batch; it may run beside the loop.
 
-        What would not fold must not be written, so all of it is folded first.
+        The last batch comes to the image of the decision; only those before it are folded here.
         """
         steps = []
+        count_left = len(decision.records)
         for records in decision.appends():
-            after = fold.apply_all(image, records)
+            count_left -= len(records)
+            after = fold.apply_all(image, records) if count_left else decision.image
             steps.append(_Step(records, self._member.batch_of(records), image, after))
             image = after
         return decision.reply, steps
@@ -267,7 +269,7 @@ class Controller:
             minimum = topic_default(EMPTY, self._config, "min.insync.replicas").value
             assert minimum is not None
             records = bootstrap_records(min_insync_replicas=int(minimum))
-            first = Decision(records, None, is_atomic=True)
+            first = decided(self.image, records, None, is_atomic=True)
             await self._append(self._prepared(first, self.image)[1], epoch)
         return epoch
 
@@ -354,8 +356,8 @@ class Controller:
         )
 
 
-def _nothing(_image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
-    return Decision((), True)
+def _nothing(image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
+    return decided(image, (), True)
 
 
 def not_controller() -> RefusedError:

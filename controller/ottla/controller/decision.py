@@ -1,10 +1,16 @@
-"""What a decision is: records to append and the reply to give once they are committed."""
+"""What a decision is: records to append, the image they come to, and the reply once committed.
 
-from collections.abc import Callable, Iterator
+The image of a decision is the next speculative image: the records are folded once, when they are
+decided, so what would not fold is never written.  The committed image is changed by replay alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import UUID
 
+from ottla.metadata import fold
+from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
@@ -12,6 +18,7 @@ from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 APPEND_RECORDS_MAX = 10_000
 """Records of one append (KRaft's bound).  Higher stalls the loop, and with it heartbeats, for
@@ -20,13 +27,15 @@ longer at a time; lower writes and flushes more batches for one event."""
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[R]):
-    """Records in the order they must be folded, and the reply.
+    """Records in the order they must be folded, the reply, and the image they come to.
 
     No records means that the reply may be given at once.
     """
 
     records: tuple[Record, ...]
     reply: R
+    image: MetadataImage
+    """The image that was decided on, with the records folded into it."""
     is_atomic: bool = False
     """Whether the records count only together.  Where they do not, each prefix of them leaves a
     cluster that works, and a controller that dies between two appends leaves nothing behind that
@@ -38,6 +47,40 @@ class Decision(Generic[R]):
             records_max = max(1, len(self.records))
         for start in range(0, len(self.records), records_max):
             yield self.records[start : start + records_max]
+
+    def with_reply(self, reply: S) -> "Decision[S]":
+        """Return the same decision with another reply."""
+        return Decision(self.records, reply, self.image, self.is_atomic)
+
+
+def decided(
+    image: MetadataImage, records: Iterable[Record], reply: R, *, is_atomic: bool = False
+) -> Decision[R]:
+    """Return the decision to append these records to an image."""
+    draft = Draft(image)
+    draft.add(records)
+    return draft.decision(reply, is_atomic=is_atomic)
+
+
+class Draft:
+    """A decision in the making, of parts that build on the image of those before them."""
+
+    __slots__ = ("image", "records")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        """The image decided on, with all records so far."""
+        self.records: list[Record] = []
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Add records; CorruptDataError where they do not fit the image."""
+        added = tuple(records)
+        self.image = fold.apply_all(self.image, added)
+        self.records.extend(added)
+
+    def decision(self, reply: R, *, is_atomic: bool = False) -> Decision[R]:
+        """Return the decision to append all of it."""
+        return Decision(tuple(self.records), reply, self.image, is_atomic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ One event, one batch: everything a broker led moves in the same records that fen
 from collections.abc import Collection, Iterator, Sequence
 from uuid import UUID
 
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, decided
 from ottla.controller.partition_change import Election, Rules, change_partition
 from ottla.controller.settings_in_force import (
     allows_unclean_election,
@@ -202,7 +202,7 @@ def elect_leaders(
                 outcomes.append(outcome)
         if outcomes:
             results.append(ReplicaElectionResult(topic=name, partition_result=outcomes))
-    return Decision(tuple(records), ElectLeadersResponse(replica_election_results=results))
+    return decided(image, records, ElectLeadersResponse(replica_election_results=results))
 
 
 def _elect_one(

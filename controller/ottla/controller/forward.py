@@ -10,7 +10,7 @@ from typing import Any
 from ottla.controller import topics
 from ottla.controller.brokers import unregister
 from ottla.controller.configs import alter_configs, incremental_alter_configs
-from ottla.controller.decision import Context, Decision
+from ottla.controller.decision import Context, Decision, decided
 from ottla.controller.describe_quorum import describe_quorum
 from ottla.controller.elections import elect_leaders
 from ottla.controller.reassignments import (
@@ -116,7 +116,7 @@ def _alter_reassignments(
 def _list_reassignments(
     image: MetadataImage, context: Context, request: ListPartitionReassignmentsRequest, version: int
 ) -> Decision[Any]:
-    return Decision((), list_partition_reassignments(image, request))
+    return decided(image, (), list_partition_reassignments(image, request))
 
 
 def _update_features(
@@ -128,14 +128,14 @@ def _update_features(
 def _describe_quorum(
     image: MetadataImage, context: Context, request: DescribeQuorumRequest, version: int
 ) -> Decision[Any]:
-    return Decision((), describe_quorum(context.quorum_status(), request, version=version))
+    return decided(image, (), describe_quorum(context.quorum_status(), request, version=version))
 
 
 def _unregister_broker(
     image: MetadataImage, context: Context, request: UnregisterBrokerRequest, version: int
 ) -> Decision[Any]:
     decision = unregister(image, context.config, request.broker_id)
-    return Decision(decision.records, UnregisterBrokerResponse(error_message=None))
+    return decision.with_reply(UnregisterBrokerResponse(error_message=None))
 
 
 DECISIONS: dict[int, Callable[[MetadataImage, Context, Any, int], Decision[Any]]] = {

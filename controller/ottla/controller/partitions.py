@@ -5,7 +5,7 @@ leadership, or speaks of an older state, changes nothing.
 """
 
 from ottla.controller.brokers import registered
-from ottla.controller.decision import Decision, request_uuid
+from ottla.controller.decision import Decision, Draft, decided, request_uuid
 from ottla.controller.elections import TopicRules, brokers_leave
 from ottla.controller.partition_change import change_partition
 from ottla.metadata import fold
@@ -30,20 +30,20 @@ def alter_partition(
     leader = NodeId(request.broker_id)
     rules = TopicRules(image, config)
     records: list[Record] = []
-    decided: set[tuple[bytes, int]] = set()
+    seen: set[tuple[bytes, int]] = set()
     reply = pb.AlterPartitionResponse()
     for asked in request.topics:
         result = reply.topics.add(topic_id=asked.topic_id)
         topic = image.topics.get(request_uuid(asked.topic_id))
         for proposal in asked.partitions:
             at = (asked.topic_id, proposal.partition_id)
-            if at in decided:
+            if at in seen:
                 # Two changes of one state need not fit together.
                 result.partitions.add(
                     partition_id=proposal.partition_id, error_code=ErrorCode.INVALID_REQUEST
                 )
                 continue
-            decided.add(at)
+            seen.add(at)
             if topic is None:
                 result.partitions.add(
                     partition_id=proposal.partition_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID
@@ -58,7 +58,7 @@ def alter_partition(
             if record is not None:
                 records.append(record)
             result.partitions.append(outcome)
-    return Decision(tuple(records), reply)
+    return decided(image, records, reply)
 
 
 def _fault_of(
@@ -163,10 +163,11 @@ def assign_replicas_to_dirs(
                     records.append(
                         partition_change_record(topic.id, partition_id, directories=directories)
                     )
+    draft = Draft(image)
+    draft.add(records)
     if offline:
-        placed = fold.apply_all(image, records)
-        records.extend(brokers_leave(placed, config, (broker.id,), only_directories=offline))
-    return Decision(tuple(records), reply)
+        draft.add(brokers_leave(draft.image, config, (broker.id,), only_directories=offline))
+    return draft.decision(reply)
 
 
 def _misplaced(topic: Topic | None, state: PartitionState | None, broker: NodeId) -> ErrorCode:

@@ -1,7 +1,7 @@
 """Blocks of producer ids, handed out once each (KIP-730)."""
 
 from ottla.controller.brokers import registered
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, decided
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import producer_ids_record
 from ottla.model.errors import ErrorCode, RefusedError
@@ -20,7 +20,8 @@ def allocate_producer_ids(
             ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producer ids; 2^63 were handed out."
         )
     record = producer_ids_record(broker.id, broker.epoch, start + PRODUCER_ID_BLOCK_COUNT)
-    return Decision(
+    return decided(
+        image,
         (record,),
         pb.AllocateProducerIdsResponse(
             producer_id_start=start, producer_id_count=PRODUCER_ID_BLOCK_COUNT

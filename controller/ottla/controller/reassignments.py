@@ -8,7 +8,7 @@ one replaces the first, and cancelling goes back to the replicas before the firs
 from collections.abc import Sequence
 
 from ottla.controller.assignments import check_manual, directory_for
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, decided
 from ottla.controller.elections import TopicRules
 from ottla.controller.partition_change import Assignment, Election, change_partition
 from ottla.controller.settings_in_force import allows_unclean_election
@@ -66,8 +66,9 @@ def alter_partition_reassignments(
                     records[at] = record
             results.append(result)
         responses.append(ReassignableTopicResponse(name=asked_topic.name, partitions=results))
-    return Decision(
-        tuple(records.values()),
+    return decided(
+        image,
+        records.values(),
         AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=may_resize, error_message=None, responses=responses
         ),

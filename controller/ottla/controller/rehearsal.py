@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from ottla.controller import brokers, forward, partitions
-from ottla.controller.decision import Context, Decision, QuorumStatus, R
+from ottla.controller.decision import Context, Decision, QuorumStatus, R, decided
 from ottla.controller.sessions import BrokerSessions
 from ottla.metadata import features, fold
 from ottla.metadata.image import EMPTY, MetadataImage, PartitionState
@@ -66,11 +66,12 @@ class Rehearsal:
     def __post_init__(self) -> None:
         self.sessions = BrokerSessions(self.config.session_timeout_ms)
         bootstrap = features.bootstrap_records(min_insync_replicas=self.min_insync_replicas)
-        self.take(Decision(bootstrap, None))
+        self.take(decided(self.image, bootstrap, None))
 
     def take(self, decision: Decision[R]) -> R:
         """Commit a decision and return its reply."""
         self.image = fold.apply_all(self.image, decision.records)
+        assert decision.image == self.image, "a decision carries what its records come to"
         self.next_offset = Offset(self.next_offset + len(decision.records))
         return decision.reply
 

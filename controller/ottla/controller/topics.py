@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from ottla.controller.assignments import check_manual, new_partition, place_new
-from ottla.controller.decision import Context, Decision
+from ottla.controller.decision import Context, Decision, Draft, decided
 from ottla.controller.settings_in_force import Source, topic_setting
-from ottla.metadata import fold
 from ottla.metadata.image import MetadataImage, PartitionState, Topic
 from ottla.metadata.records import (
     TOPIC_RESOURCE,
@@ -65,7 +64,7 @@ def create_topics(
     config_count = sum(len(topic.configs) for topic in request.topics)
     names = TakenNames(image)
     defaults = _configs_in_force(image, context, "")
-    records: list[Record] = []
+    draft = Draft(image)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
@@ -74,7 +73,7 @@ def create_topics(
             _bound_request(max(partition_count, config_count, replica_count // REPLICAS_SHARE))
             check_topic_name(topic.name)
             names.check(topic.name)
-            image, created, result = _create(image, context, topic, defaults)
+            result = _create(draft, context, topic, defaults)
         except RefusedError as refusal:
             results.append(
                 CreatableTopicResult(
@@ -86,11 +85,10 @@ def create_topics(
             )
             continue
         names.add(topic.name)
-        records.extend(created)
         results.append(result)
     if request.validate_only:
-        records = []
-    return Decision(tuple(records), CreateTopicsResponse(topics=results), is_atomic=True)
+        draft = Draft(image)
+    return draft.decision(CreateTopicsResponse(topics=results), is_atomic=True)
 
 
 def check_topic_name(name: str) -> None:
@@ -147,7 +145,7 @@ def delete_topics(
             continue
         records.append(remove_topic_record(topic.id))
         results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
-    return Decision(tuple(records), DeleteTopicsResponse(responses=results), is_atomic=True)
+    return decided(image, records, DeleteTopicsResponse(responses=results), is_atomic=True)
 
 
 def create_partitions(
@@ -170,39 +168,36 @@ def create_partitions(
         )
     if request.validate_only:
         records = []
-    return Decision(tuple(records), CreatePartitionsResponse(results=results), is_atomic=True)
+    return decided(image, records, CreatePartitionsResponse(results=results), is_atomic=True)
 
 
 def _create(
-    image: MetadataImage,
+    draft: Draft,
     context: Context,
     asked: CreatableTopic,
     defaults: list[CreatableTopicConfigs],
-) -> tuple[MetadataImage, list[Record], CreatableTopicResult]:
-    """Return the image with the topic, the records that make it, and the answer.
+) -> CreatableTopicResult:
+    """Add the records that make a topic; return the answer.
 
     `defaults` are the settings of a topic that has none of its own: thousands may share them.
     """
     check_topic_texts({config.name: config.value for config in asked.configs})
-    partitions = _partitions_of(image, context, asked)
+    partitions = _partitions_of(draft.image, context, asked)
     topic_id = context.rng.uuid()
     records = [topic_record(asked.name, topic_id)]
     for config in asked.configs:
         records.append(config_record(TOPIC_RESOURCE, asked.name, config.name, config.value))
     for partition_id, state in enumerate(partitions):
         records.append(partition_record(topic_id, partition_id, state))
-    after = fold.apply_all(image, records)
-    return (
-        after,
-        records,
-        CreatableTopicResult(
-            name=asked.name,
-            topic_id=topic_id,
-            error_message=None,
-            num_partitions=len(partitions),
-            replication_factor=len(partitions[0].replicas),
-            configs=_configs_in_force(after, context, asked.name) if asked.configs else defaults,
-        ),
+    draft.add(records)
+    in_force = _configs_in_force(draft.image, context, asked.name) if asked.configs else defaults
+    return CreatableTopicResult(
+        name=asked.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=in_force,
     )
 
 

@@ -7,7 +7,7 @@ min.insync.replicas first, and none survive a time in which they were not kept.
 from collections import Counter
 from collections.abc import Iterator
 
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, decided
 from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS, topic_default
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -48,7 +48,8 @@ def update_features(
                 )
             _check(image, update, version)
         except RefusedError as refusal:
-            return Decision(
+            return decided(
+                image,
                 (),
                 UpdateFeaturesResponse(
                     error_code=refusal.code,
@@ -68,8 +69,9 @@ def update_features(
         UpdatableFeatureResult(feature=one.feature, error_message=None)
         for one in request.feature_updates
     ]
-    return Decision(
-        tuple(records),
+    return decided(
+        image,
+        records,
         UpdateFeaturesResponse(error_message=None, results=results if version < 2 else []),
         is_atomic=True,
     )

@@ -12,7 +12,7 @@ import trio
 
 from ottla.controller import brokers, elections
 from ottla.controller.controller_driver import Controller
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, decided
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import no_op_record
 from ottla.model.ids import NO_OFFSET, Offset
@@ -102,7 +102,7 @@ class Upkeep:
             self._controller.counts.expired_sessions.value += len(decision.reply)
             ids = ", ".join(map(str, decision.reply))
             _LOGGER.info("fencing brokers %s: their sessions ended", ids)
-        return Decision(decision.records, True)
+        return decision.with_reply(True)
 
     async def _elect_where_nobody_leads(self) -> None:
         while True:
@@ -110,7 +110,7 @@ class Upkeep:
             await self._controller.attempt(self._elect, is_long=True)
 
     def _elect(self, image: MetadataImage, _next_offset: Offset) -> Decision[None]:
-        return Decision(elections.elect_where_nobody_leads(image, self._config), None)
+        return decided(image, elections.elect_where_nobody_leads(image, self._config), None)
 
     async def _give_leaderships_back(self) -> None:
         while True:
@@ -121,7 +121,7 @@ class Upkeep:
     def _rebalance(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
         """Give back what one run may, and say whether there may be more."""
         records = elections.rebalance(image, self._config)
-        return Decision(records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
+        return decided(image, records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
 
     async def _move_the_log_when_idle(self) -> None:
         """Write a record when nothing else was, so that observers see the log move."""
@@ -133,5 +133,5 @@ class Upkeep:
             seen = controller.last_appended
 
 
-def _no_op(_image: MetadataImage, _next_offset: Offset) -> Decision[None]:
-    return Decision((no_op_record(),), None)
+def _no_op(image: MetadataImage, _next_offset: Offset) -> Decision[None]:
+    return decided(image, (no_op_record(),), None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.controller import brokers, configs, elections, partition_change, partitions
 from ottla.controller.brokers import BrokerState
-from ottla.controller.decision import Decision
+from ottla.controller.decision import Decision, decided
 from ottla.controller.partition_change import Assignment, Elected, Election, Rules
 from ottla.controller.sessions import BrokerSessions, Session
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
@@ -170,7 +170,7 @@ def _fenced_stay_in_isr() -> Any:
     ) -> Decision[tuple[NodeId, ...]]:
         expired = sessions.expired(image, now_ms)
         ids = tuple(broker.id for broker in expired)
-        return Decision(tuple(map(brokers._fencing, expired)), ids)
+        return decided(image, map(brokers._fencing, expired), ids)
 
     return patched(brokers, fence_expired=fence)
 

@@ -8,7 +8,7 @@ does, with full sessions and the elections that were left over.
 from dataclasses import replace
 
 from ottla.controller import brokers, elections
-from ottla.controller.decision import Decision, R
+from ottla.controller.decision import Decision, R, decided
 from ottla.controller.rehearsal import Rehearsal
 from ottla.controller.sessions import BrokerSessions
 from ottla.metadata import fold
@@ -59,6 +59,7 @@ class ControllerHistory(Rehearsal):
         if left is None or decision.is_atomic or left >= len(decision.records):
             if decision.records:
                 self._append(decision.records)
+            assert decision.image == self.image, "a decision carries what its records come to"
             return decision.reply
         for record in decision.records[:left]:
             self._append((record,))
@@ -77,7 +78,8 @@ class ControllerHistory(Rehearsal):
         self.failover_count += 1
         self.records_left = None
         self.sessions.reset(self.image, self.now_ms)
-        self.take(Decision(elections.elect_where_nobody_leads(self.image, self.config), None))
+        records = elections.elect_where_nobody_leads(self.image, self.config)
+        self.take(decided(self.image, records, None))
 
     def fence(self, *ids: NodeId) -> tuple[NodeId, ...]:
         """Let the sessions of these end; all others are heard of just now."""

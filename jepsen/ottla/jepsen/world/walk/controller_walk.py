@@ -8,7 +8,7 @@ appends; the next one starts with full sessions.  What holds is judged after eve
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla.controller.decision import Decision, R
+from ottla.controller.decision import Decision, R, decided
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
 from ottla.jepsen.world.invariants.controller import ControllerJudge
@@ -96,7 +96,7 @@ def _cluster(*, has_elr: bool) -> ControllerHistory:
         found = _CLUSTERS[has_elr] = WatchedController(min_insync_replicas=2)
         if not has_elr:
             off = feature_level_record("eligible.leader.replicas.version", 0)
-            found.take(Decision((off,), None))
+            found.take(decided(found.image, (off,), None))
         found.start(*BROKERS)
         assignments = [
             CreatableReplicaAssignment(

@@ -10,7 +10,7 @@ anybody at any time, elsewhere for one machine, and nothing else fails until tha
 from collections.abc import Callable
 
 from ottla.controller import elections
-from ottla.controller.decision import Decision
+from ottla.controller.decision import decided
 from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import Outcome, outcome_of
@@ -375,7 +375,7 @@ class Walk(TalkingCluster):
     def _rebalance(self) -> None:
         records = elections.rebalance(self.controller.image, self.controller.config)
         try:
-            self.controller.take(Decision(records, None))
+            self.controller.take(decided(self.controller.image, records, None))
         except RefusedError:
             return
 
