@@ -62,7 +62,7 @@ EXEMPT = {"storage/ottla/storage/disk.py", "wire/ottla/wire/generator.py"}
 # Rooms of a package, lowest first: a module imports only its own room and the rooms before it.
 ROOMS: dict[str, tuple[str, ...]] = {
     "broker": ("network", "cluster", "replicas", "logs", "groups", "metrics"),
-    "cli": ("cluster", "topics", "records", "groups", "metrics", "pipelines", "lab"),
+    "cli": ("cluster", "topics", "records", "logs", "groups", "metrics", "pipelines", "lab"),
 }
 
 SHARED_MODULES: dict[str, tuple[str, ...]] = {

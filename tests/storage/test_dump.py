@@ -9,15 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.ids import Epoch, Offset, ProducerId, TopicPartition
+from ottla.storage.batch_walk import BatchRow, Problem
 from ottla.storage.checkpoint_file import parse_checkpoint
 from ottla.storage.checkpoint_topics import format_topic_ids
 from ottla.storage.dump import (
     AbortedTransactionRow,
-    BatchRow,
     FieldRow,
-    LegacyRow,
     OffsetIndexRow,
-    Problem,
     ProducerBatchRow,
     RecordRow,
     Row,
@@ -123,7 +121,12 @@ def test_the_hole_of_a_preallocated_file_is_no_damage() -> None:
 def test_old_message_sets_are_shown() -> None:
     message = pack(">bbqi1si1s", 1, 0, 123, 1, b"k", 1, b"v")
     data = pack(">qiI", 40, len(message) + 4, crc32(message)) + message
-    assert list(dump_batches(data)) == [LegacyRow(40, 1, "none", 123, b"k", b"v")]
+    batch, record = dump_batches(data, is_with_records=True)
+    assert isinstance(batch, BatchRow)
+    assert (batch.base_offset, batch.last_offset, batch.record_count) == (40, 40, 1)
+    assert (batch.magic, batch.codec, batch.size_bytes) == (1, "none", len(data))
+    assert (batch.max_timestamp, batch.is_crc_valid) == (123, True)
+    assert record == RecordRow(40, 123, b"k", b"v", (), None)
 
 
 @given(st.binary(max_size=300), st.integers(0, 200))

@@ -7,7 +7,8 @@ outcomes.py  results of changes, one line each
 times.py     durations and points in time as people write them
 version.py   `ottla version`
 
-records/     produce, consume, and log files
+records/     produce and consume
+logs/        log directories, offline
 topics/      topics and settings
 groups/      groups of consumers
 cluster/     starting, stopping, surveying and changing a cluster and its nodes

@@ -45,7 +45,9 @@ COMMANDS = {
     ),
     "produce": Command("ottla.cli.records.produce", "write records from standard input"),
     "consume": Command("ottla.cli.records.consume", "print records"),
-    "log": Command("ottla.cli.records.log_commands", "look into log files"),
+    "log": Command(
+        "ottla.cli.logs.log_commands", "look into log directories, check and recover them offline"
+    ),
     "storage": Command("ottla.cli.cluster.storage", "format directories"),
     "controller": Command(
         "ottla.cli.cluster.controller", "run one controller from a .properties file"

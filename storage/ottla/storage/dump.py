@@ -1,7 +1,9 @@
 """Every file of a log directory as rows that can be shown: what `ottla log dump` is made of.
 
-Pure iterators over a file's bytes.  They never raise on bytes that lie: the row before the damage
-is followed by a `Problem` that says where and why, for looking at damage is what a dump is for.
+Pure iterators over a file, which they read in blocks.  They never raise on bytes that lie: the row
+before the damage is followed by a `Problem` that says where and why, for looking at damage is what
+a dump is for.  Entries of indexes carry what is wrong with their order; whether they fit their log
+is `index_checks.py`.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.ids import Offset
-from ottla.model.limits import BATCH_HEADER_BYTES
+from ottla.storage.batch_walk import BatchRow, Problem, records_of, walk
 from ottla.storage.checkpoint_file import parse_checkpoint
 from ottla.storage.checkpoint_topics import parse_topic_ids
 from ottla.storage.epoch_cache import decode_epochs
@@ -18,26 +20,17 @@ from ottla.storage.meta_properties import uuid_to_text
 from ottla.storage.partition_metadata import decode_partition_metadata
 from ottla.storage.producer_batches import decode_batches
 from ottla.storage.producer_snapshot import decode_snapshot
-from ottla.wire.batch import (
-    LENGTH_END,
-    MAGIC,
-    BatchHeader,
-    Buffer,
-    TimestampType,
-    check_crc,
-    parse_header,
-)
+from ottla.storage.readable import Readable, Window, entries, readable
+from ottla.wire.batch import Buffer
 from ottla.wire.batch_builder import ControlType
 from ottla.wire.codec import decode_prefix
 from ottla.wire.codec_types import Message
-from ottla.wire.compression import codec_of
-from ottla.wire.legacy import magic_at, messages
 from ottla.wire.messages.kraft_version_record import KRaftVersionRecord
 from ottla.wire.messages.leader_change_message import LeaderChangeMessage
 from ottla.wire.messages.snapshot_footer_record import SnapshotFooterRecord
 from ottla.wire.messages.snapshot_header_record import SnapshotHeaderRecord
 from ottla.wire.messages.voters_record import VotersRecord
-from ottla.wire.records import Record, scan
+from ottla.wire.records import Record
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
@@ -54,38 +47,6 @@ RAFT_CONTROL_MESSAGES: dict[ControlType, type[Message]] = {
 }
 
 
-class Problem(NamedTuple):
-    """Bytes that lie, or that are left over by preallocation and no damage."""
-
-    position: int
-    problem: str
-    is_damage: bool = True
-
-
-class BatchRow(NamedTuple):
-    """One v2 batch."""
-
-    position: int
-    base_offset: int
-    last_offset: int
-    record_count: int
-    size_bytes: int
-    leader_epoch: int
-    codec: str
-    timestamp_type: str
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    is_transactional: bool
-    is_control: bool
-    delete_horizon_ms: int | None
-    crc: int
-    is_crc_valid: bool
-
-
 class RecordRow(NamedTuple):
     """One record of a batch."""
 
@@ -96,17 +57,6 @@ class RecordRow(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     control: str | None
     """What a control record says, None for data."""
-
-
-class LegacyRow(NamedTuple):
-    """One message of the formats before v2."""
-
-    offset: int
-    magic: int
-    codec: str
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
 
 
 class OffsetIndexRow(NamedTuple):
@@ -163,6 +113,8 @@ class CheckpointRow(NamedTuple):
     topic: str
     partition: int
     offset: int
+    topic_id: str | None = None
+    """The topic id that a line was written for; None where no file beside it says so."""
 
 
 class EpochRow(NamedTuple):
@@ -182,7 +134,6 @@ class FieldRow(NamedTuple):
 Row = (
     BatchRow
     | RecordRow
-    | LegacyRow
     | OffsetIndexRow
     | TimeIndexRow
     | AbortedTransactionRow
@@ -195,83 +146,23 @@ Row = (
 )
 
 
-def dump_batches(data: Buffer, *, is_with_records: bool = False) -> Iterator[Row]:
+def dump_batches(file: Readable | Buffer, *, is_with_records: bool = False) -> Iterator[Row]:
     """Yield the batches of a `.log` or of a snapshot, each followed by its records if asked for."""
-    at = 0
-    while at < len(data):
-        if not any(memoryview(data)[at : at + BATCH_HEADER_BYTES]):
-            hole = f"{len(data) - at} zero bytes follow, as in a preallocated file"
-            yield Problem(at, hole, is_damage=False)
-            return
-        try:
-            if magic_at(data, at) < MAGIC:
-                yield from _dump_legacy(data, at)
-                return
-            header = parse_header(data, at)
-        except CorruptDataError as error:
-            yield Problem(at, error.where)
-            return
-        if at + header.size_bytes > len(data):
-            yield Problem(at, f"a batch of {header.size_bytes} bytes is cut off by the file's end")
-            return
-        yield _batch_row(data, at, header)
-        if is_with_records:
-            yield from dump_records(data, at, header)
-        at += header.batch_length + LENGTH_END
+    source = readable(file)
+    for row in walk(source):
+        yield row
+        if is_with_records and isinstance(row, BatchRow):
+            yield from dump_records(source, row)
 
 
-def _batch_row(data: Buffer, at: int, header: BatchHeader) -> BatchRow:
-    try:
-        codec = codec_of(header.codec).name.lower()
-    except CorruptDataError:
-        codec = f"unknown ({header.codec})"
-    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    return BatchRow(
-        position=at,
-        base_offset=header.base_offset,
-        last_offset=header.last_offset,
-        record_count=header.record_count,
-        size_bytes=header.size_bytes,
-        leader_epoch=header.partition_leader_epoch,
-        codec=codec,
-        timestamp_type="LogAppendTime" if is_append_time else "CreateTime",
-        base_timestamp=header.base_timestamp,
-        max_timestamp=header.max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        last_sequence=header.last_sequence,
-        is_transactional=header.is_transactional,
-        is_control=header.is_control,
-        delete_horizon_ms=header.delete_horizon_ms,
-        crc=header.crc,
-        is_crc_valid=check_crc(data, at, header),
-    )
-
-
-def _dump_legacy(data: Buffer, at: int) -> Iterator[Row]:
-    try:
-        for message in messages(memoryview(data)[at:]):
-            yield LegacyRow(
-                offset=message.offset,
-                magic=message.magic,
-                codec=message.codec.name.lower(),
-                timestamp_ms=message.timestamp_ms,
-                key=message.key,
-                value=message.value,
-            )
-    except CorruptDataError as error:
-        yield Problem(at, error.where)
-
-
-def dump_records(data: Buffer, at: int, header: BatchHeader) -> Iterator[RecordRow | Problem]:
+def dump_records(file: Readable, batch: BatchRow) -> Iterator[RecordRow | Problem]:
     """Yield the records of one batch; control records are read."""
     try:
-        for record in scan(data, at, header):
-            control = control_text(record) if header.is_control else None
+        for record in records_of(file, batch):
+            control = control_text(record) if batch.is_control else None
             yield RecordRow(*record, control)
     except CorruptDataError as error:
-        yield Problem(at, error.where)
+        yield Problem(batch.position, error.where)
 
 
 def control_text(record: Record) -> str:
@@ -299,59 +190,102 @@ def control_text(record: Record) -> str:
     return f"{control_type.name} {said!r}"
 
 
-def dump_offset_index(data: Buffer, base_offset: Offset) -> Iterator[OffsetIndexRow | Problem]:
+class Entry(NamedTuple):
+    """An entry of an index file at its place."""
+
+    position: int
+    row: OffsetIndexRow | TimeIndexRow | AbortedTransactionRow
+    problem: str | None
+    """What is wrong with it, None for nothing."""
+
+
+def offset_entries(file: Readable, base_offset: int) -> Iterator[Entry | Problem]:
     """Yield the entries of `.index`, whose file is named by `base_offset`."""
-    last_offset = -1
-    for at, (relative, position) in _entries(data, _OFFSET_ENTRY):
+    last_offset = last_position = -1
+    for at, (relative, position) in entries(file, _OFFSET_ENTRY):
         if relative == 0 and position == 0:
-            yield from _left_over(data, at)
+            yield from _left_over(file, at)
             return
+        problem = None
         if relative <= last_offset:
-            yield Problem(at, f"relative offset {relative} follows {last_offset}")
-        last_offset = relative
-        yield OffsetIndexRow(base_offset + relative, position)
-    yield from _cut_entry(data, _OFFSET_ENTRY)
+            problem = f"relative offset {relative} follows {last_offset}"
+        elif position <= last_position:
+            problem = f"position {position} follows {last_position}"
+        last_offset, last_position = relative, position
+        yield Entry(at, OffsetIndexRow(base_offset + relative, position), problem)
+    yield from _cut_entry(file, _OFFSET_ENTRY)
 
 
-def dump_time_index(data: Buffer, base_offset: Offset) -> Iterator[TimeIndexRow | Problem]:
+def time_entries(file: Readable, base_offset: int) -> Iterator[Entry | Problem]:
     """Yield the entries of `.timeindex`, whose file is named by `base_offset`."""
-    last_timestamp = -1
-    for at, (timestamp_ms, relative) in _entries(data, _TIME_ENTRY):
+    last_timestamp = last_offset = -1
+    for at, (timestamp_ms, relative) in entries(file, _TIME_ENTRY):
         if timestamp_ms == 0 and relative == 0:
-            yield from _left_over(data, at)
+            yield from _left_over(file, at)
             return
+        problem = None
         if timestamp_ms <= last_timestamp:
-            yield Problem(at, f"timestamp {timestamp_ms} follows {last_timestamp}")
-        last_timestamp = timestamp_ms
-        yield TimeIndexRow(timestamp_ms, base_offset + relative)
-    yield from _cut_entry(data, _TIME_ENTRY)
+            problem = f"timestamp {timestamp_ms} follows {last_timestamp}"
+        elif relative < 0 or relative < last_offset:
+            problem = f"relative offset {relative} follows {last_offset}"
+        last_timestamp, last_offset = timestamp_ms, relative
+        yield Entry(at, TimeIndexRow(timestamp_ms, base_offset + relative), problem)
+    yield from _cut_entry(file, _TIME_ENTRY)
 
 
-def dump_transaction_index(data: Buffer) -> Iterator[AbortedTransactionRow | Problem]:
+def transaction_entries(file: Readable) -> Iterator[Entry | Problem]:
     """Yield the entries of `.txnindex`."""
-    for at, (version, *fields) in _entries(data, _TRANSACTION_ENTRY):
+    last_offset = -1
+    for at, (version, *fields) in entries(file, _TRANSACTION_ENTRY):
         if version != 0:
             yield Problem(at, f"version {version} is not 0")
             return
-        yield AbortedTransactionRow(*fields)
-    yield from _cut_entry(data, _TRANSACTION_ENTRY)
+        row = AbortedTransactionRow(*fields)
+        problem = None
+        if row.last_offset <= last_offset:
+            problem = f"last offset {row.last_offset} follows {last_offset}"
+        elif row.first_offset > row.last_offset:
+            problem = f"its first offset is above its last offset {row.last_offset}"
+        last_offset = row.last_offset
+        yield Entry(at, row, problem)
+    yield from _cut_entry(file, _TRANSACTION_ENTRY)
 
 
-def _entries(data: Buffer, entry: Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    for at in range(0, len(data) - entry.size + 1, entry.size):
-        yield at, entry.unpack_from(data, at)
+def dump_offset_index(file: Readable | Buffer, base_offset: Offset) -> Iterator[Row]:
+    """Yield the entries of `.index`, whose file is named by `base_offset`."""
+    yield from _rows(offset_entries(readable(file), base_offset))
 
 
-def _left_over(data: Buffer, at: int) -> Iterator[Problem]:
+def dump_time_index(file: Readable | Buffer, base_offset: Offset) -> Iterator[Row]:
+    """Yield the entries of `.timeindex`, whose file is named by `base_offset`."""
+    yield from _rows(time_entries(readable(file), base_offset))
+
+
+def dump_transaction_index(file: Readable | Buffer) -> Iterator[Row]:
+    """Yield the entries of `.txnindex`."""
+    yield from _rows(transaction_entries(readable(file)))
+
+
+def _rows(found: Iterator[Entry | Problem]) -> Iterator[Row]:
+    for each in found:
+        if isinstance(each, Problem):
+            yield each
+            continue
+        if each.problem is not None:
+            yield Problem(each.position, each.problem)
+        yield each.row
+
+
+def _left_over(file: Readable, at: int) -> Iterator[Problem]:
     """Preallocated space is no damage; anything but zeros after an empty entry is."""
-    if any(memoryview(data)[at:]):
+    if Window(file).first_nonzero(at) is not None:
         yield Problem(at, "an empty entry is followed by others")
 
 
-def _cut_entry(data: Buffer, entry: Struct) -> Iterator[Problem]:
-    rest = len(data) % entry.size
+def _cut_entry(file: Readable, entry: Struct) -> Iterator[Problem]:
+    rest = file.size_bytes % entry.size
     if rest:
-        yield Problem(len(data) - rest, f"{rest} bytes are no whole entry")
+        yield Problem(file.size_bytes - rest, f"{rest} bytes are no whole entry")
 
 
 def dump_producer_snapshot(data: Buffer, end_offset: Offset) -> Iterator[ProducerRow]:

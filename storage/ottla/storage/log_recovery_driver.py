@@ -41,6 +41,8 @@ class RecoveryPlan:
     is_stray: Callable[[TopicPartition, UUID | None], bool]
     """Whether the cluster no longer places this partition, under this topic id, here."""
     worker_count: int
+    is_all_checked: bool = False
+    """Whether logs are checked from their first byte, whatever was flushed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,8 @@ async def recover_directory(
     await _load_checkpoints(disk, directory, partitions)
     await directory.spend_clean_marker()
     directory.progress.remaining_log_count = len(partitions)
-    if not directory.was_clean:
-        await _measure(disk, directory, partitions)
+    if plan.is_all_checked or not directory.was_clean:
+        await _measure(disk, directory, partitions, plan)
 
     failures: list[OSError | RefusedError] = []
 
@@ -135,9 +137,12 @@ async def _sort_names(disk: Disk, directory: LogDirectory, found: Found) -> list
     return partitions
 
 
-async def _measure(disk: Disk, directory: LogDirectory, partitions: list[TopicPartition]) -> None:
+async def _measure(
+    disk: Disk, directory: LogDirectory, partitions: list[TopicPartition], plan: RecoveryPlan
+) -> None:
     """Count the segments and bytes above the recovery points, for whoever waits."""
-    recovery_points = directory.checkpoints.lines(RECOVERY_POINT_FILE)
+    lines = directory.checkpoints.lines(RECOVERY_POINT_FILE)
+    recovery_points = {} if plan.is_all_checked else lines
     for partition in partitions:
         path = f"{directory.path}/{partition}"
         names = [name for name in await disk.listdir(path) if name.endswith(LOG_FILE_SUFFIX)]
@@ -177,12 +182,14 @@ async def _recover_log(
             return directory.checkpoints.offset_of(name, partition, topic_id)
 
         recovery_point = checkpointed(RECOVERY_POINT_FILE) or ZERO
+        if plan.is_all_checked:
+            recovery_point = ZERO
         log = await open_log(
             disk,
             path,
             config=plan.config_of(partition),
             topic_id=topic_id,
-            is_clean=directory.was_clean,
+            is_clean=directory.was_clean and not plan.is_all_checked,
             recovery_point=recovery_point,
             log_start_offset=checkpointed(LOG_START_FILE) or ZERO,
             now_ms=clock.wall_ms(),

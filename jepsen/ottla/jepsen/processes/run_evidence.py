@@ -16,8 +16,9 @@ from pathlib import Path
 from ottla.jepsen.checkers.verdict import DirectoryCheck
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
+from ottla.storage.batch_walk import BatchRow, Problem
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, parse_checkpoint
-from ottla.storage.dump import BatchRow, OffsetIndexRow, Problem, dump_batches, dump_offset_index
+from ottla.storage.dump import OffsetIndexRow, dump_batches, dump_offset_index
 from ottla.wire.batch import parse_header
 
 ERRORS_KEPT_MAX = 20

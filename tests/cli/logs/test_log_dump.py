@@ -30,7 +30,18 @@ def test_a_log_is_shown_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
     lines = dumped(capsys, str(path)).splitlines()
     assert lines[0] == str(path)
     assert lines[1].split()[:4] == ["POSITION", "OFFSETS", "RECORDS", "BYTES"]
-    assert lines[2].split() == ["0", "7…8", "2", str(len(BATCH)), "3", "none", "6", "-", "-", "ok"]
+    assert lines[2].split() == [
+        "0",
+        "7…8",
+        "2",
+        str(len(BATCH)),
+        "3",
+        "none",
+        "5…6",
+        "-",
+        "-",
+        "ok",
+    ]
 
 
 def test_records_are_shown_when_asked_for(

@@ -1,0 +1,194 @@
+"""`ottla log recover`: does offline what a start after a crash does, and shows it first.
+
+It is shown by the recovery itself, on a disk that keeps every change aside (`preview_disk`).  Only
+with --yes is anything written.  Exit code 0, 1 where a process uses the directory, or 2 when a
+partition cannot be recovered.
+"""
+
+import argparse
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from ottla.cli.common import add_format_argument, counted, print_json, print_table, run_async
+from ottla.cli.logs.log_verify import DRAW_INTERVAL_S, Bar
+from ottla.cli.logs.preview_disk import Change, PreviewDisk
+from ottla.cli.main import OK, UNHEALTHY
+from ottla.cli.terminal import note, say
+from ottla.model.errors import ConfigError, OttlaError
+from ottla.node.clock_driver import RealClock, RealRng
+from ottla.node.process_driver import raise_open_files_limit
+from ottla.storage.directory_lock_driver import LOCK_FILE, lock_directory
+from ottla.storage.disk import RealDisk
+from ottla.storage.disk_seam import Disk
+from ottla.storage.files import LOG
+from ottla.storage.log_directory_driver import RecoveryProgress
+from ottla.storage.meta_properties import META_PROPERTIES_FILE
+from ottla.storage.offline_recovery_driver import OfflineRecovery, recover_offline
+
+
+def configure(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare the arguments of 'ottla log recover'."""
+    parser = verbs.add_parser(
+        "recover", help="show what a start after a crash does to a log directory, and do it"
+    )
+    parser.add_argument("directory", metavar="DIR", help="a log directory that no broker uses")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="check every batch, not only those above the recovery point; what is damaged is cut "
+        "off with all that follows it",
+    )
+    parser.add_argument("--yes", action="store_true", help="write what is shown")
+    add_format_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show what would be done, and do it with --yes."""
+    directory = Path(os.path.abspath(arguments.directory))
+    if not directory.is_dir():
+        raise ConfigError(str(directory), "is no directory")
+    if not (directory / META_PROPERTIES_FILE).exists():
+        raise ConfigError(
+            str(directory), "is no log directory; it has no meta.properties (name log.dirs' own)"
+        )
+    raise_open_files_limit()
+    with _held(directory), PreviewDisk() as disk, _quiet():
+        foreseen = _recover(disk, directory, arguments, "looking")
+        changes = [change for change in disk.changes() if Path(change.path).name != LOCK_FILE]
+    is_done = bool(arguments.yes) and not foreseen.was_clean
+    if arguments.format == "table":
+        _show(directory, foreseen, changes)
+    if is_done:
+        _recover(RealDisk([str(directory)]), directory, arguments, "recovering")
+    if arguments.format == "json":
+        print_json(_as_json(directory, foreseen, changes, is_done=is_done))
+    elif not foreseen.was_clean:
+        note("done" if is_done else "nothing was written; --yes does it")
+    return UNHEALTHY if foreseen.corrupt else OK
+
+
+@contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Hold the directory's lock if it has one; nothing is made for it."""
+    if not (directory / LOCK_FILE).exists():
+        yield
+        return
+    file = lock_directory(RealDisk(), str(directory), setting="DIR")
+    try:
+        yield
+    finally:
+        file.close()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the log quiet: it would say that something was done."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _recover(
+    disk: Disk, directory: Path, arguments: argparse.Namespace, what: str
+) -> OfflineRecovery:
+    found: list[OfflineRecovery] = []
+
+    async def body() -> int:
+        async with trio.open_nursery() as nursery:
+            failure: OttlaError | OSError | None = None
+            try:
+                recovered = await recover_offline(
+                    disk,
+                    RealClock(),
+                    RealRng(),
+                    str(directory),
+                    is_all_checked=arguments.all,
+                    on_start=lambda progress: nursery.start_soon(_draw, what, progress),
+                )
+                found.append(recovered)
+            except (OttlaError, OSError) as error:
+                failure = error  # raised outside, where no group is made of it
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return OK
+
+    run_async(body)
+    return found[0]
+
+
+async def _draw(what: str, progress: RecoveryProgress) -> None:
+    """Draw how far the recovery is, until cancelled."""
+    bar = Bar(what, 0)
+    try:
+        while True:
+            await trio.sleep(DRAW_INTERVAL_S)
+            bar.total_bytes = progress.bytes_total
+            bar.on_read(progress.bytes_done - bar.done_bytes)
+    finally:
+        bar.end()
+
+
+def _show(directory: Path, recovery: OfflineRecovery, changes: list[Change]) -> None:
+    if recovery.was_clean:
+        say(f"{directory} was stopped cleanly: a start checks nothing (--all checks every batch)")
+        return
+    rows = [
+        (
+            change.action,
+            os.path.relpath(change.path, directory),
+            change.before_bytes,
+            change.after_bytes,
+            _effect(change),
+        )
+        for change in changes
+    ]
+    if rows:
+        print_table(("ACTION", "FILE", "BYTES", "BYTES AFTER", "EFFECT"), rows)
+    for partition, why in recovery.corrupt.items():
+        say(f"{partition} stays offline: {why}")
+    lost_bytes = sum(map(_lost_bytes, changes))
+    say(
+        f"{counted(len(recovery.end_offsets), 'partition')} recovered, "
+        f"{counted(len(recovery.corrupt), 'partition')} offline, "
+        f"{lost_bytes:,} bytes of logs cut off"
+    )
+
+
+def _lost_bytes(change: Change) -> int:
+    """Return how many bytes of a log a change takes away."""
+    if not change.path.endswith(LOG):
+        return 0
+    return max(0, (change.before_bytes or 0) - (change.after_bytes or 0))
+
+
+def _effect(change: Change) -> str:
+    if change.action == "rename":
+        assert change.target is not None
+        return f"set aside as {Path(change.target).name}"
+    lost_bytes = _lost_bytes(change)
+    return f"{lost_bytes:,} bytes of the log are cut off" if lost_bytes else "-"
+
+
+def _as_json(
+    directory: Path, recovery: OfflineRecovery, changes: list[Change], *, is_done: bool
+) -> dict[str, Any]:
+    return {
+        "directory": str(directory),
+        "was_clean": recovery.was_clean,
+        "is_done": is_done,
+        "end_offsets": {str(key): offset for key, offset in recovery.end_offsets.items()},
+        "offline": {str(key): why for key, why in recovery.corrupt.items()},
+        "changes": [
+            {**change._asdict(), "path": os.path.relpath(change.path, directory)}
+            for change in changes
+        ],
+    }

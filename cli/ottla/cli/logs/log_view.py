@@ -1,0 +1,250 @@
+"""Rows of log files as tables for people and as JSON for machines, printed while they are read.
+
+Neighbours of one kind are one table, at most some hundred rows of it, so that a file of any size
+takes little memory.  JSON is one list, as other commands print it, with a row to a line.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from itertools import groupby, islice
+from typing import Any, NamedTuple
+
+from ottla.cli.common import table
+from ottla.cli.terminal import say, say_block
+from ottla.model.visible_text import visible_json
+from ottla.storage.batch_walk import BatchRow, Problem
+from ottla.storage.dump import Entry, RecordRow, Row
+from ottla.wire.batch import MAGIC
+
+TABLE_ROWS_MAX = 500
+"""Rows whose columns line up.  Fewer repeats the head more often, more is held before it is
+printed."""
+VALUE_BYTES_DEFAULT = 200
+
+
+class Form(NamedTuple):
+    """How rows are shown."""
+
+    is_metadata: bool = False
+    """Whether records are read as those of the metadata log."""
+    value_bytes_max: int | None = None
+    """Bytes shown of a key or a value; None for all of them."""
+
+
+def is_damage(row: Row | Entry) -> bool:
+    """Return whether a row shows bytes that lie."""
+    if isinstance(row, Problem):
+        return row.is_damage
+    if isinstance(row, Entry):
+        return row.problem is not None
+    return isinstance(row, BatchRow) and not row.is_crc_valid
+
+
+# ---- JSON
+
+
+class JsonFiles:
+    """A list of files with their rows, printed line by line."""
+
+    def __init__(self) -> None:
+        self._file_count = 0
+        say("[")
+
+    def show(self, file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
+        """Print a file's rows; return whether any of them shows damage."""
+        if self._file_count:
+            say("  ,")
+        self._file_count += 1
+        say_block(f'  {{"file": {visible_json(file)}, "rows": [')
+        damage_count = 0
+        line = ""
+        for row in rows:
+            damage_count += is_damage(row)
+            if line:
+                say_block(f"{line},")
+            line = "    " + visible_json(as_json(row, form))
+        if line:
+            say_block(line)
+        say("  ]}")
+        return damage_count > 0
+
+    def end(self) -> None:
+        """Close the list."""
+        say("]")
+
+
+def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
+    """Return a row as JSON says it; bytes that are no text stand as `{"base64": …}`."""
+    if isinstance(row, Entry):
+        shown = as_json(row.row, form)
+        return {"kind": shown.pop("kind"), "at": row.position, **shown, "problem": row.problem}
+    fields = {name: _json_value(value, form) for name, value in row._asdict().items()}
+    if isinstance(row, RecordRow):
+        fields["headers"] = [[name, _json_value(content, form)] for name, content in row.headers]
+        if form.is_metadata and row.control is None:
+            fields["metadata"] = metadata_of(row)
+    return {"kind": type(row).__name__.removesuffix("Row").lower(), **fields}
+
+
+def _json_value(value: object, form: Form) -> object:
+    if not isinstance(value, bytes):
+        return value
+    limit = form.value_bytes_max
+    if limit is not None and len(value) > limit:
+        return {"base64": base64.b64encode(value[:limit]).decode(), "bytes": len(value)}
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def metadata_of(row: RecordRow) -> dict[str, Any]:
+    """Return what a record of the metadata log says."""
+    from google.protobuf.json_format import MessageToDict
+
+    from ottla.metadata.records import decode_record
+    from ottla.model.errors import CorruptDataError
+
+    if row.value is None:
+        return {"problem": "it has no value"}
+    try:
+        said: dict[str, Any] = MessageToDict(
+            decode_record(row.value), preserving_proto_field_name=True
+        )
+    except CorruptDataError as error:
+        return {"problem": error.where}
+    return said
+
+
+# ---- tables
+
+BATCH_COLUMNS = (
+    "POSITION",
+    "OFFSETS",
+    "RECORDS",
+    "BYTES",
+    "EPOCH",
+    "CODEC",
+    "TIMESTAMPS",
+    "PRODUCER",
+    "FLAGS",
+    "CRC",
+)
+
+
+def show_table(file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
+    """Print a file's rows as tables; return whether any of them shows damage."""
+    say(file)
+    damage_count = row_count = 0
+    while chunk := list(islice(rows, TABLE_ROWS_MAX)):
+        row_count += len(chunk)
+        damage_count += sum(map(is_damage, chunk))
+        say_block("\n".join(lines_of(chunk, form)))
+    if not row_count:
+        say("  empty")
+    return damage_count > 0
+
+
+def lines_of(rows: list[Row | Entry], form: Form) -> Iterator[str]:
+    """Yield the lines for a person: neighbours of one kind are one table."""
+    for kind, group in groupby(rows, type):
+        members = list(group)
+        if kind is Problem:
+            yield from (f"  !! at {row[0]}: {row[1]}" for row in members)
+            continue
+        indent = "      " if kind is RecordRow else "  "
+        columns, cells = _cells_of(members, form)
+        yield from (indent + line for line in table(columns, cells).splitlines())
+
+
+def _cells_of(
+    rows: list[Row | Entry], form: Form
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Return the columns and cells of rows of one kind."""
+    first = rows[0]
+    if isinstance(first, BatchRow):
+        return BATCH_COLUMNS, [_batch_cells(row) for row in rows if isinstance(row, BatchRow)]
+    if isinstance(first, RecordRow):
+        columns: tuple[str, ...] = ("OFFSET", "TIMESTAMP", "KEY", "HEADERS", "VALUE")
+        found = [_record_cells(row, form) for row in rows if isinstance(row, RecordRow)]
+        return columns, found
+    if isinstance(first, Entry):
+        columns = ("AT", *_titles(first.row), "FITS")
+        entries = [row for row in rows if isinstance(row, Entry)]
+        return columns, [
+            (row.position, *_cells(row.row, form), row.problem or "ok") for row in entries
+        ]
+    return _titles(first), [_cells(row, form) for row in rows]
+
+
+def _titles(row: tuple[object, ...]) -> tuple[str, ...]:
+    names: tuple[str, ...] = getattr(row, "_fields", ())
+    return tuple(name.upper().replace("_", " ") for name in names)
+
+
+def _cells(row: tuple[object, ...], form: Form) -> tuple[object, ...]:
+    return tuple("-" if value is None else _text(value, form) for value in row)
+
+
+def _batch_cells(row: BatchRow) -> tuple[object, ...]:
+    flags = [
+        name
+        for name, is_set in (
+            (f"v{row.magic}", row.magic != MAGIC),
+            ("transactional", row.is_transactional),
+            ("control", row.is_control),
+            ("append-time", row.timestamp_type == "LogAppendTime"),
+            ("delete-horizon", row.delete_horizon_ms is not None),
+        )
+        if is_set
+    ]
+    producer = f"{row.producer_id}/{row.producer_epoch} {row.base_sequence}…{row.last_sequence}"
+    return (
+        row.position,
+        f"{row.base_offset}…{row.last_offset}",
+        row.record_count,
+        row.size_bytes,
+        row.leader_epoch,
+        row.codec,
+        f"{row.base_timestamp}…{row.max_timestamp}",
+        producer if row.producer_id >= 0 else "-",
+        ",".join(flags) or "-",
+        "ok" if row.is_crc_valid else "WRONG",
+    )
+
+
+def _record_cells(row: RecordRow, form: Form) -> tuple[object, ...]:
+    if row.control is not None:
+        value = row.control
+    elif form.is_metadata:
+        value = json.dumps(metadata_of(row), ensure_ascii=False)
+    else:
+        value = _text(row.value, form)
+    headers = " ".join(f"{name}={_text(content, form)}" for name, content in row.headers)
+    key = "-" if row.control is not None else _text(row.key, form)
+    return row.offset, row.timestamp_ms, key, headers or "-", value
+
+
+def _text(value: object, form: Form) -> Any:
+    """Return bytes as a person reads them: text, or hexadecimal where it is none."""
+    if isinstance(value, int | str):
+        return value
+    if value is None:
+        return "null"
+    if not isinstance(value, bytes):
+        return str(value)
+    limit = form.value_bytes_max
+    if limit is None or len(value) <= limit:
+        return _readable(value)
+    return f"{_readable(value[:limit])}… ({len(value)} bytes)"
+
+
+def _readable(value: bytes) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as error:
+        # A text that was cut within its last character is one all the same.
+        is_cut = error.reason == "unexpected end of data"
+        text = value[: error.start].decode() if is_cut and error.start else "\0"
+    return text if text.isprintable() else "0x" + value.hex()

@@ -1,0 +1,323 @@
+"""A disk that reads what is there and keeps every change aside, so that a recovery is seen first.
+
+It is the third implementation of the seam, for one command: nothing is flushed, and it changes no
+file below the directory that it shows.  A file that is written gets a copy in a folder of its own,
+away from the directory; one that is only cut is remembered by its new size.  No descriptor stays
+open between two calls, so that a directory of any size can be shown.  `changes` then lists what
+differs, file by file.
+"""
+
+import errno
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import trio
+
+from ottla.storage.disk_seam import Chunk, DiskFile, Space
+
+BLOCK_BYTES = 1 << 20
+
+
+class Change(NamedTuple):
+    """One file or directory that would differ."""
+
+    action: str
+    """One of remove, rename, cut, write and make."""
+    path: str
+    before_bytes: int | None
+    after_bytes: int | None
+    target: str | None = None
+
+
+class _Node:
+    """A file as the preview has it."""
+
+    def __init__(self, path: str, kept: Path, size_bytes: int) -> None:
+        self.path = path
+        self.kept = kept
+        """Where its bytes are written to once they differ."""
+        self.is_kept = False
+        self.size_bytes = size_bytes
+        self.base_bytes = size_bytes
+        """How much of the real file still shows; nothing once `is_kept`."""
+
+    def keep(self) -> None:
+        """Take the bytes that show into a file of our own, to be written."""
+        if self.is_kept:
+            return
+        with self.kept.open("wb") as copy:
+            for position in range(0, self.base_bytes, BLOCK_BYTES):
+                size = min(BLOCK_BYTES, self.base_bytes - position)
+                copy.write(_read_from(self.path, position, size))
+            copy.truncate(self.size_bytes)
+        self.is_kept = True
+        self.base_bytes = 0
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position`."""
+        size = min(size, self.size_bytes - position)
+        if size <= 0:
+            return b""
+        if self.is_kept:
+            return _read_from(str(self.kept), position, size)
+        shown = max(0, min(size, self.base_bytes - position))
+        data = _read_from(self.path, position, shown) if shown else b""
+        return data + bytes(size - len(data))
+
+    def set_size(self, size: int) -> None:
+        """Cut or extend."""
+        self.size_bytes = size
+        if self.is_kept:
+            os.truncate(self.kept, size)
+        else:
+            self.base_bytes = min(self.base_bytes, size)
+
+    def write(self, position: int, chunks: Sequence[Chunk]) -> None:
+        """Write chunks one after another."""
+        self.keep()
+        with self.kept.open("r+b") as copy:
+            copy.seek(position)
+            for chunk in chunks:
+                copy.write(chunk)
+            self.size_bytes = max(self.size_bytes, copy.tell())
+
+
+def _read_from(path: str, position: int, size: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while size:
+            data = os.pread(fd, size, position)
+            if not data:
+                break
+            parts.append(data)
+            position += len(data)
+            size -= len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+class _File:
+    """One open file of the preview."""
+
+    def __init__(self, node: _Node) -> None:
+        self._node = node
+        self.path = node.path
+        self.is_closed = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file now."""
+        return self._node.size_bytes
+
+    @property
+    def modified_ms(self) -> int:
+        """When the real file was last written; now for one that would be made."""
+        with suppress(FileNotFoundError):
+            return os.stat(self.path).st_mtime_ns // 1_000_000
+        return time.time_ns() // 1_000_000
+
+    def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
+        """Write all chunks, aside."""
+        if self.is_closed:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        self._node.write(position, chunks)
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position`."""
+        return self._node.read(position, size)
+
+    def set_size(self, size: int) -> None:
+        """Cut the file, or extend it by a hole."""
+        self._node.set_size(size)
+
+    def fileno(self) -> int:
+        """Raise OSError: there is no descriptor."""
+        raise OSError(errno.EBADF, "a preview has no descriptors", self.path)
+
+    def pin(self) -> None:
+        """Do nothing: no descriptor is kept."""
+
+    def unpin(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Give the file up."""
+        self.is_closed = True
+
+
+class PreviewDisk:
+    """The files below one directory, as a run of something would leave them."""
+
+    def __init__(self, on_read: Callable[[int], None] = lambda size: None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="ottla-preview-")
+        self._on_read = on_read
+        self._nodes: dict[str, _Node | None] = {}
+        """Every file that was opened or made; None for one that was removed."""
+        self._renamed: dict[str, str] = {}
+        """Directories that were renamed, by their old name."""
+        self._kept_count = 0
+
+    def __enter__(self) -> "PreviewDisk":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._folder.cleanup()
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what differs from the files that are there, by path."""
+        for source, target in sorted(self._renamed.items()):
+            yield Change("rename", source, None, None, target)
+        for path, node in sorted(self._nodes.items()):
+            before = os.path.getsize(path) if os.path.lexists(path) else None
+            if node is None:
+                if before is not None:
+                    yield Change("remove", path, before, None)
+            elif before is None:
+                yield Change("make", path, None, node.size_bytes)
+            elif not _is_start(node, min(before, node.size_bytes)) or node.size_bytes > before:
+                yield Change("write", path, before, node.size_bytes)
+            elif node.size_bytes < before:
+                yield Change("cut", path, before, node.size_bytes)
+
+    # ---- what runs on the loop
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        """Open a file for reading, and for changes that are kept aside."""
+        return _File(self._node(path, create=create))
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file or directory of that name would be there."""
+        if path in self._nodes:
+            return self._nodes[path] is not None
+        return path not in self._renamed and os.path.lexists(path)
+
+    def unlink_empty(self, path: str) -> None:
+        """Remove a file that holds nothing; none of that name is fine."""
+        if self.exists(path):
+            self._nodes[path] = None
+
+    def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
+        """Return True: a reader may wait here."""
+        return True
+
+    def _node(self, path: str, *, create: bool) -> _Node:
+        node = self._nodes.get(path)
+        if node is not None:
+            return node
+        is_there = self.exists(path)
+        if not is_there and not create:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        size = os.stat(path).st_size if is_there else 0
+        self._kept_count += 1
+        node = _Node(path, Path(self._folder.name) / str(self._kept_count), size)
+        self._nodes[path] = node
+        return node
+
+    # ---- what is awaited
+
+    async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
+        """Do nothing: a reader waits here."""
+
+    async def read(self, file: DiskFile, position: int, size: int) -> bytes:
+        """Do what `pread` does."""
+        data = file.pread(position, size)
+        self._on_read(len(data))
+        await trio.lowlevel.checkpoint()
+        return data
+
+    async def fsync(self, file: DiskFile) -> None:
+        """Do nothing: what is kept aside is thrown away."""
+
+    async def truncate(self, file: DiskFile, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        if not file.is_closed:
+            file.set_size(size)
+
+    async def read_file(self, path: str) -> bytes:
+        """Return the whole file."""
+        node = self._node(path, create=False)
+        return node.read(0, node.size_bytes)
+
+    async def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace the file."""
+        node = self._node(path, create=True)
+        node.set_size(0)
+        node.write(0, [data])
+
+    async def unlink(self, path: str) -> None:
+        """Remove a file."""
+        if not self.exists(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self._nodes[path] = None
+
+    async def rename(self, source: str, target: str) -> None:
+        """Rename a file, or a directory that is not looked into afterwards."""
+        if os.path.isdir(source):
+            self._renamed[source] = target
+            return
+        moved = self._node(source, create=False)
+        node = self._node(target, create=True)
+        node.set_size(0)
+        for position in range(0, moved.size_bytes, BLOCK_BYTES):
+            node.write(position, [moved.read(position, BLOCK_BYTES)])
+        self._nodes[source] = None
+
+    async def fsync_directory(self, path: str) -> None:
+        """Do nothing: what is kept aside is thrown away."""
+
+    async def listdir(self, path: str) -> list[str]:
+        """Return the sorted names in a directory."""
+        names = set(os.listdir(path)) if path not in self._renamed else set()
+        for changed, node in self._nodes.items():
+            if os.path.dirname(changed) == path:
+                names.discard(os.path.basename(changed))
+                if node is not None:
+                    names.add(os.path.basename(changed))
+        return sorted(name for name in names if os.path.join(path, name) not in self._renamed)
+
+    async def is_directory(self, path: str) -> bool:
+        """Return whether the path is a directory."""
+        return os.path.isdir(path) and path not in self._renamed
+
+    async def space(self, path: str) -> Space:
+        """Return the room on the volume that holds the path."""
+        volume = os.statvfs(path)
+        return Space(volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail)
+
+    async def makedirs(self, path: str) -> None:
+        """Do nothing to one that is there.
+
+        Raises OSError if it is not: a recovery makes no directories.
+        """
+        if not os.path.isdir(path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    async def remove_tree(self, path: str) -> None:
+        """Remove a directory and all it holds."""
+        with suppress(FileNotFoundError):
+            for name in await self.listdir(path):
+                self.unlink_empty(os.path.join(path, name))
+
+
+def _is_start(node: _Node, size: int) -> bool:
+    """Return whether a file begins with the same bytes as before."""
+    if not node.is_kept:
+        return node.base_bytes >= size
+    return all(
+        node.read(at, BLOCK_BYTES)[: size - at]
+        == _read_from(node.path, at, min(BLOCK_BYTES, size - at))
+        for at in range(0, size, BLOCK_BYTES)
+    )
