@@ -17,6 +17,7 @@ from ottla.jepsen.history import History, Recorder, event_line
 from ottla.jepsen.processes.run_plan import RunPlan
 from ottla.jepsen.processes.run_verdict import Course
 from ottla.jepsen.processes.store import RESULTS_FILE, TEST_FILE, RunDirectory, Store
+from ottla.jepsen.report import figures
 
 GOOD = Course(seconds=10.0, operation_count=9_000, is_read=True)
 
@@ -72,6 +73,19 @@ def test_a_stored_run_is_judged_again(tmp_path: Path, capsys: pytest.CaptureFixt
     results = directory.results()
     assert results["valid"] is True
     assert results["figures"]["ok"] == 1
+
+
+def test_without_matplotlib_a_run_is_judged_and_a_sentence_names_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    directory = _stored(tmp_path)
+
+    assert run(["jepsen", "analyze", str(directory.path)]) == 0
+    printed = capsys.readouterr()
+    assert "valid" in printed.out
+    assert printed.err.count("pip install 'ottla[reports]'") == 1
+    assert not list(directory.path.glob("*.svg"))
 
 
 def test_several_runs_are_judged_side_by_side(

@@ -1,7 +1,7 @@
-"""Made-up runs, so that pages can be judged without a cluster: seeded, of any length.
+"""Made-up runs, so that pages can be tested without a cluster: seeded, of any length.
 
-A log answers sends and polls in a few milliseconds; while a fault is under way answers are slow,
-fail, or never come.
+A log answers sends and polls in a few milliseconds; during a fault answers are slow, fail, or are
+missing.
 """
 
 import heapq
@@ -18,8 +18,14 @@ NODES = ("b1", "b2", "b3", "c1", "c2", "c3")
 
 @pytest.fixture
 def queue_run() -> Callable[..., History]:
-    """Return the function that makes up a run of sends and polls."""
+    """Return the function that makes a run of sends and polls."""
     return _queue_run
+
+
+@pytest.fixture(scope="session")
+def queue_history() -> History:
+    """Return one short run of sends and polls under faults."""
+    return _queue_run(2_000, seconds=120.0)
 
 
 class Clock:

@@ -39,6 +39,4 @@ def test_markup_in_markup_is_not_escaped_twice() -> None:
 
 def test_only_void_elements_are_closed_in_themselves() -> None:
     assert element("span", class_="x") == '<span class="x"></span>'
-    assert element("path", d="M0 0", text_anchor=None, stroke_width=1.0) == (
-        '<path d="M0 0" stroke-width="1"/>'
-    )
+    assert element("meta", http_equiv="x", name=None, id=1) == '<meta http-equiv="x" id="1"/>'

@@ -1,10 +1,11 @@
-"""Numbers and operations are told as a person would."""
+"""Numbers and operations in words."""
 
 import pytest
 
 from ottla.jepsen.history import Event, Json, Kind, Operation
 from ottla.jepsen.report.words import (
     WORDS_MAX,
+    clock_words,
     count_words,
     duration_words,
     many,
@@ -41,7 +42,7 @@ def test_counts_and_lengths_of_time() -> None:
     assert many(2, "key") == "2 keys"
 
 
-def test_a_send_tells_its_key_value_and_offset() -> None:
+def test_a_send_has_its_key_value_and_offset() -> None:
     asked = [["send", "q0-1", 17]]
     assert operation_words(operation("send", asked)) == "send q0-1 17"
     done = operation("send", asked, [["send", "q0-1", [334, 17]]])
@@ -50,7 +51,7 @@ def test_a_send_tells_its_key_value_and_offset() -> None:
     assert operation_words(lost) == "send q0-1 17 → ?"
 
 
-def test_a_poll_tells_few_records_all_and_many_by_their_ends() -> None:
+def test_a_poll_lists_few_records_all_and_many_by_their_ends() -> None:
     few = operation("poll", [["poll"]], [["poll", {"q0-0": [[1, 10], [2, 11]]}]])
     assert operation_words(few) == "poll q0-0 1:10 2:11"
     records = [[i, i + 9] for i in range(50)]
@@ -60,7 +61,7 @@ def test_a_poll_tells_few_records_all_and_many_by_their_ends() -> None:
     assert operation_words(nothing) == "poll nothing"
 
 
-def test_values_of_any_other_workload_are_told_too_and_never_too_long() -> None:
+def test_values_of_any_other_workload_have_words_of_bounded_length() -> None:
     assert operation_words(operation("commit", ["g", "q0-0", 5])) == "commit g, q0-0, 5"
     create = operation("create", {"topic": "t", "count": 3})
     assert operation_words(create) == "create topic=t count=3"
@@ -68,11 +69,20 @@ def test_values_of_any_other_workload_are_told_too_and_never_too_long() -> None:
     assert len(operation_words(operation("describe", ["x" * 5_000]))) == WORDS_MAX
 
 
-def test_an_outcome_tells_how_long_it_took_and_why_it_failed() -> None:
+def test_an_outcome_has_its_time() -> None:
     assert outcome_words(operation("poll", None)) == "ok after 4.25 ms"
-    failed = Operation(
-        Event(0, 0, 1, Kind.INVOKE, "send"),
-        Event(1, 2_000_000, 1, Kind.FAIL, "send", None, "NOT_LEADER_OR_FOLLOWER"),
-    )
-    assert outcome_words(failed) == "failed after 2 ms: NOT_LEADER_OR_FOLLOWER"
-    assert outcome_words(Operation(Event(0, 0, 1, Kind.INVOKE, "send"))) == "never answered"
+    failed = operation("send", None, kind=Kind.FAIL)
+    assert outcome_words(failed) == "failed after 4.25 ms"
+    unanswered = Operation(Event(0, 0, 1, Kind.INVOKE, "send"))
+    assert outcome_words(unanswered) == "unknown, never answered"
+
+
+def test_an_operation_on_many_keys_is_cut_to_the_key_of_a_finding() -> None:
+    read = operation("poll", [["poll"]], [["poll", {"a": [[0, 1]], "b": [[7, 8]], "c": []}]])
+    assert operation_words(read, "b") == "poll b 7:8, 2 other keys"
+
+
+def test_times_of_a_run_are_those_of_a_clock() -> None:
+    assert [clock_words(s) for s in (0, 59.6, 61, 3_600, 36_061)] == [
+        "0:00", "1:00", "1:01", "1:00:00", "10:01:01",
+    ]  # fmt: skip

@@ -62,7 +62,11 @@ class ProgressLine:
 def show_results(
     directories: list["RunDirectory"], results: list[dict[str, Any]], form: str
 ) -> None:
-    """Print verdicts: for each what was done, what was found, and what proves it."""
+    """Print each verdict with its figures, findings and the events that prove them."""
+    from ottla.jepsen.report.figures import MISSING, can_draw
+
+    if not can_draw():
+        note(MISSING)
     if form == "json":
         rows = zip(directories, results, strict=True)
         print_json([{"directory": str(where.path), **found} for where, found in rows])

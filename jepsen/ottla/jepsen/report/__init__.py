@@ -1,25 +1,16 @@
-"""What a person looks at after a run: pages and pictures, each one file that needs nothing else.
+"""Reports of runs for people: pages and pictures, each one file that is complete offline.
 
-write.py       writes a run's pages and pictures, and a store's matrix: the only one with files
-run_page.py    a run's index.html: the verdict, what supports it, what it rests on
-run_tables.py  its tables: checkers, faults, facts, files
-matrix.py      a store's index.html: workload × nemesis
-timeline.py    who did what when: a column a thread, a row an event
-shown.py       which operations a timeline shows when it cannot show all
-latency.py     latency-raw and latency-quantiles
-rates.py       rate
-consumers.py   unseen and realtime-lag
-clocks.py      clock
-orders.py      the log of a bad key, offset by offset
-linear.py      the longest order of a register's calls, and what stopped it
-measures.py    what a history says in numbers
-faults.py      the spans of time in which a fault was under way
-told.py        what test.json and results.json say
-frame.py       the frame of every picture: lanes of faults, panels, axes, legend
-lines.py       lines over time, their labels and tooltips
-scales.py      from what was measured to pixels, and ticks
-words.py       numbers, durations and operations as a person says them
-page.py        the shell of every page
-theme.py       colours, light and dark
-markup.py      elements that cannot be broken by what they show
+write.py      writes a run's pages and pictures, and a store's matrix: the only one with files
+run_page.py   a run's index.html: verdict, findings, pictures, checkers, faults, errors, files
+timeline.py   timeline.html: operations and faults by their starts, of a long run a part
+orders.py     the log of a bad key around the offsets of findings
+linear.py     the longest order of a register's calls, and where it ends
+matrix.py     a store's index.html: nemesis × workload
+figures.py    pictures over time as SVG, drawn by matplotlib where it is installed
+measures.py   numbers of a history: latencies and rates by window
+faults.py     the spans of time in which a fault was active
+run_files.py  the contents of test.json and results.json
+words.py      numbers, durations and operations in words
+page.py       the shell of every page, its colours and tables
+markup.py     elements that their contents cannot break
 """

@@ -1,8 +1,8 @@
-"""The spans of time in which a fault was under way.
+"""The spans of time in which a fault was active.
 
 Pure.  Nemesis events are paired by name and, where they have one, by `id`: "start" opens a span,
-"injected" adds what was done, the next "end" closes the oldest open one; an event without a phase
-is a moment.  A span that was never closed lasts until the run's end.
+"injected" adds details, the next "end" closes the oldest open one; an event without a phase is a
+moment.  A span that is never closed lasts until the run's end.
 """
 
 from collections import deque
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from ottla.jepsen.history import Event, History, Json
 from ottla.jepsen.report.words import value_words
 
-UNTOLD = {"phase", "nodes", "id", "clock_offsets_ms"}
-"""Parts of a fault's value that are told otherwise, or in another picture."""
+SEPARATE = {"phase", "nodes", "id"}
+"""Parts of a fault's value that are not repeated in its details."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,49 +33,36 @@ class Fault:
 
     @property
     def seconds(self) -> float:
-        """Return how long it lasted."""
+        """Length of the span."""
         return (self.end_ns - self.start_ns) / 1e9
 
 
 def faults_of(history: History) -> Sequence[Fault]:
-    """Return a run's faults in the order of their beginnings."""
-    return _paired(history.nemesis(), history.end_ns)
-
-
-def _paired(events: Iterable[Event], end_ns: int) -> Sequence[Fault]:
+    """Return a run's faults in the order of their starts."""
     found: list[Fault] = []
-    open_: dict[tuple[str, str], deque[_Begun]] = {}
-    for event in events:
+    open_: dict[tuple[str, str], deque[tuple[Event, dict[str, Json]]]] = {}
+    for event in history.nemesis():
         value = event.value if isinstance(event.value, dict) else {"value": event.value}
         waiting = open_.setdefault((event.f, str(value.get("id"))), deque())
         phase = value.get("phase")
-        if phase == "injected":
+        if phase == "start":
+            waiting.append((event, dict(value)))
+        elif phase == "injected":
             if waiting:
-                waiting[-1].told.update(value)
+                waiting[-1][1].update(value)
         elif phase == "end":
             if waiting:
-                found.append(_fault(waiting.popleft(), event.time_ns))
-        elif phase == "start":
-            waiting.append(_Begun(event, dict(value)))
+                found.append(_fault(*waiting.popleft(), event.time_ns))
         else:
-            found.append(_fault(_Begun(event, dict(value)), event.time_ns))
+            found.append(_fault(event, value, event.time_ns))
     for waiting in open_.values():
-        found.extend(_fault(begun, end_ns, is_open=True) for begun in waiting)
+        found.extend(_fault(*one, history.end_ns, is_open=True) for one in waiting)
     return sorted(found, key=lambda fault: (fault.start_ns, fault.index))
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """A fault under way, with all that was told of it so far."""
-
-    event: Event
-    told: dict[str, Json]
-
-
-def _fault(begun: _Begun, end_ns: int, *, is_open: bool = False) -> Fault:
-    event, told = begun.event, begun.told
-    nodes = told.get("nodes") or ()
-    rest = {name: part for name, part in told.items() if name not in UNTOLD and part is not None}
+def _fault(event: Event, value: dict[str, Json], end_ns: int, *, is_open: bool = False) -> Fault:
+    nodes = value.get("nodes") or ()
+    rest = {name: part for name, part in value.items() if name not in SEPARATE and part is not None}
     return Fault(
         name=event.f,
         start_ns=event.time_ns,
@@ -87,14 +74,12 @@ def _fault(begun: _Begun, end_ns: int, *, is_open: bool = False) -> Fault:
     )
 
 
-def merged_spans(faults: Iterable[Fault]) -> Sequence[tuple[int, int]]:
-    """Return the times in which any fault was under way, as disjoint `[start_ns, end_ns)`."""
-    spans: list[tuple[int, int]] = []
-    for start, end in sorted((fault.start_ns, fault.end_ns) for fault in faults):
-        if start == end:
-            continue
-        if spans and start <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
-        else:
-            spans.append((start, end))
-    return spans
+def merged_spans(spans: Iterable[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+    """Return the union of half-open spans as disjoint ones, without empty ones."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        elif start < end:
+            merged.append((start, end))
+    return merged

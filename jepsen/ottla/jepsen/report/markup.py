@@ -1,8 +1,8 @@
-"""Elements of SVG and HTML as text that cannot be broken by what it shows.
+"""Elements of HTML as text that values of a run cannot break out of.
 
-Pure.  Everything that is not `Markup` is escaped when it enters an element, so what a client, a
-server or a fault said can never become markup; characters that XML forbids are shown as U+FFFD.
-What is written is well-formed XML in both languages.
+Pure.  Everything that is not `Markup` is escaped when it enters an element, so a value of a client,
+a server or a fault cannot become markup; characters that XML forbids appear as U+FFFD.  The result
+is well-formed XML too.
 """
 
 import re
@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What no XML document may hold, not even escaped: control characters, lone surrogates."""
+"""Characters that no XML document may hold, not even escaped: controls, lone surrogates."""
+VOID = frozenset({"meta", "input", "br", "hr"})
+"""Elements without content, written `<br/>`; every other element needs its end tag in HTML."""
 
-Attribute: TypeAlias = str | int | float | None
+Attribute: TypeAlias = str | int | None
 
 
 class Markup(str):
@@ -22,7 +24,7 @@ class Markup(str):
 
 
 def escape(value: object) -> str:
-    """Return text that is itself wherever it stands: in content or in a quoted attribute."""
+    """Return text that stands for itself in content and in a quoted attribute."""
     text = str(value)
     if text.isalnum() and text.isascii():
         return text
@@ -30,52 +32,23 @@ def escape(value: object) -> str:
     return FORBIDDEN.sub("\ufffd", text.replace('"', "&quot;"))
 
 
-def number(value: float) -> str:
-    """Return a coordinate with at most one digit behind the point."""
-    text = f"{value:.1f}"
-    return text[:-2] if text.endswith(".0") else text
-
-
 def element(name: str, /, *children: object, **attributes: Attribute) -> Markup:
-    """Return an element; attributes that are None are left out.
+    """Return an element without the attributes that are None.
 
-    `class_` is class, and other underscores are hyphens (`text_anchor`, `aria_label`).
+    `class_` is class, and other underscores are hyphens (`aria_label`).
     """
-    told = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    if not children:
-        return Markup(f"<{name}{told}/>" if name in VOID else f"<{name}{told}></{name}>")
-    return Markup(f"<{name}{told}>{joined(children)}</{name}>")
-
-
-VOID = frozenset(
-    {
-        "circle",
-        "line",
-        "path",
-        "rect",
-        "use",
-        "br",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "polyline",
-    }
-)
-"""What has no content: written `<br/>`; in HTML anything else needs its end tag."""
+    if name in VOID:
+        return Markup(f"<{name}{written}/>")
+    return Markup(f"<{name}{written}>{joined(children)}</{name}>")
 
 
 def joined(parts: Iterable[object], between: str = "") -> Markup:
-    """Return parts one after the other, escaped unless they are markup."""
+    """Return parts in their order, escaped unless they are markup."""
     return Markup(
         between.join(part if isinstance(part, Markup) else escape(part) for part in parts)
     )
-
-
-def _attribute(value: Attribute) -> str:
-    return number(value) if isinstance(value, float) else escape(value)

@@ -1,331 +1,129 @@
-"""orders/KEY: what was where in the log of one key, and what went wrong there.
+"""The log of a bad key around the offsets of findings, as a table.
 
-Pure.  Above, all offsets over time: a log that loses its end falls.  Below, a grid of the offsets
-that findings are about: a column is an operation, a cell the value it put or saw at an offset;
-cells that disagree with the first value seen there, or whose value has two places, are red.
+Pure.  A row is a value at an offset: when it was sent and first read, by which processes, and what
+contradicts it there.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterable, Sequence
 
-from ottla.jepsen.history import Json, Kind, Operation
-from ottla.jepsen.report.faults import Fault
-from ottla.jepsen.report.frame import Key, Panel, Picture, Scale, text, time_picture
-from ottla.jepsen.report.markup import Markup, element, joined
+from ottla.jepsen.history import Json, Operation
+from ottla.jepsen.report.markup import Markup, element
 from ottla.jepsen.report.measures import LOG_OPERATIONS
-from ottla.jepsen.report.scales import Linear, clock_words, linear_ticks
-from ottla.jepsen.report.words import many, operation_words, outcome_words, shortened
+from ottla.jepsen.report.page import table
+from ottla.jepsen.report.words import clock_words, many, shortened
 
-ODD_ROWS_MAX = 20
-COLUMNS_MAX = 22
-PASSING_READS = 2
-"""Of a value that nobody read, so many reads are shown that passed its offset."""
-CONTEXT_ROWS = 2
-"""Offsets shown before and after one that is odd."""
+OFFSETS_MAX = 20
+"""Offsets of findings in one table."""
+CONTEXT = 1
+"""Offsets before and after each of them."""
 ENDS_READ = 2
-"""Of a read that proves something, so many records at its beginning and its end make rows."""
-CELL_WIDTH, CELL_HEIGHT = 44, 19
-GRID_LEFT = 96
-HEAD_HEIGHT = 138
+"""Records at the start and at the end of a read that proves a finding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """What one operation said of the key: values by offset."""
+class KeyLog:
+    """Everything that the operations of a run sent to one key and read from it."""
 
-    operation: Operation
-    is_send: bool
-    values: Mapping[int, Json]
-    unplaced: tuple[Json, ...] = ()
-    """Values sent without an offset being known."""
+    def __init__(self, key: str, operations: Iterable[Operation], proving: set[int]) -> None:
+        self.sent: dict[tuple[int, Json], Operation] = {}
+        self.read: dict[tuple[int, Json], list[Operation]] = {}
+        self.values: dict[int, list[Json]] = {}
+        self.places: dict[Json, list[int]] = {}
+        self.spans: list[tuple[Operation, int, int]] = []
+        """Reads with their first and last offsets."""
+        self.lost: list[Operation] = []
+        """Sends of findings to an unknown offset."""
+        self.named: set[int] = set()
+        """Offsets of sends that prove a finding; without any, the ends of reads that do."""
+        ends: set[int] = set()
+        for one in sorted(operations, key=_answered_ns):
+            if one.invoke.f not in LOG_OPERATIONS or not isinstance(one.value, list):
+                continue
+            is_proof = not proving.isdisjoint((one.invoke.index, one.index))
+            for micro in one.value:
+                if micro[0] == "send" and micro[1] == key:
+                    self._add_send(one, micro[2], is_proof)
+                elif micro[0] == "poll" and len(micro) > 1 and micro[1].get(key):
+                    records = micro[1][key]
+                    for offset, value in records:
+                        self._add(offset, value)
+                        self.read.setdefault((offset, value), []).append(one)
+                    offsets = [offset for offset, _ in records]
+                    self.spans.append((one, min(offsets), max(offsets)))
+                    if is_proof:
+                        ends |= {*offsets[:ENDS_READ], *offsets[-ENDS_READ:]}
+        self.named = self.named or ends
 
-    @property
-    def at_ns(self) -> int:
-        """Return when it was known."""
-        ended = self.operation.completion
-        return self.operation.invoke.time_ns if ended is None else ended.time_ns
+    def _add_send(self, one: Operation, what: Json, is_proof: bool) -> None:
+        offset, value = what if isinstance(what, list) else (None, what)
+        if offset is not None:
+            self._add(offset, value)
+            self.sent.setdefault((offset, value), one)
+            self.named |= {offset} if is_proof else set()
+        elif is_proof:
+            self.lost.append(one)
+
+    def _add(self, offset: int, value: Json) -> None:
+        values = self.values.setdefault(offset, [])
+        if value not in values:
+            values.append(value)
+            self.places.setdefault(value, []).append(offset)
+
+    def odd_offsets(self) -> Sequence[int]:
+        """Return offsets with two values, of values with two offsets, and of findings."""
+        odd = {offset for offset, values in self.values.items() if len(values) > 1}
+        odd.update(o for offsets in self.places.values() if len(offsets) > 1 for o in offsets)
+        return sorted(odd | self.named)
+
+    def remark(self, offset: int, value: Json) -> str:
+        """Return what contradicts a value at an offset, in words; "" if nothing does."""
+        remarks = []
+        if self.values[offset][0] != value:
+            remarks.append(f"contradicts {shortened(str(self.values[offset][0]), 40)}")
+        others = [str(place) for place in self.places[value] if place != offset]
+        if others:
+            remarks.append(f"also at {', '.join(others[:5])}")
+        if (offset, value) not in self.read:
+            past = next((one for one, low, high in self.spans if low < offset < high), None)
+            remarks.append(f"never read{f', read past {_who(past)}' if past else ''}")
+        return "; ".join(remarks)
 
 
-def order(
-    key: str,
-    operations: Sequence[Operation],
-    proving: Iterable[int],
-    faults: Sequence[Fault],
-    end_s: float,
-) -> Picture | None:
-    """Draw the log of a key; None when nobody sent to it or read it."""
-    touches = sorted(touches_of(key, operations), key=lambda touch: touch.at_ns)
-    placed = [touch for touch in touches if touch.values]
-    if not placed:
+def log_table(key: str, operations: Iterable[Operation], proving: set[int]) -> Markup | None:
+    """Return the table with its title; None if no operation has an offset of the key."""
+    log = KeyLog(key, operations, proving)
+    if not log.values:
         return None
-    proving = set(proving)
-    known = values_at(touches)
-    odd = odd_offsets(touches, proving, known)
-    overview = _overview(key, placed, odd, proving, faults, end_s)
-    grid, height = _grid(touches, odd, proving, known)
-    below = element("g", grid, transform=f"translate(0 {overview.height + 10})")
-    return replace(
-        overview, height=overview.height + 10 + height, body=joined([overview.body, below])
-    )
-
-
-def touches_of(key: str, operations: Iterable[Operation]) -> Iterable[Touch]:
-    """Yield each operation's sends to and polls of a key, apart from each other."""
-    for operation in operations:
-        if operation.invoke.f not in LOG_OPERATIONS or not isinstance(operation.value, list):
-            continue
-        sent: dict[int, Json] = {}
-        unplaced: list[Json] = []
-        read: dict[int, Json] = {}
-        for micro in operation.value:
-            if micro[0] == "send" and micro[1] == key:
-                offset, value = micro[2] if isinstance(micro[2], list) else (None, micro[2])
-                if offset is None:
-                    unplaced.append(value)
-                else:
-                    sent[offset] = value
-            elif micro[0] == "poll" and len(micro) > 1:
-                read.update((offset, value) for offset, value in micro[1].get(key, ()))
-        if sent or unplaced:
-            yield Touch(operation, True, sent, tuple(unplaced))
-        if read:
-            yield Touch(operation, False, read)
-
-
-def values_at(touches: Iterable[Touch]) -> Mapping[int, Sequence[Json]]:
-    """Return, by offset, the different values said to be there, the first one first."""
-    found: dict[int, list[Json]] = {}
-    for touch in touches:
-        for offset, value in touch.values.items():
-            said = found.get(offset)
-            if said is None:
-                found[offset] = [value]
-            elif value not in said:
-                said.append(value)
-    return found
-
-
-def odd_offsets(
-    touches: Sequence[Touch], proving: set[int], known: Mapping[int, Sequence[Json]]
-) -> set[int]:
-    """Return offsets with two values, of values with two offsets, and of proving operations."""
-    odd = {offset for offset, values in known.items() if len(values) > 1}
-    for offsets in places_of_values(known).values():
-        if len(offsets) > 1:
-            odd |= set(offsets)
-    read: set[int] = set()
-    for touch in touches:
-        if _proves(touch, proving):
-            offsets_said = sorted(touch.values)
-            if touch.is_send:
-                odd |= set(offsets_said)
-            else:
-                read |= {*offsets_said[:ENDS_READ], *offsets_said[-ENDS_READ:]}
-    # What a read began and ended with matters when nothing else is wrong: it skipped or went back.
-    return odd or read
-
-
-def places_of_values(known: Mapping[int, Sequence[Json]]) -> Mapping[Json, Sequence[int]]:
-    """Return, by value, the offsets where it was said to be."""
-    places: dict[Json, list[int]] = {}
-    for offset, values in known.items():
-        for value in values:
-            places.setdefault(value, []).append(offset)
-    return places
-
-
-def _proves(touch: Touch, proving: set[int]) -> bool:
-    return touch.operation.invoke.index in proving or touch.operation.index in proving
-
-
-def _overview(
-    key: str,
-    placed: Sequence[Touch],
-    odd: set[int],
-    proving: set[int],
-    faults: Sequence[Fault],
-    end_s: float,
-) -> Picture:
-    offsets = [offset for touch in placed for offset in touch.values]
-    low, high = float(min(offsets)), float(max(max(offsets), min(offsets) + 1))
-
-    def draw(x: Linear, y: Scale) -> Iterable[Markup]:
-        for is_send, classes in ((False, "dots rest"), (True, "dots ok")):
-            places: set[tuple[int, int]] = set()
-            for touch in placed:
-                if touch.is_send is is_send:
-                    px = round(x(touch.at_ns / 1e9))
-                    places.update((px, round(y(offset))) for offset in touch.values)
-            d = "".join(f"M{px} {py}h0" for px, py in sorted(places))
-            yield element("path", d=d, class_=classes)
-        marked = {
-            (round(x(touch.at_ns / 1e9) / 3) * 3, round(y(offset) / 3) * 3)
-            for touch in placed
-            for offset in touch.values
-            if offset in odd and (touch.is_send or _proves(touch, proving))
-        }
-        rings = (f"M{px - 4} {py}a4 4 0 1 0 8 0a4 4 0 1 0-8 0" for px, py in sorted(marked))
-        yield element("path", d="".join(rings), class_="shape mark")
-
-    return time_picture(
-        key,
-        f"The log of {key}",
-        "Offsets over time: when a send was acknowledged at an offset, and when it was read. "
-        "Offsets of findings are ringed, and shown one by one below.",
-        faults=faults,
-        end_s=end_s,
-        panels=[
-            Panel(
-                name="offset",
-                unit="",
-                low=low,
-                high=high,
-                ticks=linear_ticks(low, high),
-                draw=draw,
-                height=220,
+    odd = log.odd_offsets()
+    near = {o + d for o in odd[:OFFSETS_MAX] for d in range(-CONTEXT, CONTEXT + 1)}
+    rows = []
+    for offset in sorted(near & log.values.keys()):
+        for value in log.values[offset]:
+            readers = log.read.get((offset, value), [])
+            sender = log.sent.get((offset, value))
+            remark = log.remark(offset, value)
+            rows.append(
+                (
+                    str(offset),
+                    element("b", shortened(str(value), 40), class_="bad" if remark else None),
+                    _who(sender) if sender else "–",
+                    _who(readers[0]) if readers else "–",
+                    str(len(readers)),
+                    remark,
+                )
             )
-        ],
-        legend=[
-            Key("dots ok", "sent"),
-            Key("dots rest", "read"),
-            Key("shape mark", "of a finding"),
-        ],
-    )
-
-
-def _grid(
-    touches: Sequence[Touch], odd: set[int], proving: set[int], known: Mapping[int, Sequence[Json]]
-) -> tuple[Markup, int]:
-    rows, columns = grid_of(touches, odd, proving)
-    parts = [
-        text("Offset by offset", 0, 16, "title"),
-        text(
-            "Columns are operations in the order in which they ended. Blue was sent, the rest was "
-            "read; red disagrees. A dot: it read on beyond this offset without this offset.",
-            0,
-            34,
-            "muted",
-        ),
-    ]
-    top = 40 + HEAD_HEIGHT
-    for number, touch in enumerate(columns):
-        parts.append(_head(touch, GRID_LEFT + number * CELL_WIDTH, top, _proves(touch, proving)))
-    twice = {value for value, at in places_of_values(known).items() if len(at) > 1}
-    before: int | None = None
-    y = top
-    for offset in rows:
-        if before is not None and offset != before + 1:
-            parts.append(text("⋮", GRID_LEFT - 14, y + 11, "muted end"))
-            y += 14
-        parts.append(
-            text(f"{offset}", GRID_LEFT - 10, y + 14, "end bad" if offset in odd else "end muted")
-        )
-        for number, touch in enumerate(columns):
-            cell = _cell(
-                touch,
-                offset,
-                known.get(offset, [None])[0],
-                twice,
-                GRID_LEFT + number * CELL_WIDTH,
-                y,
-            )
-            parts.append(cell)
-        before, y = offset, y + CELL_HEIGHT
-    y += 8
-    lost = [
-        f"{value} by process {t.operation.invoke.process}" for t in columns for value in t.unplaced
-    ]
-    notes = [f"Sent, offset unknown: {shortened(', '.join(lost), 150)}."] if lost else []
-    left_out = len(odd - set(rows))
-    if left_out:
-        notes.append(f"{many(left_out, 'more offset')} of findings left out.")
-    for note in notes:
-        y += 16
-        parts.append(text(note, 0, y, "muted"))
-    return joined(parts), y + 12
-
-
-def grid_of(
-    touches: Sequence[Touch], odd: set[int], proving: set[int]
-) -> tuple[Sequence[int], Sequence[Touch]]:
-    """Return the offsets and the operations to show, so that each offset shown is told wholly.
-
-    Offset by offset, from the first odd one on, with what first sent and first read each value
-    there, as long as there is room for both.
-    """
-    told: dict[int, dict[tuple[bool, Json], int]] = {offset: {} for offset in odd}
-    for place, touch in enumerate(touches):
-        for offset in odd & touch.values.keys() if len(touch.values) > len(odd) else touch.values:
-            if offset in odd:
-                told[offset].setdefault((touch.is_send, touch.values[offset]), place)
-    rows: list[int] = []
-    places = {place for place, touch in enumerate(touches) if _proves(touch, proving) and not odd}
-    # What was sent to no known place is a finding's part that no offset leads to.
-    places |= {p for p, touch in enumerate(touches) if touch.unplaced and _proves(touch, proving)}
-    places = set(sorted(places)[: COLUMNS_MAX // 2])
-    for offset in sorted(odd):
-        grown = places | set(told[offset].values())
-        if not any(not is_send for is_send, _ in told[offset]):
-            grown |= set(_passing(touches, offset))
-        if rows and (len(grown) > COLUMNS_MAX or len(rows) >= ODD_ROWS_MAX):
-            break
-        places = set(sorted(grown)[:COLUMNS_MAX])
-        rows.append(offset)
-    columns = [touches[place] for place in sorted(places)]
-    near = {o + d for o in rows for d in range(-CONTEXT_ROWS, CONTEXT_ROWS + 1)}
-    seen = {offset for touch in columns for offset in near & touch.values.keys()}
-    return sorted({*rows, *seen}), columns
-
-
-def _passing(touches: Sequence[Touch], offset: int) -> Sequence[int]:
-    """Return the places of the first reads that went on beyond an offset without seeing it."""
-    places = (
-        place
-        for place, touch in enumerate(touches)
-        if not touch.is_send and min(touch.values) < offset < max(touch.values)
-    )
-    return list(islice(places, PASSING_READS))
-
-
-def _head(touch: Touch, left: int, bottom: int, proves: bool) -> Markup:
-    operation = touch.operation
-    what = "sent" if touch.is_send else "read"
-    words = f"{clock_words(touch.at_ns / 1e9)} {what} by {operation.invoke.process}"
-    if operation.kind is not Kind.OK:
-        words += f" ({operation.kind.value})"
-    x, y = left + CELL_WIDTH / 2 + 4, bottom - 6
+    more = [f"{many(len(odd) - OFFSETS_MAX, 'more offset')} left out."]
+    lost = [f"Sent to an unknown offset: {', '.join(map(_who, log.lost))}."]
     return element(
-        "text",
-        element("title", f"{operation_words(operation)}\n{outcome_words(operation)}"),
-        words,
-        transform=f"translate({x:g} {y}) rotate(-90)",
-        class_="bad" if proves else None if touch.is_send else "muted",
+        "details",
+        element("summary", f"The log of {key} around {many(len(odd), 'offset')} of findings"),
+        table(("offset", "value", "sent", "first read", "reads", "remark"), rows),
+        *(element("p", words) for words in more * (len(odd) > OFFSETS_MAX) + lost * bool(log.lost)),
     )
 
 
-def _cell(touch: Touch, offset: int, first: Json, twice: set[Json], left: int, top: int) -> Markup:
-    if offset in touch.values:
-        value = touch.values[offset]
-        is_bad = value != first or value in twice
-        words = shortened(str(value), 7)
-    else:
-        is_bad = False
-        # Beyond this offset on both sides: it was read over.
-        is_between = bool(touch.values) and min(touch.values) < offset < max(touch.values)
-        words, value = ("·", None) if is_between and not touch.is_send else ("", None)
-    if not words:
-        return Markup("")
-    classes = "middle strong fok" if touch.is_send and value is not None else "middle"
-    box = element(
-        "rect",
-        x=left + 1,
-        y=top + 1,
-        width=CELL_WIDTH - 2,
-        height=CELL_HEIGHT - 2,
-        rx=3,
-        class_="badcell" if is_bad else "cell",
-    )
-    if is_bad:
-        classes = "middle strong bad"
-    return joined([box, text(words, left + CELL_WIDTH / 2, top + 14, classes)])
+def _who(one: Operation) -> str:
+    return f"{clock_words(_answered_ns(one) / 1e9)} by {one.invoke.process} (event {one.index})"
+
+
+def _answered_ns(one: Operation) -> int:
+    return (one.completion or one.invoke).time_ns

@@ -1,126 +1,134 @@
-"""The shell of every page: one file, nothing from elsewhere, light or dark as its reader has it.
+"""The shell of every page: one file, complete offline, light or dark as its reader prefers.
 
-Pure.  Scripts only make comfortable what is there without them: tooltips that a keyboard can reach,
-and a button that copies a command.
+Pure.  Pages have no scripts, and their content policy allows none: even markup that slipped through
+could neither run nor load anything.  Colours keep apart for readers who cannot tell red from green
+(outcomes are blue, amber and magenta), and text keeps a contrast of 4.5 : 1.
 """
 
-from ottla.jepsen.report.markup import Markup, element
-from ottla.jepsen.report.theme import COLOURS, PICTURE
+from collections.abc import Iterable, Mapping, Sequence
 
+from ottla.jepsen.checkers.verdict import Validity
+from ottla.jepsen.report.markup import Markup, element
+from ottla.jepsen.report.run_files import SIGNS, VALIDITY_WORDS
+
+LIGHT: Mapping[str, str] = {
+    "ground": "#ffffff", "panel": "#f6f7f9", "ink": "#1a2230", "muted": "#596575",
+    "line": "#d8dde4", "link": "#1659a8", "shade": "#e9e4f3",
+    "ok": "#1c6db3", "info": "#9f5d00", "fail": "#b01e6c",
+    "good": "#0b7a57", "good-ground": "#e4f5ee", "bad": "#b3251b", "bad-ground": "#fdeae8",
+    "unsure": "#855600", "unsure-ground": "#fdf2dc",
+    "c1": "#b84f07", "c2": "#0a7d5a", "c3": "#a03f8f", "c4": "#7358ad", "c5": "#866a08",
+    "rest": "#7d8996",
+}  # fmt: skip
+DARK: Mapping[str, str] = {
+    "ground": "#11151b", "panel": "#191f28", "ink": "#e5e9ef", "muted": "#9ba7b6",
+    "line": "#303a47", "link": "#86bdf7", "shade": "#2f2b45",
+    "ok": "#5fb0f4", "info": "#f0b03c", "fail": "#f27db3",
+    "good": "#4ccb9f", "good-ground": "#10322a", "bad": "#ff8f84", "bad-ground": "#3d1a19",
+    "unsure": "#f0b851", "unsure-ground": "#3a2c0e",
+    "c1": "#f28c45", "c2": "#4bcb9e", "c3": "#dc8fce", "c4": "#a58be0", "c5": "#d3b43c",
+    "rest": "#8592a3",
+}  # fmt: skip
+
+
+def _variables(colours: Mapping[str, str]) -> str:
+    return ":root{" + ";".join(f"--{name}:{value}" for name, value in colours.items()) + "}"
+
+
+COLOURS = (
+    f":root{{color-scheme:light dark}}{_variables(LIGHT)}"
+    f"@media(prefers-color-scheme:dark){{{_variables(DARK)}}}"
+)
 STYLE = """
-*{box-sizing:border-box}html{-webkit-text-size-adjust:100%}
-body{margin:0;background:var(--ground);color:var(--ink);
+*{box-sizing:border-box}body{margin:0;background:var(--ground);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1180px;margin:0 auto;padding:28px 32px 64px}
+main{max-width:1180px;margin:0 auto;padding:28px 32px 64px}main.full{max-width:none}
 h1{font-size:26px;line-height:1.25;margin:0 0 4px}h2{font-size:18px;margin:38px 0 10px}
 h3{font-size:15px;margin:20px 0 6px}p{margin:6px 0}a{color:var(--link)}
-.muted{color:var(--muted)}.small{font-size:13px}.mono,code,pre{font-family:ui-monospace,
-SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:13px}
-.jump{font-size:14px;margin:16px 0 0}.jump a{margin-right:16px}
-.crumbs{font-size:13px;margin-bottom:14px;color:var(--muted)}
-.verdict{display:flex;gap:16px;align-items:center;border-radius:12px;padding:18px 22px;
-margin:14px 0 18px;border:1px solid}.verdict .sign{font-size:30px;line-height:1;font-weight:700}
+.muted{color:var(--muted)}.small{font-size:13px}
+.mono,pre{font:13px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace}
+.jump a{margin-right:16px}.valid{--k:var(--good);--b:var(--good-ground)}
+.invalid{--k:var(--bad);--b:var(--bad-ground)}.unknown{--k:var(--unsure);--b:var(--unsure-ground)}
+.verdict{display:flex;gap:16px;align-items:center;border-radius:12px;padding:16px 22px;
+margin:14px 0 18px;border:1px solid var(--k);background:var(--b)}
+.verdict b{font-size:30px;line-height:1;color:var(--k)}
 .verdict p{margin:0;font-size:18px;line-height:1.4;overflow-wrap:anywhere}
-.verdict p.small{font-size:14px;margin-top:4px}
-.valid{background:var(--good-ground);border-color:var(--good)!important}
-.valid .sign{color:var(--good)}
-.invalid{background:var(--bad-ground);border-color:var(--bad)!important}
-.invalid .sign{color:var(--bad)}.unknown{background:var(--unsure-ground);
-border-color:var(--unsure)!important}.unknown .sign{color:var(--unsure)}
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(118px,1fr));gap:10px;margin:0}
-.figures div{background:var(--panel);border:1px solid var(--line);border-radius:10px;
-padding:10px 12px}.figures dt{color:var(--muted);font-size:13px}
-.figures dd{margin:0;font-size:20px;font-weight:600;font-variant-numeric:tabular-nums;
-white-space:nowrap}.figures dd small{font-size:13px;font-weight:400;color:var(--muted)}
+.figures div,pre{background:var(--panel);border:1px solid var(--line);border-radius:10px;
+padding:10px 12px}dt{color:var(--muted);font-size:13px}
+dd{margin:0;font-size:20px;font-weight:600;white-space:nowrap}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}
-th{text-align:left;color:var(--muted);font-weight:600;font-size:13px}
-th,td{padding:6px 12px 6px 0;border-bottom:1px solid var(--line);vertical-align:top}
-td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;padding-right:18px;width:1%}
-.tag{display:inline-block;border-radius:20px;padding:1px 10px;font-size:13px;font-weight:600;
-border:1px solid;white-space:nowrap}.tag.valid{color:var(--good)}.tag.invalid{color:var(--bad)}
-.tag.unknown{color:var(--unsure)}.tag.plain{color:var(--muted);border-color:var(--line)}
+th{text-align:left;color:var(--muted);font-size:13px}
+th,td{padding:6px 14px 6px 0;border-bottom:1px solid var(--line);vertical-align:top}
+td{overflow-wrap:anywhere}td:not(:last-child){white-space:nowrap}
+table.text td{white-space:normal}table,dd{font-variant-numeric:tabular-nums}
+.tag{display:inline-block;white-space:nowrap;border-radius:20px;padding:1px 10px;font-size:13px;
+font-weight:600;border:1px solid var(--k,var(--line));color:var(--k,var(--muted));
+background:var(--b,none)}
 .finding{border:1px solid var(--line);border-left:4px solid var(--bad);border-radius:8px;
-padding:10px 16px;margin:10px 0;background:var(--panel)}
-.finding.allowed{border-left-color:var(--line)}
-.finding table{font-size:13px}.finding th:nth-child(1){width:88px}
-.finding th:nth-child(2),.finding th:nth-child(3){width:82px}.finding th:nth-child(4){width:128px}
-.finding td{overflow-wrap:anywhere}.finding td:nth-child(-n+4){
-white-space:nowrap}
-.ok-word{color:var(--ok);font-weight:600}.fail-word{color:var(--fail);font-weight:600}
-.info-word{color:var(--info);font-weight:600}
-pre{background:var(--panel);border:1px solid var(--line);border-radius:8px;padding:12px 16px;
-white-space:pre-wrap;overflow-wrap:anywhere;margin:6px 0}
-.command{position:relative}.command button{position:absolute;top:7px;
-right:8px;font:13px system-ui,sans-serif;border:1px solid var(--line);border-radius:6px;
-background:var(--ground);color:var(--ink);padding:3px 12px;cursor:pointer}
-.command pre{padding-right:90px}
-.figure{margin:14px 0 26px;overflow-x:auto}.figure svg{display:block;min-width:820px;width:100%;
-height:auto}.figure p{font-size:13px;margin:2px 0 0}
-summary{cursor:pointer;padding:4px 0}details{margin:6px 0}
-.links{columns:3 240px;list-style:none;padding:0;margin:6px 0}.links li{break-inside:avoid;
-padding:1px 0;overflow-wrap:anywhere}
-#tip{position:fixed;z-index:9;pointer-events:none;max-width:460px;background:var(--ink);
-color:var(--ground);border-radius:7px;padding:7px 11px;font-size:13px;line-height:1.4;
-white-space:pre-line;overflow-wrap:anywhere;display:none}
-@media(max-width:700px){main{padding:18px 14px 48px}h1{font-size:22px}
-.verdict{padding:14px;gap:12px}.verdict p{font-size:16px}}
-@media print{.command button,#tip{display:none}}
+padding:10px 16px;margin:10px 0;background:var(--panel)}.allowed{border-left-color:var(--line)}
+.finding table{font-size:13px}
+.ok{color:var(--ok)}.fail{color:var(--fail)}.info{color:var(--info)}.bad{color:var(--bad)}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:6px 0}summary{cursor:pointer;padding:4px 0}
+.picture{margin:14px 0 26px;overflow-x:auto}.picture svg{display:block;min-width:820px;width:100%;
+height:auto}.files{columns:3 240px;list-style:none;padding:0;overflow-wrap:anywhere}
 """
-
-SCRIPT = """
-(()=>{const tip=document.createElement('div');tip.id='tip';tip.setAttribute('role','tooltip');
-document.body.append(tip);let at=null;
-const words=e=>{for(;e&&e.nodeType===1;e=e.parentNode){const own=e.getAttribute('title');
-if(own){e.dataset.tip=own;e.removeAttribute('title')}const t=e.dataset&&e.dataset.tip;
-if(t)return[e,t];for(const c of e.children)if(c.tagName==='title'){
-e.dataset.tip=c.textContent;c.remove();return[e,e.dataset.tip]}
-if(e.tagName==='svg')break}return null};
-const show=(e,x,y)=>{const f=words(e);if(!f){hide();return}
-if(at!==f[0]){tip.textContent=f[1];at=f[0]}
-tip.style.display='block';const w=tip.offsetWidth,h=tip.offsetHeight;
-tip.style.left=Math.max(4,Math.min(innerWidth-w-4,x+14))+'px';
-tip.style.top=(y+18+h>innerHeight?Math.max(4,y-h-10):y+18)+'px'};
-const hide=()=>{tip.style.display='none';at=null};
-addEventListener('mousemove',e=>show(e.target,e.clientX,e.clientY));
-addEventListener('focusin',e=>{const r=e.target.getBoundingClientRect();
-show(e.target,r.left+12,Math.max(70,r.bottom<innerHeight-60?r.bottom-12:r.top+30))});
-addEventListener('focusout',hide);
-addEventListener('scroll',()=>{if(at!==document.activeElement)hide()},true);
-addEventListener('keydown',e=>{if(e.key==='Escape')hide()});
-for(const b of document.querySelectorAll('.command button'))b.onclick=()=>{
-const t=b.parentNode.querySelector('pre').textContent;
-const done=()=>{b.textContent='copied';setTimeout(()=>b.textContent='copy',1500)};
-if(navigator.clipboard&&isSecureContext)navigator.clipboard.writeText(t).then(done);else{
-getSelection().selectAllChildren(b.parentNode.querySelector('pre'));document.execCommand('copy');
-done()}}})();
-"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page_text(title: str, body: Markup, *, style: str = "", script_more: str = "") -> str:
-    """Return a whole HTML page around its body; `script_more` runs after what every page has."""
+def page_text(title: str, *body: object, style: str = "", class_: str | None = None) -> str:
+    """Return a whole page around its body."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),
-        element("style", Markup(COLOURS + PICTURE + STYLE + style)),
+        element("style", Markup(COLOURS + STYLE + style)),
     )
-    script = element("script", Markup(script_text(SCRIPT + script_more)))
-    whole = element("html", head, element("body", body, script), lang="en")
-    return f"<!DOCTYPE html>\n{whole}\n"
+    main = element("main", *body, class_=class_)
+    return f"<!DOCTYPE html>\n{element('html', head, element('body', main), lang='en')}\n"
 
 
-def script_text(script: str) -> str:
-    """Return a script whose text is well-formed XML too: & and < of code need a CDATA section."""
-    return f"//<![CDATA[\n{script.strip()}\n//]]>"
+def table(
+    heads: Sequence[object], rows: Iterable[Sequence[object]], class_: str | None = None
+) -> Markup:
+    """Return a table, which scrolls alone if it is wider than the page; a row is its cells."""
+    head = element("thead", element("tr", *(_cell("th", part) for part in heads)))
+    body = (element("tr", *(_cell("td", part) for part in row)) for row in rows)
+    whole = element("table", head, element("tbody", *body), class_=class_)
+    return element("div", whole, class_="wide")
 
 
-def command_box(command: str) -> Markup:
-    """Return a command with a button that copies it."""
-    button = element("button", "copy", type="button", aria_label="copy the command")
-    return element("div", element("pre", command), button, class_="command")
+def _cell(name: str, part: object) -> Markup:
+    is_cell = isinstance(part, Markup) and part.startswith(("<td", "<th"))
+    return Markup(part) if is_cell else element(name, part)
 
 
-def tag(words: str, class_: str = "plain") -> Markup:
-    """Return a small label."""
-    return element("span", words, class_=f"tag {class_}")
+def tag(words: str, valid: Validity | None = None) -> Markup:
+    """Return a small label, in the colours of a verdict if there is one."""
+    colour = "" if valid is None else f" {VALIDITY_WORDS[valid]}"
+    return element("span", words, class_=f"tag{colour}")
+
+
+def verdict_tag(valid: Validity) -> Markup:
+    """Return a verdict as a label."""
+    return tag(f"{SIGNS[valid]} {VALIDITY_WORDS[valid]}", valid)
+
+
+def verdict_box(valid: Validity, sentence: str, *more: object) -> Markup:
+    """Return the box with which a page starts."""
+    sign = element("b", SIGNS[valid], aria_hidden="true")
+    words = element("div", element("p", sentence), *more)
+    return element("div", sign, words, class_=f"verdict {VALIDITY_WORDS[valid]}", role="status")
+
+
+def figures_list(rows: Iterable[tuple[str, str]]) -> Markup:
+    """Return named figures side by side."""
+    boxes = (element("div", element("dt", name), element("dd", value)) for name, value in rows)
+    return element("dl", *boxes, class_="figures")
+
+
+def crumbs(*parts: object) -> Markup:
+    """Return the way to a page."""
+    return element("p", *parts, class_="muted small")

@@ -1,178 +1,141 @@
-"""index.html of a run: its verdict in one sentence, then what supports it.
+"""index.html of a run: its verdict in one sentence, then its evidence.
 
-Pure.  Order of the page: verdict, figures, findings with the operations that prove them, pictures,
-what each checker said, faults, files, the command that runs it again.
+Pure.  Order of the page: verdict, figures, findings with the operations that prove them, latencies
+and pictures, checkers, faults, errors, files, the command that repeats the run.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ottla.jepsen.checkers.verdict import Finding, Verdict
-from ottla.jepsen.history import History, Kind, Operation
+from ottla.jepsen.history import History, Json, Kind, Operation
 from ottla.jepsen.report.faults import Fault
-from ottla.jepsen.report.frame import Picture
+from ottla.jepsen.report.figures import MISSING, Picture
 from ottla.jepsen.report.markup import Markup, element, joined
-from ottla.jepsen.report.measures import final_reads_ns
-from ottla.jepsen.report.page import command_box, page_text, tag
-from ottla.jepsen.report.run_tables import (
-    checkers_table,
-    errors_table,
-    facts_table,
-    faults_table,
-    files_list,
+from ottla.jepsen.report.measures import final_reads_s, groups_of, is_final, quantile, took_ns
+from ottla.jepsen.report.page import (
+    crumbs,
+    figures_list,
+    page_text,
     table,
+    tag,
+    verdict_box,
+    verdict_tag,
 )
-from ottla.jepsen.report.shown import places_of_events
-from ottla.jepsen.report.told import Told, blame_words, validity_class, validity_sign
+from ottla.jepsen.report.run_files import SIGNS, RunFiles
+from ottla.jepsen.report.timeline import HEADS, cells_of, places_of_events
 from ottla.jepsen.report.words import (
     KIND_WORDS,
+    clock_words,
     count_words,
+    duration_words,
     many,
-    operation_words,
     seconds_words,
+    share_words,
     shortened,
-    where_words,
 )
 
-OPERATIONS_SHOWN_MAX = 12
-"""Of one finding; a cycle of more is better read in the timeline."""
+PROOFS_MAX = 12
+"""Operations listed with one finding; the timeline is better for a longer cycle."""
+FAULTS_MAX, FILES_MAX, ERRORS_MAX, PARTS_MAX = 400, 300, 15, 12
+FIGURE_CHARACTERS_MAX = 240
+"""Of one figure or fact; the files have longer ones in full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """Everything a run page is made of."""
+    """The contents of a run's page."""
 
-    told: Told
+    files: RunFiles
     history: History
     faults: Sequence[Fault]
-    pictures: Sequence[Picture] = ()
-    key_pages: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
-    """(words, path) of each key's own pictures."""
-    files: Sequence[str] = ()
-    """Paths below the run's directory, of what else lies there."""
-    matrix_path: str | None = None
+    pictures: Sequence[Picture] | None = ()
+    """None if they cannot be drawn."""
+    key_tables: Sequence[Markup] = ()
+    """Tables of the keys of findings: their logs, their longest orders."""
+    other_files: Sequence[str] = ()
+    """Paths of further files, below the run's directory."""
 
 
 def run_page(parts: RunParts) -> str:
     """Return the page."""
-    told = parts.told
-    crumbs = []
-    if parts.matrix_path is not None:
-        crumbs.append(element("a", "all runs", href=parts.matrix_path))
-    crumbs.append(element("span", f"{' › ' if crumbs else ''}{told.title}"))
-    when = " · ".join(filter(None, (told.started, told.clients and f"clients: {told.clients}")))
-    body = [
-        element("p", *crumbs, class_="crumbs"),
-        element("h1", told.title),
+    files = parts.files
+    when = " · ".join(filter(None, (files.started, files.clients and f"clients: {files.clients}")))
+    places = ["findings"] * bool(files.findings) + ["pictures", "checkers", "faults", "again"]
+    return page_text(
+        f"{SIGNS[files.valid]} {files.title}",
+        crumbs(element("a", "all runs", href="../../index.html"), f" › {files.title}"),
+        element("h1", files.title),
         element("p", when, class_="muted small"),
-        _verdict_box(parts),
-        _figures(parts),
-        _jump(told),
+        verdict_box(files.valid, shortened(verdict_sentence(parts), 600)),
+        figures_list(_figures(parts)),
+        element(
+            "p",
+            *(element("a", place, href=f"#{place}") for place in places),
+            element("a", "timeline of all operations", href="timeline.html"),
+            class_="jump",
+        ),
         *_findings(parts),
-        *_pictures(parts),
-        element("h2", "What each checker said", id="checkers"),
-        checkers_table(told.verdicts),
-        *faults_table(parts.faults),
-        *errors_table(told),
-        *_again(told),
-        *facts_table(told),
-        *files_list(parts.files),
-    ]
-    return page_text(f"{validity_sign(told.valid)} {told.title}", element("main", *body))
+        *[element("h2", "Keys of findings")] * bool(parts.key_tables),
+        *parts.key_tables,
+        element("h2", "Latencies and pictures", id="pictures"),
+        _latencies(parts.history),
+        *([element("p", f"The {MISSING}.")] if parts.pictures is None else []),
+        *(picture.box() for picture in parts.pictures or ()),
+        element("h2", "Checkers", id="checkers"),
+        _checkers(files.verdicts),
+        *_faults(parts.faults),
+        *_errors(files),
+        *_skipped(files),
+        element("h2", "Repeat the run", id="again"),
+        element("pre", files.command or "The run's files have no command."),
+        *_files(parts.other_files),
+    )
 
 
 def verdict_sentence(parts: RunParts) -> str:
     """Return the verdict in one sentence."""
-    told, operations = parts.told, parts.history.operations()
+    files, operations = parts.files, parts.history.operations()
     lasted = seconds_words(round(parts.history.end_ns / 1e9))
-    load = f"{many(len(operations), 'operation')} over {lasted}"
-    struck = (
-        f"while {many(len(parts.faults), 'fault')} struck" if parts.faults else "without faults"
-    )
-    if told.valid is True:
-        looked = many(len(told.verdicts), "checker")
-        return f"Valid: {looked} found nothing wrong in {load} {struck}."
-    why = blame_words(told).rstrip(".")
-    if told.valid is False:
-        planted = f" The bug planted here, {told.planted}, was found." if told.planted else ""
-        return f"Invalid: {why or 'a checker objected'}, in {load} {struck}.{planted}"
-    return f"Unknown, which is not a pass: {why or 'there is no verdict'}; {load} {struck}."
+    faults = f"under {many(len(parts.faults), 'fault')}" if parts.faults else "without faults"
+    load = f"{many(len(operations), 'operation')} over {lasted} {faults}"
+    if files.valid is True:
+        return f"Valid: {many(len(files.verdicts), 'checker')} found nothing wrong in {load}."
+    why = files.blame().rstrip(".")
+    if files.valid is False:
+        planted = f" The planted bug, {files.planted}, was found." if files.planted else ""
+        return f"Invalid: {why or 'a checker objected'}, in {load}.{planted}"
+    return f"Unknown, which is not a pass: {why or 'there is no verdict'}; {load}."
 
 
-def _jump(told: Told) -> Markup:
-    places = [("findings", "Findings")] if told.findings else []
-    places += [("pictures", "Pictures"), ("checkers", "Checkers"), ("again", "Run it again")]
-    links = [element("a", words, href=f"#{place}") for place, words in places]
-    timeline = element("a", "Timeline", href="timeline.html")
-    return element("nav", *links, timeline, class_="jump", aria_label="on this page")
-
-
-def _verdict_box(parts: RunParts) -> Markup:
-    valid = parts.told.valid
-    return element(
-        "div",
-        element("span", validity_sign(valid), class_="sign", aria_hidden="true"),
-        element("p", shortened(verdict_sentence(parts), 600)),
-        class_=f"verdict {validity_class(valid)}",
-        role="status",
-    )
-
-
-def _figures(parts: RunParts) -> Markup:
+def _figures(parts: RunParts) -> Iterable[tuple[str, str]]:
     operations = parts.history.operations()
-    told = parts.told
-    count = dict.fromkeys((Kind.OK, Kind.INFO, Kind.FAIL), 0)
-    for operation in operations:
-        count[operation.kind] += 1
-    seconds = load_seconds(parts.history)
-    rate = told.figure("ops_per_s")
+    final_s = final_reads_s(operations)
+    seconds = parts.history.end_ns / 1e9 if final_s is None else final_s
+    count = {kind: sum(one.kind is kind for one in operations) for kind in KIND_WORDS}
+    rate = parts.files.figure("ops_per_s")
     if rate is None:
         rate = len(operations) / seconds if seconds else 0.0
-    recovery = told.recovery_s()
-    rows: list[tuple[str, str, str]] = [
-        ("operations", count_words(len(operations)), ""),
-        ("a second", count_words(round(rate)), "ops/s"),
-        ("ok", share_words(count[Kind.OK], len(operations)), ""),
-        ("unknown", count_words(count[Kind.INFO]), ""),
-        ("failed", count_words(count[Kind.FAIL]), ""),
-        ("faults", count_words(len(parts.faults)), ""),
-    ]
+    yield "operations", count_words(len(operations))
+    yield "rate", f"{count_words(round(rate))} ops/s"
+    yield "ok", share_words(count[Kind.OK], len(operations))
+    yield "unknown", count_words(count[Kind.INFO])
+    yield "failed", count_words(count[Kind.FAIL])
+    yield "faults", count_words(len(parts.faults))
+    recovery = parts.files.figure("recovery_p99_s")
     if recovery is not None:
-        rows.append(("recovery p99", f"{recovery:.2f}", "s"))
-    rows.append(("load for", seconds_words(round(seconds)), ""))
-    told_rows = [
-        element("div", element("dt", name), element("dd", value, " " * bool(unit), _small(unit)))
-        for name, value, unit in rows
-    ]
-    return element("dl", *told_rows, class_="figures")
-
-
-def load_seconds(history: History) -> float:
-    """Return how long load was sent, without the final reads."""
-    final_ns = final_reads_ns(history.operations())
-    return (history.end_ns if final_ns is None else final_ns) / 1e9
-
-
-def share_words(part: int, whole: int) -> str:
-    """Return a share in percent that says 100 % only when nothing is missing."""
-    if not whole:
-        return "–"
-    share = 100 * part / whole
-    return f"{share:.0f} %" if part == whole else f"{min(share, 99.99):.2f} %"
-
-
-def _small(words: str) -> Markup:
-    return element("small", words) if words else Markup("")
+        yield "recovery p99", f"{recovery:.2f} s"
+    yield "load", seconds_words(round(seconds))
 
 
 def _findings(parts: RunParts) -> Iterable[Markup]:
-    findings = parts.told.findings
+    findings = parts.files.findings
     if not findings:
         return
     operations = parts.history.operations()
-    places = places_of_events(
-        operations, (i for _, finding in findings for i in finding.operations)
-    )
+    indexes = (index for _, finding in findings for index in finding.operations)
+    places = places_of_events(operations, indexes)
     grouped: dict[tuple[str, str], list[tuple[Verdict, Finding]]] = {}
     for verdict, finding in findings:
         grouped.setdefault((verdict.checker, finding.anomaly), []).append((verdict, finding))
@@ -180,85 +143,135 @@ def _findings(parts: RunParts) -> Iterable[Markup]:
     for (checker, anomaly), group in grouped.items():
         verdict = group[0][0]
         count = int(verdict.findings_count.get(anomaly, len(group)))
-        is_allowed = verdict.valid is True or not _blamed(verdict, anomaly)
-        shown = f", the first {len(group)} shown" if count > len(group) else ""
-        yield element(
-            "h3",
-            f"{anomaly} × {count_words(count)} ",
-            element("span", f"{checker}{shown}", class_="muted small"),
-            *([" ", tag("allowed")] if is_allowed else []),
-        )
-        boxes = [_finding(finding, is_allowed, operations, places, parts) for _, finding in group]
-        shown_count = 2 if len(grouped) <= 3 else 1
-        first, rest = boxes[:shown_count], boxes[shown_count:]
-        yield from first
-        if rest:
-            yield element("details", element("summary", f"{len(rest)} more"), *rest)
+        # An anomaly that is not among the reasons of its verdict is allowed.
+        is_allowed = verdict.valid is True or anomaly not in (verdict.reason or anomaly)
+        first = f", the first {len(group)} listed" if count > len(group) else ""
+        words = element("span", f"{checker}{first}", class_="muted small")
+        allowed = [" ", tag("allowed")] * is_allowed
+        yield element("h3", f"{anomaly} × {count_words(count)} ", words, *allowed)
+        boxes = []
+        for _, finding in group:
+            chosen = sorted({places[index] for index in finding.operations if index in places})
+            proofs = [operations[place] for place in chosen]
+            boxes.append(_finding(finding, proofs, is_allowed))
+        open_count = 2 if len(grouped) <= 3 else 1
+        yield from boxes[:open_count]
+        if boxes[open_count:]:
+            summary = element("summary", f"{len(boxes) - open_count} more")
+            yield element("details", summary, *boxes[open_count:])
 
 
-def _blamed(verdict: Verdict, anomaly: str) -> bool:
-    """Return whether an anomaly is among the reasons of a verdict; without reasons all are."""
-    return not verdict.reason or anomaly in verdict.reason
-
-
-def _finding(
-    finding: Finding,
-    is_allowed: bool,
-    operations: Sequence[Operation],
-    places: Mapping[int, int],
-    parts: RunParts,
-) -> Markup:
-    chosen = sorted({places[index] for index in finding.operations if index in places})
-    rows = [_proof(operations[place], finding.key) for place in chosen[:OPERATIONS_SHOWN_MAX]]
+def _finding(finding: Finding, proofs: Sequence[Operation], is_allowed: bool) -> Markup:
     inner: list[Markup] = [element("p", finding.detail)]
+    rows = []
+    for one in proofs[:PROOFS_MAX]:
+        at, *rest = cells_of(one, finding.key)
+        rows.append([element("a", at, href=f"timeline.html#e{one.invoke.index}"), *rest])
     if rows:
-        names = ("at", "process", "outcome", "client", "operation")
-        inner.append(table(names, rows))
-    if len(chosen) > OPERATIONS_SHOWN_MAX:
-        inner.append(
-            element(
-                "p",
-                f"and {many(len(chosen) - OPERATIONS_SHOWN_MAX, 'operation')} more",
-                class_="muted small",
-            )
-        )
-    links = parts.key_pages.get(finding.key or "", ())
-    if links:
-        shown = [element("a", words, href=path) for words, path in links]
-        inner.append(element("p", f"{finding.key}: ", joined(shown, " · "), class_="small"))
+        inner.append(table(HEADS, rows))
+    if len(proofs) > PROOFS_MAX:
+        inner.append(element("p", f"and {many(len(proofs) - PROOFS_MAX, 'operation')} more"))
     return element("div", *inner, class_="finding allowed" if is_allowed else "finding")
 
 
-def _proof(operation: Operation, key: str | None) -> Markup:
-    invoke = operation.invoke
-    word = KIND_WORDS[operation.kind]
-    at = element("a", f"{invoke.time_ns / 1e9:.3f} s", href=f"timeline.html#e{invoke.index}")
-    error = operation.completion.error if operation.completion is not None else None
-    did = operation_words(operation, key) + (f" – {shortened(error, 160)}" if error else "")
-    return element(
-        "tr",
-        element("td", at),
-        element("td", str(invoke.process)),
-        element("td", word, class_=f"{operation.kind.value}-word"),
-        element("td", where_words(operation.extra) or "–"),
-        element("td", did, class_="mono"),
+def _latencies(history: History) -> Markup:
+    load = groups_of(one for one in history.operations() if not is_final(one))
+    rows = []
+    for f, operations in load.items():
+        count = {kind: sum(one.kind is kind for one in operations) for kind in KIND_WORDS}
+        took = sorted(took_ns(one) for one in operations if one.kind is Kind.OK)
+        shares = [duration_words(quantile(took, s)) if took else "–" for s in (0.5, 0.95, 0.99, 1)]
+        rows.append([f, *(count_words(count[kind]) for kind in KIND_WORDS), *shares])
+    heads = ("operation", *KIND_WORDS.values(), "median of ok", "95 %", "99 %", "slowest")
+    return table(heads, rows)
+
+
+def _checkers(verdicts: Sequence[Verdict]) -> Markup:
+    if not verdicts:
+        return element("p", "No checker has a verdict yet.", class_="muted")
+    rows = []
+    for one in verdicts:
+        found = [f"{name} × {count_words(n)}" for name, n in one.findings_count.items()]
+        if not set((one.reason or "").split(", ")) <= set(found):
+            found.append(one.reason or "")
+        figures = element("td", _figure_words(one.figures), class_="small muted")
+        words = "; ".join(filter(None, found)) or "nothing"
+        rows.append((element("strong", one.checker), verdict_tag(one.valid), words, figures))
+    return table(("checker", "verdict", "findings", "figures"), rows, class_="text")
+
+
+def _figure_words(figures: Mapping[str, Json]) -> str:
+    words = []
+    for name, value in figures.items():
+        # Longer values have a page of their own or stand in results.json alone.
+        is_long = isinstance(value, list | dict) and len(value) > PARTS_MAX
+        if value not in ({}, [], "") and name != "linear" and not is_long:
+            words.append(f"{name.replace('_', ' ')}: {_short(value)}")
+    return " · ".join(words)
+
+
+def _short(value: Json) -> str:
+    if value is None or isinstance(value, bool):
+        return {True: "yes", False: "no", None: "–"}[value]
+    if isinstance(value, int | float):
+        return count_words(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {shortened(_short(part), 40)}" for name, part in value.items())
+    words = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shortened(words, FIGURE_CHARACTERS_MAX)
+
+
+def _faults(faults: Sequence[Fault]) -> Iterable[Markup]:
+    yield element("h2", "Faults", id="faults")
+    if not faults:
+        yield element("p", "The run had none.", class_="muted")
+        return
+    counts: dict[str, int] = {}
+    for fault in faults:
+        counts[fault.name] = counts.get(fault.name, 0) + 1
+    yield element("p", joined((tag(f"{name} × {n}") for name, n in counts.items()), " "))
+    rows = []
+    for fault in faults[:FAULTS_MAX]:
+        lasted = "a moment" if fault.end_ns == fault.start_ns else seconds_words(fault.seconds)
+        at = clock_words(fault.start_ns / 1e9)
+        rows.append(
+            (
+                element("a", at, href=f"timeline.html#e{fault.index}"),
+                fault.name,
+                ", ".join(fault.nodes) or "–",
+                "until the end" if fault.is_open else lasted,
+                shortened(fault.detail, FIGURE_CHARACTERS_MAX),
+            )
+        )
+    first = f", the first {FAULTS_MAX} listed" if len(faults) > FAULTS_MAX else ""
+    summary = element("summary", f"{many(len(faults), 'fault')}{first}")
+    yield element("details", summary, table(("at", "fault", "nodes", "length", "details"), rows))
+
+
+def _errors(files: RunFiles) -> Iterable[Markup]:
+    errors = files.results.get("errors")
+    if not isinstance(errors, dict) or not errors:
+        return
+    ordered = sorted(errors.items(), key=lambda item: (-item[1], item[0]))
+    yield element("h2", "Errors that clients got")
+    rows = (
+        (count_words(n), shortened(name, FIGURE_CHARACTERS_MAX)) for name, n in ordered[:ERRORS_MAX]
     )
+    yield table(("times", "error"), rows)
+    if len(ordered) > ERRORS_MAX:
+        yield element("p", f"and {many(len(ordered) - ERRORS_MAX, 'other error')}", class_="muted")
 
 
-def _pictures(parts: RunParts) -> Iterable[Markup]:
-    yield element("h2", "Pictures", id="pictures")
-    yield element(
-        "p",
-        element("a", "Timeline of all operations", href="timeline.html"),
-        " – who did what when, what overlapped, and what each fault struck. All pictures share "
-        "their time axis; the lanes above a plot name the faults, and the same spans are shaded.",
-    )
-    for picture in parts.pictures:
-        alone = element("a", "open alone", href=f"{picture.name}.svg", class_="muted")
-        yield element("div", picture.inline(), element("p", alone), class_="figure")
+def _skipped(files: RunFiles) -> Iterable[Markup]:
+    skipped = files.test.get("skipped")
+    if skipped:
+        reasons = skipped if isinstance(skipped, dict) else dict.fromkeys(skipped)
+        yield element("h2", "Faults this machine cannot do")
+        yield table(("fault", "reason"), ((name, why or "–") for name, why in reasons.items()))
 
 
-def _again(told: Told) -> Iterable[Markup]:
-    if told.command:
-        yield element("h2", "Run it again", id="again")
-        yield command_box(told.command)
+def _files(names: Sequence[str]) -> Iterable[Markup]:
+    if names:
+        yield element("h2", "Files")
+        links = (element("li", element("a", name, href=name)) for name in names[:FILES_MAX])
+        yield element("ul", *links, class_="files small")

@@ -1,6 +1,6 @@
-"""Numbers, durations and operations as a person says them.
+"""Numbers, durations, operations and faults in words.
 
-Pure.  An operation's words are short enough for a tooltip: long lists are cut, and say so.
+Pure.  The words of an operation fit into one line: long lists are cut, with an ellipsis.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from ottla.jepsen.history import Event, Json, Kind, Operation
 
 WORDS_MAX = 160
-"""Characters of an operation's words; more would hide the picture below the tooltip."""
-
-RUN_SHOWN_MAX = 3
-"""Records of one poll that are written out; of a longer run the first and the last one."""
+"""Characters of an operation's words; more would break the tables that hold them."""
+RUN_RECORDS_MAX = 3
+"""Records of one poll that are listed; a longer run has its first and last one."""
+KIND_WORDS = {Kind.OK: "ok", Kind.FAIL: "failed", Kind.INFO: "unknown"}
 
 
 def duration_words(ns: float) -> str:
@@ -25,7 +25,7 @@ def duration_words(ns: float) -> str:
 
 
 def seconds_words(seconds: float) -> str:
-    """Return how long something took: "45 s", "3 min", "2 min 5 s", "1 h 20 min"."""
+    """Return a length of time: "45 s", "3 min", "2 min 5 s", "1 h 20 min"."""
     if seconds < 60:
         return f"{_three(seconds)} s"
     whole = round(seconds)
@@ -33,6 +33,13 @@ def seconds_words(seconds: float) -> str:
     parts = [f"{hours} h" if hours else "", f"{minutes} min" if minutes else ""]
     parts.append(f"{rest} s" if rest and not hours else "")
     return " ".join(part for part in parts if part)
+
+
+def clock_words(seconds: float) -> str:
+    """Return a time of a run as m:ss or h:mm:ss."""
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return (f"{hours}:{minutes:02}" if hours else f"{minutes}") + f":{whole % 60:02}"
 
 
 def count_words(value: float) -> str:
@@ -45,65 +52,17 @@ def count_words(value: float) -> str:
     return f"{value:.5g}" if abs(value) < 1 else _three(value)
 
 
-def many(count: float, what: str) -> str:
-    """Return a count of things: "1 fault", "3 faults"."""
-    return f"{count_words(count)} {what if count == 1 else _plural(what)}"
-
-
-def operation_words(operation: Operation, key: str | None = None) -> str:
-    """Return what was asked and what came of it: "send q0-1 17 → 334".
-
-    With `key`, what a log's operation did to other keys is only counted.
-    """
-    invoke, completion = operation.invoke, operation.completion
-    came = completion.value if completion is not None else None
-    did = value_words(_about(key, came if came is not None else invoke.value))
-    words = f"{invoke.f} {did}" if not did.startswith(invoke.f) else did
-    return words if len(words) <= WORDS_MAX else words[: WORDS_MAX - 1] + "…"
-
-
-def outcome_words(operation: Operation) -> str:
-    """Return when and how an operation ended: "ok after 4.25 ms"; errors are quoted."""
-    completion = operation.completion
-    if completion is None:
-        return "never answered"
-    took = duration_words(completion.time_ns - operation.invoke.time_ns)
-    error = f": {shortened(completion.error, WORDS_MAX)}" if completion.error else ""
-    return f"{KIND_WORDS[completion.kind]} after {took}{error}"
-
-
-KIND_WORDS = {
-    Kind.INVOKE: "begun",
-    Kind.OK: "ok",
-    Kind.FAIL: "failed",
-    Kind.INFO: "unknown",
-}
-
-
-def where_words(extra: Mapping[str, Json]) -> str:
-    """Return which client and node an operation used, as far as it was noted."""
-    return ", ".join(str(extra[name]) for name in ("client", "node") if extra.get(name))
-
-
-def event_words(event: Event) -> str:
-    """Return a fault's event in words: "kill start b1, b2"."""
-    value = event.value if isinstance(event.value, dict) else {}
-    nodes = value.get("nodes")
-    parts = [event.f, value.get("phase"), ", ".join(map(str, nodes)) if nodes else None]
-    return " ".join(str(part) for part in parts if part)
-
-
-def value_words(value: Json) -> str:
-    """Return a value of any workload; micro-operations of logs in their own short form."""
-    if isinstance(value, list) and value and all(_is_micro(part) for part in value):
-        return "; ".join(_micro_words(part) for part in value)
-    if isinstance(value, list):
-        return ", ".join(value_words(part) for part in value)
-    if isinstance(value, dict):
-        return " ".join(f"{name}={value_words(part)}" for name, part in value.items())
-    if value is None:
+def share_words(part: int, whole: int) -> str:
+    """Return a share in percent; 100 % only if nothing is missing."""
+    if not whole:
         return "–"
-    return str(value)
+    share = 100 * part / whole
+    return f"{share:.0f} %" if part == whole else f"{min(share, 99.99):.2f} %"
+
+
+def many(count: float, noun: str) -> str:
+    """Return a count of things: "1 fault", "3 faults"."""
+    return f"{count_words(count)} {noun if count == 1 else _plural(noun)}"
 
 
 def shortened(text: str, characters_max: int) -> str:
@@ -111,16 +70,59 @@ def shortened(text: str, characters_max: int) -> str:
     return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 
 
+def operation_words(operation: Operation, key: str | None = None) -> str:
+    """Return an operation with its result: "send q0-1 17 → 334".
+
+    With `key`, the other keys of an operation on logs are only counted.
+    """
+    words = value_words(_about(key, operation.value))
+    f = operation.invoke.f
+    return shortened(words if words.startswith(f) else f"{f} {words}", WORDS_MAX)
+
+
+def outcome_words(operation: Operation) -> str:
+    """Return how and after which time an operation ended: "ok after 4.25 ms"."""
+    completion = operation.completion
+    if completion is None:
+        return "unknown, never answered"
+    took = duration_words(completion.time_ns - operation.invoke.time_ns)
+    return f"{KIND_WORDS[completion.kind]} after {took}"
+
+
+def where_words(extra: Mapping[str, Json]) -> str:
+    """Return the client and node of an operation, as far as the history has them."""
+    return ", ".join(str(extra[name]) for name in ("client", "node") if extra.get(name))
+
+
+def event_words(event: Event) -> str:
+    """Return the event of a fault: "kill start b1, b2"."""
+    value = event.value if isinstance(event.value, dict) else {}
+    nodes = value.get("nodes")
+    parts = [event.f, value.get("phase"), value_words(nodes) if nodes else None]
+    return " ".join(str(part) for part in parts if part)
+
+
+def value_words(value: Json) -> str:
+    """Return a value of any workload; micro-operations of logs in their own short form."""
+    if isinstance(value, list):
+        is_micro = bool(value) and all(map(_is_micro, value))
+        return (
+            "; ".join(map(_micro_words, value)) if is_micro else ", ".join(map(value_words, value))
+        )
+    if isinstance(value, dict):
+        return " ".join(f"{name}={value_words(part)}" for name, part in value.items())
+    return "–" if value is None else str(value)
+
+
 def _about(key: str | None, value: Json) -> Json:
-    if key is None or not isinstance(value, list) or not all(_is_micro(part) for part in value):
+    if key is None or not isinstance(value, list) or not all(map(_is_micro, value)):
         return value
     kept: list[Json] = []
     for part in value:
         if part[0] == "poll" and len(part) == 2 and isinstance(part[1], dict):
             others = len(part[1].keys() - {key})
-            records = part[1].get(key, [])
-            told = {key: records} if records else {}
-            kept.append(["poll", told, others] if others else ["poll", told])
+            mine = {key: part[1][key]} if part[1].get(key) else {}
+            kept.append(["poll", mine, others] if others else ["poll", mine])
         elif part[0] == "poll" or part[1] == key:
             kept.append(part)
     return kept or value
@@ -132,25 +134,24 @@ def _is_micro(part: Json) -> bool:
 
 def _micro_words(part: Sequence[Json]) -> str:
     if part[0] == "send" and len(part) == 3:
-        _, key, what = part
-        if isinstance(what, list) and len(what) == 2:
-            offset, value = what
+        _, key, sent = part
+        if isinstance(sent, list) and len(sent) == 2:
+            offset, value = sent
             return f"send {key} {value} → {'?' if offset is None else offset}"
-        return f"send {key} {what}"
+        return f"send {key} {sent}"
     if len(part) > 1 and isinstance(part[1], dict):
-        told = [f"{key} {run_words(records)}" for key, records in part[1].items()]
-        told += [many(part[2], "other key")] if len(part) > 2 else []
-        return f"poll {', '.join(told) or 'nothing'}"
-    return "poll"
+        read = [f"{key} {_run_words(records)}" for key, records in part[1].items()]
+        read += [many(part[2], "other key")] if len(part) > 2 else []
+        return f"poll {', '.join(read) or 'nothing'}"
+    return str(part[0])
 
 
-def run_words(records: Sequence[Json]) -> str:
+def _run_words(records: Sequence[Json]) -> str:
     """Return records of one key as offset:value; of a long run its ends and its length."""
-    shown = [f"{record[0]}:{record[1]}" for record in records[:RUN_SHOWN_MAX]]
-    if len(records) > RUN_SHOWN_MAX:
+    if len(records) > RUN_RECORDS_MAX:
         first, last = records[0], records[-1]
         return f"{first[0]}:{first[1]} … {last[0]}:{last[1]} ({len(records)})"
-    return " ".join(shown) or "nothing"
+    return " ".join(f"{record[0]}:{record[1]}" for record in records) or "nothing"
 
 
 def _three(value: float) -> str:
@@ -161,7 +162,7 @@ def _three(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _plural(what: str) -> str:
-    if what.endswith("y") and what[-2:-1] not in "aeou":
-        return f"{what[:-1]}ies"
-    return f"{what}es" if what.endswith(("s", "sh", "ch")) else f"{what}s"
+def _plural(noun: str) -> str:
+    if noun.endswith("y") and noun[-2:-1] not in "aeou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "sh", "ch")) else f"{noun}s"

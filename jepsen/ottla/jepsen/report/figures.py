@@ -1,0 +1,350 @@
+"""Pictures of a run as SVG, drawn by matplotlib: time to the right, active faults shaded.
+
+The only module that needs matplotlib (`pip install 'ottla[reports]'`), imported when it draws.
+Colours in a picture are variables of the page, so it is light or dark as the page is.  Text of a
+run is cleaned before it is drawn, and never read as mathematics.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from io import StringIO
+from math import ceil, floor, log10, nan
+from typing import TYPE_CHECKING, Any
+
+from ottla.jepsen.history import History, Json, Kind, Operation
+from ottla.jepsen.report import measures
+from ottla.jepsen.report.faults import Fault, merged_spans
+from ottla.jepsen.report.markup import FORBIDDEN, Markup, element, escape
+from ottla.jepsen.report.page import COLOURS, LIGHT
+from ottla.jepsen.report.words import clock_words, duration_words, many, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MISSING = "pictures are left out, they need matplotlib: pip install 'ottla[reports]'"
+WIDTH_INCHES, PLOT_INCHES, LANE_INCHES, GAP_INCHES = 11.0, 2.0, 0.17, 0.16
+DOTS_MAX, MARKS_MAX = 10_000, 1_500
+"""Dots, and crosses or triangles, of one plot; with more, a coarser grid joins neighbours."""
+PLOT_DOTS = (950, 190)
+"""Columns and rows of the finest grid: one dot beside the next."""
+LANES_MAX = 14
+SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
+"""Colours of lines and of kinds of fault; all further ones are grey."""
+QUANTILES = ((0.5, "median", "ok"), (0.95, "95 %", "c2"), (0.99, "99 %", "c1"),
+             (1.0, "slowest", "c3"))  # fmt: skip
+OUTCOMES = ((Kind.OK, "ok", ""), (Kind.INFO, "unknown", "^"), (Kind.FAIL, "failed", "x"))
+TIME_STEPS_S = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
+OVER_TIME = "_over_time"
+"""End of the names of figures that checkers measure as [seconds, value]."""
+
+Draw = Callable[["Axes"], None]
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture, and its facts in words."""
+
+    name: str
+    """The name of its file, without ".svg"."""
+    title: str
+    note: str
+    svg: Markup
+
+    def file_text(self) -> str:
+        """Return the text of an SVG file, complete in itself."""
+        start, bracket, rest = self.svg.partition(">")
+        return f"{start}{bracket}<style>{COLOURS}</style>{rest}"
+
+    def box(self) -> Markup:
+        """Return the picture with its words for a page."""
+        link = element("a", "as a file", href=f"{self.name}.svg")
+        note = element("p", self.note, " ", link, class_="muted small")
+        return element("div", element("h3", self.title), note, self.svg, class_="picture")
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Facts that all pictures of a run share."""
+
+    end_s: float
+    faults: Sequence[Fault] = ()
+    final_s: float | None = None
+    """Start of the final reads."""
+
+
+def can_draw() -> bool:
+    """Return whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def run_pictures(
+    history: History, figures: Mapping[str, Json], faults: Sequence[Fault]
+) -> Sequence[Picture]:
+    """Return the pictures of a run: its operations, and figures of checkers over time."""
+    final_s = measures.final_reads_s(history.operations())
+    course = Course(max(history.end_ns / 1e9, 1e-3), faults, final_s)
+    groups = measures.groups_of(history.operations())
+    windows = measures.windows_of(course.end_s)
+    pictures = [
+        _latencies(groups, course),
+        _quantiles(groups, windows, course),
+        _rates(groups, windows, course),
+    ]
+    for name, points in figures.items():
+        if name.endswith(OVER_TIME) and points:
+            pictures.append(_over_time(name.removesuffix(OVER_TIME), points, course))
+    return [picture for picture in pictures if picture is not None]
+
+
+def _latencies(groups: Mapping[str, Sequence[Operation]], course: Course) -> Picture | None:
+    panels: dict[str, Draw] = {}
+    unanswered = 0
+    for f, operations in groups.items():
+        points: dict[Kind, list[Point]] = {kind: [] for kind, *_ in OUTCOMES}
+        for operation in operations:
+            if operation.completion is None:
+                unanswered += 1
+            else:
+                took = log10(max(1_000, measures.took_ns(operation)))
+                points[operation.kind].append((operation.invoke.time_ns / 1e9, took))
+        if any(points.values()):
+            panels[f] = _latency_dots(points, course.end_s)
+    note = "Each dot is an operation at its start; the scale is logarithmic."
+    if unanswered:
+        note += f" {many(unanswered, 'operation')} never got an answer and cannot be drawn."
+    return _picture("latency-raw", "Latency of each operation", note, course, panels)
+
+
+def _latency_dots(points: Mapping[Kind, Sequence[Point]], end_s: float) -> Draw:
+    took = [log_ns for those in points.values() for _, log_ns in those]
+
+    def draw(axes: "Axes") -> None:
+        _durations(axes, 10 ** min(took), 10 ** max(took))
+        for kind, words, marker in OUTCOMES:
+            thin = thinned(
+                points[kind], end_s, (min(took), max(took)), MARKS_MAX if marker else DOTS_MAX
+            )
+            x, y = [at_s for at_s, _ in thin], [10**log_ns for _, log_ns in thin]
+            colour = LIGHT[kind.value]
+            if thin and marker:
+                axes.plot(x, y, marker, mfc="none", ms=4, mew=1, color=colour, label=words)
+            elif thin:
+                # A line with gaps everywhere: a tenth of the bytes of as many markers.
+                axes.plot(*_apart(x, y), color=colour, lw=1.7, solid_capstyle="round")
+                axes.plot([], [], ".", color=colour, label=words)
+
+    return draw
+
+
+def _apart(x: Sequence[float], y: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    return [a for at in x for a in (at, at, nan)], [b for at in y for b in (at, at, nan)]
+
+
+def thinned(
+    points: Sequence[Point], end_s: float, y: tuple[float, float], points_max: int
+) -> Sequence[Point]:
+    """Return at most `points_max` points: one of those that share a place of a grid."""
+    step = 1
+    while True:
+        across = PLOT_DOTS[0] / step / end_s
+        up = PLOT_DOTS[1] / step / ((y[1] - y[0]) or 1.0)
+        kept = {
+            (int(at_s * across), int((value - y[0]) * up)): (at_s, value) for at_s, value in points
+        }
+        if len(kept) <= points_max:
+            return sorted(kept.values())
+        step += 1
+
+
+def _quantiles(
+    groups: Mapping[str, Sequence[Operation]], windows: measures.Windows, course: Course
+) -> Picture | None:
+    panels: dict[str, Draw] = {}
+    for f, operations in groups.items():
+        latencies = measures.ok_latencies(operations, windows)
+        rows = {
+            (words, colour): [measures.quantile(one, share) if one else nan for one in latencies]
+            for share, words, colour in QUANTILES
+        }
+        # Quantiles of rare operations that have nothing in common say nothing.
+        if any(latencies) and ", " not in f:
+            panels[f] = _lines(windows, rows, are_durations=True)
+    note = f"Of operations that ended ok, by their start, in windows of {windows.step_s:g} s."
+    return _picture("latency-quantiles", "Latency quantiles", note, course, panels)
+
+
+def _rates(
+    groups: Mapping[str, Sequence[Operation]], windows: measures.Windows, course: Course
+) -> Picture | None:
+    panels: dict[str, Draw] = {}
+    for f, operations in groups.items():
+        rates = measures.rates(operations, windows)
+        rows = {(words, kind.value): rates[kind] for kind, words, _ in OUTCOMES if any(rates[kind])}
+        panels[f] = _lines(windows, rows)
+    note = f"By their end, in windows of {windows.step_s:g} s."
+    return _picture("rate", "Operations a second", note, course, panels)
+
+
+def _lines(
+    windows: measures.Windows,
+    rows: Mapping[tuple[str, str], Sequence[float]],
+    *,
+    are_durations: bool = False,
+) -> Draw:
+    """Return the drawing of lines with one value a window, by their (words, colour)."""
+    edges = [number * windows.step_s for number in range(windows.count + 1)]
+
+    def draw(axes: "Axes") -> None:
+        for (words, colour), values in rows.items():
+            axes.stairs(values, edges, baseline=None, color=LIGHT[colour], label=words)
+        if are_durations:
+            values = [ns for row in rows.values() for ns in row if ns == ns]
+            _durations(axes, min(values), max(values))
+        else:
+            axes.set_ylim(bottom=0)
+
+    return draw
+
+
+def _over_time(name: str, points: Sequence[Sequence[float]], course: Course) -> Picture | None:
+    """Draw a figure that a checker has measured over time."""
+
+    def draw(axes: "Axes") -> None:
+        x, y = zip(*points, strict=True)
+        axes.fill_between(x, y, step="post", color=LIGHT["ok"], alpha=0.2, lw=0)
+        axes.step(x, y, where="post", color=LIGHT["ok"])
+        axes.set_ylim(bottom=0)
+
+    title = name.replace("_", " ")
+    note = f"As measured by a checker; the last value is {points[-1][1]:g}."
+    panels = {"seconds" if "lag" in name else "values": draw}
+    return _picture(name.replace("_", "-"), title[:1].upper() + title[1:], note, course, panels)
+
+
+def _durations(axes: "Axes", low_ns: float, high_ns: float) -> None:
+    """Give a plot a logarithmic axis of whole decades of durations."""
+    low = 10.0 ** floor(log10(max(low_ns, 1_000)) + 1e-9)
+    axes.set_yscale("log")
+    axes.set_ylim(low, max(10.0 ** ceil(log10(max(high_ns, 1_000)) - 1e-9), low * 10))
+    axes.yaxis.set_major_formatter(lambda ns, _: duration_words(ns))
+    axes.minorticks_off()
+
+
+def _lanes(axes: "Axes", lanes: Mapping[str, Sequence[Fault]], end_s: float) -> None:
+    """Draw faults as bars, a row for each node, a colour for each kind."""
+    kinds = dict.fromkeys(fault.name for faults in lanes.values() for fault in faults)
+    for number, kind in enumerate(kinds):
+        colour = LIGHT[SERIES[number] if number < len(SERIES) else "rest"]
+        for row, faults in enumerate(lanes.values()):
+            mine = (f for f in faults if f.name == kind)
+            bars = [(f.start_ns / 1e9, max(f.seconds, end_s / 500)) for f in mine]
+            axes.broken_barh(bars, (row - 0.35, 0.7), color=colour, lw=0)
+        axes.plot([], [], color=colour, lw=5, label=label(kind))
+    axes.set(yticks=range(len(lanes)), yticklabels=lanes)
+    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.grid(False)
+
+
+def _by_node(faults: Sequence[Fault]) -> Mapping[str, Sequence[Fault]]:
+    lanes: dict[str, list[Fault]] = {}
+    for fault in faults:
+        for node in fault.nodes or ("cluster",):
+            lane = label(node)
+            is_full = lane not in lanes and len(lanes) >= LANES_MAX
+            lanes.setdefault("others" if is_full else lane, []).append(fault)
+    return lanes
+
+
+def _picture(
+    name: str, title: str, note: str, course: Course, panels: Mapping[str, Draw]
+) -> Picture | None:
+    """Lay out panels by their names over the time of the run; None without any."""
+    if not panels:
+        return None
+    from matplotlib.figure import Figure
+
+    lanes = _by_node(course.faults)
+    heights = [max(0.4, LANE_INCHES * len(lanes))] * bool(lanes) + [PLOT_INCHES] * len(panels)
+    height = sum(heights) + GAP_INCHES * (len(heights) + 1) + 0.25
+    with _style():
+        figure = Figure(figsize=(WIDTH_INCHES, height))
+        grid = figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)
+        figure.subplots_adjust(
+            left=0.14,
+            right=0.87,
+            top=1 - GAP_INCHES / height,
+            bottom=(GAP_INCHES + 0.25) / height,
+            hspace=GAP_INCHES * len(heights) / sum(heights),
+        )
+        plots = list(grid[:, 0])
+        if lanes:
+            _lanes(plots[0], lanes, course.end_s)
+        for plot, (words, draw) in zip(plots[-len(panels) :], panels.items(), strict=True):
+            for start, end in merged_spans((f.start_ns, f.end_ns) for f in course.faults):
+                plot.axvspan(start / 1e9, end / 1e9, color=LIGHT["shade"], lw=0, zorder=0)
+            if course.final_s is not None:
+                plot.axvline(course.final_s, color=LIGHT["bad"], ls="--", lw=1, label="final reads")
+            draw(plot)
+            plot.set_ylabel(label(words))
+        for plot in plots:
+            if plot.get_legend_handles_labels()[0]:
+                plot.legend(loc="upper left", bbox_to_anchor=(1.0, 1.04))
+        step = next((s for s in TIME_STEPS_S if course.end_s / s <= 12), course.end_s / 10)
+        ticks = [number * step for number in range(int(course.end_s / step + 1e-9) + 1)]
+        texts = [clock_words(at) if course.end_s > 20 else f"{at:g} s" for at in ticks]
+        plots[-1].set_xticks(ticks, texts)
+        plots[-1].set_xlim(0, course.end_s)
+        return Picture(name, title, note, _svg(figure, f"{title}. {note}"))
+
+
+def label(text: object, characters_max: int = 24) -> str:
+    """Return text of a run as one short line without characters that XML forbids."""
+    return shortened(FORBIDDEN.sub("\ufffd", " ".join(str(text).split())), characters_max)
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    import matplotlib
+
+    ink, muted, line = LIGHT["ink"], LIGHT["muted"], LIGHT["line"]
+    settings: Any = {
+        "svg.fonttype": "none", "svg.hashsalt": "ottla", "text.parse_math": False,
+        "font.size": 8.5, "text.color": ink, "legend.frameon": False, "path.simplify": False,
+        "figure.facecolor": LIGHT["ground"], "axes.facecolor": LIGHT["panel"],
+        "axes.edgecolor": line, "axes.labelcolor": ink, "axes.grid": True, "grid.color": line,
+        "axes.axisbelow": True, "xtick.color": line, "ytick.color": line,
+        "xtick.labelcolor": muted, "ytick.labelcolor": muted,
+    }  # fmt: skip
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # Letters that the font used for measuring lacks are there in the reader's browser.
+        warnings.simplefilter("ignore")
+        yield
+
+
+VARIABLES = {colour: f"var(--{name})" for name, colour in LIGHT.items()}
+
+
+def _svg(figure: "Figure", title: str) -> Markup:
+    """Return a figure as an element whose colours are variables of the page."""
+    written = StringIO()
+    figure.savefig(written, format="svg", metadata={"Date": None})
+    text = written.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*">', "<g>", text)
+    text = re.sub(r' d="[^"]*"', lambda path: _short_path(path[0]), text)
+    text = re.sub(
+        r"(?<=: )#[0-9a-f]{6}\b", lambda colour: VARIABLES.get(colour[0], colour[0]), text
+    )
+    return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1))
+
+
+def _short_path(path: str) -> str:
+    """Return a path with a tenth of a point's precision, lines without length as short dots."""
+    short = re.sub(r"(\.\d)\d+", r"\1", path).replace(" \n", "")
+    return re.sub(r"M (\S+ [\d.-]+)L \1", r"M\1h0", short)

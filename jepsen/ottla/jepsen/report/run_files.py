@@ -1,0 +1,148 @@
+"""The contents of a run's test.json and results.json, as far as they are there.
+
+Pure.  A run that ended early has fewer entries; a run without a verdict is "unknown".
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ottla.jepsen.checkers.verdict import Finding, Validity, Verdict
+from ottla.jepsen.history import Json
+from ottla.jepsen.report.words import count_words, many
+
+WORST = ("lost-write", "inconsistent-offsets", "duplicate", "aborted-read", "G1a", "truncated-read")
+"""Anomalies that are named first; of the others the most frequent."""
+ANOMALIES_NAMED_MAX = 4
+SEVERITY: Mapping[Validity, int] = {False: 0, "unknown": 1, True: 2}
+SIGNS: Mapping[Validity, str] = {True: "✓", False: "✗", "unknown": "?"}
+"""The sign of a verdict, which needs no colour."""
+VALIDITY_WORDS: Mapping[Validity, str] = {True: "valid", False: "invalid", "unknown": "unknown"}
+"""The name of a verdict, in words and as a class of the page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFiles:
+    """One run, as its files describe it."""
+
+    test: Mapping[str, Json] = field(default_factory=dict)
+    """test.json: the plan of the run."""
+    results: Mapping[str, Json] = field(default_factory=dict)
+    """results.json: its verdict."""
+
+    @property
+    def workload(self) -> str:
+        """The workload's name."""
+        return _names(self.test.get("workload")) or "a workload"
+
+    @property
+    def nemesis(self) -> str:
+        """The names of the planned faults; "none" if there were none."""
+        return _names(self.test.get("nemesis") or self.test.get("nemeses")) or "none"
+
+    @property
+    def clients(self) -> str:
+        """The names of the clients."""
+        return _names(self.test.get("clients"))
+
+    @property
+    def started(self) -> str:
+        """Start of the run: "2026-01-01 12:00:00 UTC" where the file has ISO 8601."""
+        started = str(self.test.get("started") or "")
+        return re.sub(r"^(\S{10})T(\d\d:\d\d:\d\d)(\.\d+)?(Z|\+00:00)$", r"\1 \2 UTC", started)
+
+    @property
+    def planted(self) -> str | None:
+        """The bug planted into the servers, if any."""
+        planted = self.test.get("planted")
+        return str(planted) if planted else None
+
+    @property
+    def title(self) -> str:
+        """The run's name in headings."""
+        under = "without faults" if self.nemesis == "none" else f"under {self.nemesis}"
+        planted = f" (planted: {self.planted})" if self.planted else ""
+        return f"{self.workload} {under}{planted}"
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the run."""
+        return str(self.results.get("command") or self.test.get("command") or "")
+
+    @property
+    def valid(self) -> Validity:
+        """The verdict of all checkers together."""
+        valid = self.results.get("valid")
+        return valid if isinstance(valid, bool) else "unknown"
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """The verdict of each checker, the worst first."""
+        rows = self.results.get("verdicts") or []
+        return sorted(map(_verdict, rows), key=lambda verdict: SEVERITY[verdict.valid])
+
+    @property
+    def findings(self) -> Sequence[tuple[Verdict, Finding]]:
+        """Every finding in the file with the verdict it belongs to."""
+        return [(verdict, finding) for verdict in self.verdicts for finding in verdict.findings]
+
+    @property
+    def searches(self) -> Mapping[str, Mapping[str, Json]]:
+        """By register, the longest order found where no order fits all calls."""
+        found: dict[str, Mapping[str, Json]] = {}
+        for verdict in self.verdicts:
+            if verdict.valid is False and isinstance(verdict.figures.get("linear"), dict):
+                found.update(verdict.figures["linear"])
+        return found
+
+    def figure(self, name: str) -> float | None:
+        """Return a figure of the results, or of the first verdict that has it."""
+        for figures in (self.results.get("figures") or {}, *(v.figures for v in self.verdicts)):
+            value = figures.get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return float(value)
+        return None
+
+    def blame(self) -> str:
+        """Return why the run is not valid: checkers with their anomalies, the worst first."""
+        guilty = [verdict for verdict in self.verdicts if verdict.valid == self.valid]
+        words = map(_blame, guilty) if self.valid is not True else ()
+        return "; ".join(words) or str(self.results.get("reason") or "")
+
+
+def _blame(verdict: Verdict) -> str:
+    reason = verdict.reason or ""
+    counts = {name: n for name, n in verdict.findings_count.items() if name in reason}
+    if not counts or verdict.valid is not False:
+        return f"{verdict.checker}: {reason or 'no reason given'}"
+    rank = {name: place for place, name in enumerate(WORST)}
+    ordered = sorted(counts, key=lambda name: (rank.get(name, len(WORST)), -counts[name]))
+    named = [f"{name} × {count_words(counts[name])}" for name in ordered[:ANOMALIES_NAMED_MAX]]
+    more = len(ordered) - len(named)
+    rest = f" and {many(more, 'other anomaly')}" if more else ""
+    return f"{verdict.checker} found {', '.join(named)}{rest}"
+
+
+def _verdict(row: Mapping[str, Json]) -> Verdict:
+    findings = tuple(
+        Finding(
+            str(one.get("anomaly")),
+            str(one.get("detail") or ""),
+            tuple(one.get("operations") or ()),
+            one.get("key"),
+        )
+        for one in row.get("findings") or ()
+    )
+    valid = row.get("valid")
+    return Verdict(
+        str(row.get("checker", "?")),
+        valid if isinstance(valid, bool) else "unknown",
+        row.get("findings_count") or {},
+        findings,
+        row.get("figures") or {},
+        row.get("reason"),
+    )
+
+
+def _names(value: Json) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")

@@ -1,0 +1,81 @@
+"""Pictures have the facts of a run, in colours of the page, however long or hostile the run is."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from ottla.jepsen.history import History
+from ottla.jepsen.report.faults import Fault, faults_of
+from ottla.jepsen.report.figures import DOTS_MAX, Picture, run_pictures, thinned
+from ottla.jepsen.report.page import DARK, LIGHT
+
+FIGURES = {
+    "keys": 8,
+    "unseen_over_time": [[1.0, 4.0], [2.0, 0.0]],
+    "realtime_lag_over_time": [[1.0, 0.5], [2.0, 0.0]],
+}
+
+
+def words_of(picture: Picture) -> str:
+    """Return the text of a picture; a picture that is not well-formed raises."""
+    return " ".join(ElementTree.fromstring(picture.file_text()).itertext())
+
+
+@pytest.fixture(scope="module")
+def pictures(queue_history: History) -> dict[str, Picture]:
+    """Return the pictures of one run by their names."""
+    drawn = run_pictures(queue_history, FIGURES, faults_of(queue_history))
+    return {picture.name: picture for picture in drawn}
+
+
+def test_a_run_has_pictures_of_its_operations_and_of_what_checkers_measured(
+    pictures: dict[str, Picture],
+) -> None:
+    assert set(pictures) == {"latency-raw", "latency-quantiles", "rate", "unseen", "realtime-lag"}
+    for picture in pictures.values():
+        words = words_of(picture)
+        assert "final reads" in words
+        assert {"kill", "pause", "b1", "b2", "b3"} <= set(words.split()), "faults and their nodes"
+    assert {"send", "poll", "unknown", "failed"} <= set(words_of(pictures["latency-raw"]).split())
+    assert {"median", "slowest"} <= set(words_of(pictures["latency-quantiles"]).split())
+    assert "never got an answer" not in pictures["latency-raw"].note
+
+
+def test_a_picture_follows_the_page_into_the_dark(pictures: dict[str, Picture]) -> None:
+    for picture in pictures.values():
+        assert "var(--ink)" in picture.svg
+        assert not re.findall(r": #[0-9a-f]{6}", picture.svg), "a colour that is none of the page's"
+        assert all(colour in picture.file_text() for colour in (*LIGHT.values(), *DARK.values()))
+
+
+def test_dots_are_joined_where_a_plot_has_too_many() -> None:
+    few = [(1.0, 2.0), (1.0, 2.0001), (50.0, 3.0)]
+    assert len(thinned(few, 100.0, (2.0, 3.0), 10)) == 2
+    many = [(i / 1_000, float(i * 7919 % 100_003)) for i in range(100_000)]
+    thin = thinned(many, 100.0, (0.0, 100_003.0), DOTS_MAX)
+    assert DOTS_MAX / 4 < len(thin) <= DOTS_MAX
+    assert set(thin) <= set(many)
+
+
+def test_a_run_of_one_moment_or_without_operations_can_be_drawn(
+    queue_run: Callable[..., History],
+) -> None:
+    assert run_pictures(History(()), {}, ()) == []
+    begun = History(queue_run(20, seconds=1.0).events[:1])
+    drawn = run_pictures(begun, {}, faults_of(begun))
+    assert [picture.name for picture in drawn] == ["rate"]
+
+
+def test_any_name_of_a_fault_node_or_operation_can_be_drawn(
+    queue_run: Callable[..., History],
+) -> None:
+    names = ["$\\frac{1$", "<b>\x00\x1b[0m", "\u4e2d\ud800\n", "#1c6db3", ""]
+    faults = [Fault(name, 10**8, 2 * 10**8, (name, "b1")) for name in names]
+    events = queue_run(20, seconds=1.0).events
+    history = History(replace(event, f=f"{names[1]}{event.f}") for event in events)
+    for picture in run_pictures(history, {}, faults):
+        assert "<b>" not in picture.svg
+        assert {"b1", "$\\frac{1$"} <= set(words_of(picture).split())
