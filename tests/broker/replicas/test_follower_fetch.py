@@ -382,6 +382,20 @@ async def test_where_a_flush_is_demanded_it_promises_nothing_of_before_that_is_n
     assert pair.theirs.high_watermark == 1
 
 
+async def test_a_follower_asks_on_with_fewer_than_flush_messages_records_unflushed(
+    make_pair: Any,
+) -> None:
+    pair = await make_pair(TopicConfig(flush_messages=3))
+    await pair.theirs.flush()
+    for expected in ([], [], [Flush()]):
+        pair.lead(b"v")
+        assert await pair.round() == expected
+    assert pair.ours.recovery_point == 3
+    pair.lead(b"v")
+    assert await pair.round() == []
+    assert (pair.ours.end_offset, pair.ours.recovery_point) == (4, 3)
+
+
 async def test_a_flush_that_failed_for_a_while_is_tried_again(make_pair: Any) -> None:
     """On a full disk nobody else would ever begin it."""
     pair = await make_pair(

@@ -234,6 +234,25 @@ async def test_where_every_append_is_flushed_only_the_flushed_counts(world: Worl
     assert partition.acknowledgement(end, ACKS_ALL) is ErrorCode.NONE
 
 
+async def test_fewer_than_flush_messages_records_are_acknowledged_unflushed(world: World) -> None:
+    partition = await world.add("t", config=TopicConfig(flush_messages=3))
+    assert partition.log is not None
+    ends = [append(world, partition) for _ in range(4)]
+    assert [partition.acknowledgement(end, ACKS_ALL) for end in ends] == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        None,
+        None,
+    ]
+    assert partition.acknowledgement(ends[1], 1) is ErrorCode.NONE
+    assert partition.acknowledgement(ends[2], 1) is None
+    await partition.log.flush()
+    partition.on_flushed(partition.log, world.clock.now_ms)
+    end = append(world, partition)
+    assert partition.acknowledgement(end, ACKS_ALL) is ErrorCode.NONE
+    assert partition.acknowledgement(end, 1) is ErrorCode.NONE
+
+
 async def test_a_fetch_from_an_earlier_life_of_the_follower_is_refused(world: World) -> None:
     partition = await world.add("t", replicas=(1, 2))
     append(world, partition)

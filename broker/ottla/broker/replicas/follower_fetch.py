@@ -219,7 +219,7 @@ class FollowerFetch:
         if log.failure is not None:
             self._hold_failed(followed, log.failure)
             return
-        if followed.partition.is_flush_awaited and log.recovery_point < log.end_offset:
+        if followed.partition.is_flush_due:
             followed.asked_in = NOT_ASKED
             self._unflushed[followed.key] = followed
             return
@@ -290,7 +290,7 @@ class FollowerFetch:
         if start > log.log_start_offset:
             return RaiseStart(start)
         if log.end_offset != end_offset:
-            if followed.partition.is_flush_awaited:
+            if followed.partition.is_flush_due:
                 return Flush()
             self._ask(followed)
         return None

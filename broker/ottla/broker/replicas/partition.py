@@ -26,6 +26,7 @@ from ottla.metadata.image import PartitionState, RecoveryState
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, NO_NODE, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.internal_topics import INTERNAL_TOPICS
+from ottla.model.limits import INT64_MAX
 from ottla.model.settings.topic import TopicConfig
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.log import Log
@@ -242,7 +243,7 @@ class Partition:
             if len(self.maximal_isr) < self.min_isr_count:
                 return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             return ErrorCode.NONE
-        if self.is_flush_awaited and log.recovery_point < end_offset:
+        if self.is_flush_awaited and self.durable_end < end_offset:
             return None if log.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
@@ -253,9 +254,17 @@ class Partition:
 
     @property
     def durable_end(self) -> Offset:
-        """The end of what counts as written: the flushed end where a flush is demanded."""
-        assert self.log is not None
-        return self.log.recovery_point if self.is_flush_awaited else self.log.end_offset
+        """The end of what counts as written: below flush.messages records above what is flushed."""
+        log = self.log
+        assert log is not None
+        if not self.is_flush_awaited:
+            return log.end_offset
+        return min(log.end_offset, Offset(log.recovery_point + self.config.flush_messages - 1))
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether something counts only once it is flushed."""
+        return self.log is not None and self.durable_end < self.log.end_offset
 
     @property
     def low_watermark(self) -> Offset:
@@ -366,15 +375,14 @@ class Partition:
 
     def _flush_if_awaited(self) -> None:
         """Have what counts only when flushed flushed, though nobody may append here any more."""
-        log = self.log
-        if log is not None and self.is_flush_awaited and log.recovery_point < log.end_offset:
+        if self.is_flush_due:
             self._port.on_flush_due(self)
 
     def _apply_config(self, config: TopicConfig) -> None:
         self.config = config
         # Never more than there are replicas: such a topic could not be written at all (KIP-966).
         self.min_isr_count = min(config.min_insync_replicas, max(1, len(self.replicas)))
-        self.is_flush_awaited = config.flush_messages == 1
+        self.is_flush_awaited = config.flush_messages < INT64_MAX
         self.inspects_records = (
             config.is_compacted
             or config.record_validation == "full"
