@@ -30,7 +30,7 @@ class DirectoryKind(Enum):
 
 
 class DirectoryName(NamedTuple):
-    """A name read: its kind, and for a LOG its partition."""
+    """A name read: its kind, and for a LOG or a FUTURE its partition."""
 
     kind: DirectoryKind
     partition: TopicPartition | None
@@ -51,6 +51,11 @@ def stray_name(partition: TopicPartition, unique: UUID) -> str:
     return _suffixed_name(partition, unique, STRAY_SUFFIX)
 
 
+def future_name(partition: TopicPartition, unique: UUID) -> str:
+    """Return the name under which a log that is moved to a directory grows there."""
+    return _suffixed_name(partition, unique, FUTURE_SUFFIX)
+
+
 def _suffixed_name(partition: TopicPartition, unique: UUID, suffix: str) -> str:
     ending = f"-{partition.partition}.{unique.hex}{suffix}"
     return partition.topic[: FILE_NAME_LENGTH_MAX - len(ending)] + ending
@@ -66,9 +71,17 @@ def parse_directory_name(name: str) -> DirectoryName:
         (FUTURE_SUFFIX, DirectoryKind.FUTURE),
     ):
         if name.endswith(suffix) and "." in name:
-            return DirectoryName(kind, None)
-    topic, separator, partition = name.rpartition("-")
-    is_number = partition.isascii() and partition.isdigit()
-    if not separator or not topic or not is_number or str(int(partition)) != partition:
-        return DirectoryName(DirectoryKind.OTHER, None)
-    return DirectoryName(DirectoryKind.LOG, TopicPartition(topic, int(partition)))
+            is_future = kind is DirectoryKind.FUTURE
+            return DirectoryName(
+                kind, _partition_of(name.rpartition(".")[0]) if is_future else None
+            )
+    partition = _partition_of(name)
+    return DirectoryName(DirectoryKind.OTHER if partition is None else DirectoryKind.LOG, partition)
+
+
+def _partition_of(name: str) -> TopicPartition | None:
+    topic, separator, index = name.rpartition("-")
+    is_number = index.isascii() and index.isdigit()
+    if not separator or not topic or not is_number or str(int(index)) != index:
+        return None
+    return TopicPartition(topic, int(index))

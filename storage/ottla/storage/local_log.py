@@ -66,6 +66,8 @@ class LocalLog(LogFailures):
         self.remove_later: Callable[[list[str], int], None] | None = None
         """Called with files that were set aside and how long they stay, in milliseconds; without it
         they go at once."""
+        self.on_cut: Callable[[Offset], None] = lambda offset: None
+        """Called as soon as all from an offset on is gone, so that a copy of the log follows."""
         self.file_tasks = FileTasks()
         self.topic_id = topic_id
         self.unflushed_since_ms: int | None = None
@@ -356,6 +358,7 @@ class LocalLog(LogFailures):
             position = active.size_bytes if place is None else place[0]
             active.cut(position=position, end_offset=end_offset)
             self.end_offset = end_offset
+            self.on_cut(end_offset)
             self.high_watermark = min(self.high_watermark, end_offset)
             self.recovery_point = min(self.recovery_point, end_offset)
             self._epochs.truncate_from_end(end_offset)
@@ -402,6 +405,7 @@ class LocalLog(LogFailures):
         checkpoint_before = self.recovery_checkpoint
         self.log_start_offset = self.end_offset = self.high_watermark = offset
         self.recovery_point = offset
+        self.on_cut(Offset(0))
         self._epochs.clear()
         self._unsealed.clear()
         self._is_cutting = True

@@ -20,9 +20,10 @@ from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.disk_seam import Chunk, Disk
+from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log_config import LogConfig
-from ottla.storage.producer_state import Producer
+from ottla.storage.producer_state import Producer, ProducerStates
 from ottla.storage.recovery import (
     LogLoader,
     Progress,
@@ -117,6 +118,31 @@ class Log(LocalLog):
         self.high_watermark = offset
         self._producers.on_high_watermark(offset)
         return True
+
+    # --- two logs of one partition ---
+
+    def take_over(self, other: "Log") -> None:
+        """Become what another log of the partition is, whose batches are all here.
+
+        What batches do not say comes from the other: leaderships that wrote nothing, producers
+        whose records are deleted, watermarks.
+        """
+        assert self.end_offset == other.end_offset
+        self.config = other.config
+        self._raise_log_start(other.log_start_offset)
+        self.high_watermark = other.high_watermark
+        self._epochs = EpochCache(other._epochs.entries)
+        self._written_epoch_change = -1
+        producers, other._producers = other._producers, ProducerStates(other.end_offset)
+        other._producers.enter(producers.leave())
+        self._replace_producers(producers)
+
+    def keep_what_is_known_of(self, other: "Log") -> None:
+        """Begin no earlier, and count no less for committed, than another log of the partition."""
+        self._raise_log_start(min(other.log_start_offset, self.end_offset))
+        self.high_watermark = min(
+            self.end_offset, max(self.high_watermark, other.high_watermark, self.log_start_offset)
+        )
 
     # --- appending ---
 

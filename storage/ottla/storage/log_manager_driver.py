@@ -31,7 +31,8 @@ from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory, open_directories
-from ottla.storage.log_names_driver import free_name, make_log
+from ottla.storage.log_moves_driver import LogMoves
+from ottla.storage.log_names_driver import free_name, make_log, wait_until_idle
 from ottla.storage.log_placement import choose_place
 from ottla.storage.log_recovery_driver import (
     Found,
@@ -73,7 +74,7 @@ async def open_log_manager(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(logs.end_when_every_directory_failed)
             nursery.start_soon(logs.run_periodically)
-            logs.nursery = nursery
+            logs.nursery = logs.moves.nursery = nursery
             yield logs
             nursery.cancel_scope.cancel()
     finally:
@@ -110,6 +111,11 @@ class LogManager:
         self._producer_room = ProducerRoom()
         self._upkeep = {directory: self._upkeep_of(directory) for directory in directories}
         self._every_directory_failed = trio.Event()
+        self.on_moved: Callable[[TopicPartition, Log], None] = lambda partition, log: None
+        """Told of the log that a partition uses from now on, in the turn that it changes over."""
+        self.moves = LogMoves(
+            disk, clock, rng, self._errors, self, most=config.move_threads or len(directories)
+        )
 
     # ---- what is where
 
@@ -173,10 +179,11 @@ class LogManager:
     ) -> None:
         """Open every log of every directory, all directories at the same time.
 
-        Of a partition that lies in two the log counts that is in the directory which the cluster
-        knows it in, as `directory_id_of` says; the other one is set aside.
+        Of a partition that lies in two the longer log counts, of equal ones that in the directory
+        which the cluster knows it in, as `directory_id_of` says; the other one is set aside.  Moves
+        that were under way begin again.
 
-        Raises ConfigError if it lies in two others.
+        Raises ConfigError if nothing says which one counts.
         """
         plan = RecoveryPlan(
             config_of=config_of,
@@ -192,18 +199,9 @@ class LogManager:
                 other = self._placed.get(partition)
                 if other is None:
                     self._place(partition, log, directory)
-                    continue
-                wanted = directory_id_of(partition)
-                if directory.directory_id == wanted:
-                    del self._placed[partition]
-                    self._place(partition, log, directory)
-                    await self._set_aside(partition, other)
-                elif other.directory.directory_id == wanted:
-                    await self._set_aside(partition, Placed(log, directory))
                 else:
-                    raise ConfigError(
-                        "log.dirs",
-                        f"{partition} lies in both {other.directory.path} and {directory.path}",
+                    await self._choose(
+                        partition, other, Placed(log, directory), directory_id_of(partition)
                     )
             self._offline.update(held.corrupt)
             for path in held.to_delete:
@@ -211,6 +209,40 @@ class LogManager:
             directory.is_recovered = True
             if held.receded:  # what comes where flushed bytes were is not flushed
                 await self._checkpoint_in(directory, RECOVERY_POINT_FILE)
+        for directory, held in found.items():
+            for partition in held.moving:
+                if partition in self._placed and directory.is_live:
+                    self.moves.start(partition, directory)
+
+    async def _choose(
+        self, partition: TopicPartition, one: Placed, other: Placed, wanted: UUID | None
+    ) -> None:
+        """Take one of two logs of a partition, which a move that was cut short left.
+
+        The longer one has all that the other has; of two that are equal the one counts that lies
+        where the cluster knows it.  Raises ConfigError if nothing says which it is.
+        """
+        by_length = sorted(
+            (one, other), key=lambda each: (each.log.last_epoch, each.log.end_offset)
+        )
+        stray, kept = by_length
+        if (stray.log.last_epoch, stray.log.end_offset) == (
+            kept.log.last_epoch,
+            kept.log.end_offset,
+        ):
+            known = [each for each in (one, other) if each.directory.directory_id == wanted]
+            if not known:
+                raise ConfigError(
+                    "log.dirs",
+                    f"{partition} lies in both {one.directory.path} and {other.directory.path}",
+                )
+            (kept,) = known
+            stray = other if kept is one else one
+        kept.log.keep_what_is_known_of(stray.log)
+        if kept is other:
+            self._placed.pop(partition)
+            self._place(partition, kept.log, kept.directory)
+        await self._set_aside(partition, stray)
 
     async def _set_aside(self, partition: TopicPartition, stray: Placed) -> None:
         """Set a log aside that was left where the cluster does not know the partition any more."""
@@ -218,7 +250,7 @@ class LogManager:
         try:
             await set_stray_aside(self._disk, self._rng, stray.directory, partition)
         except OSError as error:
-            self._judge(stray.directory, error)
+            self.judge(stray.directory, error)
 
     async def _recover_directory(
         self, directory: LogDirectory, plan: RecoveryPlan, found: dict[LogDirectory, Found]
@@ -284,7 +316,7 @@ class LogManager:
                         lambda: {served for served, _ in self.in_directory(directory)},
                     )
             except OSError as error:
-                self._judge(directory, error)
+                self.judge(directory, error)
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             finally:
                 del self._making[partition]
@@ -324,6 +356,7 @@ class LogManager:
         under way end before: what they remove, they remove by name.
         """
         async with self._alone_with(partition):
+            await self.moves.end(partition)
             placed = self._placed.pop(partition, None)
             self._offline.pop(partition, None)
             directory = self._holder_of(partition) if placed is None else placed.directory
@@ -333,14 +366,29 @@ class LogManager:
             if placed is not None:
                 delay_ms = placed.log.config.file_delete_delay_ms
                 placed.log.abandon()
-                await _wait_until_idle(placed.log)
-            try:
-                target = await free_name(self._disk, self._rng, directory, partition)
-            except OSError as error:
-                self._judge(directory, error)
-                raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            if target is not None:
-                self._start_removal(directory, target, delay_ms=delay_ms)
+                await wait_until_idle(placed.log)
+            await self.free_name(partition, directory, delay_ms)
+
+    async def free_name(
+        self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
+    ) -> None:
+        """Take a partition's name from its directory, whose files go after the delay.
+
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk fails.
+        """
+        try:
+            target = await free_name(self._disk, self._rng, directory, partition)
+        except OSError as error:
+            self.judge(directory, error)
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if target is not None:
+            self._start_removal(directory, target, delay_ms=delay_ms)
+
+    def change_over(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        """Have a partition use another log, which has all that its own has."""
+        del self._placed[partition]
+        self._place(partition, log, directory)
+        self.on_moved(partition, log)
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory with the files of a log that does not serve."""
@@ -362,13 +410,13 @@ class LogManager:
             await self._disk.remove_tree(path)
         except OSError as error:
             _LOGGER.warning("%s stays until the next start: %s", path, error)
-            self._judge(directory, error)
+            self.judge(directory, error)
         except Exception as error:
             self._errors.note("removal", path, error)
 
     # ---- failures
 
-    def _judge(self, directory: LogDirectory, error: OSError) -> None:
+    def judge(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory offline for a failure; what passes by itself leaves it as it is."""
         if is_disk_failure(error):
             self.fail_directory(directory, error.strerror or str(error))
@@ -379,7 +427,7 @@ class LogManager:
         """Judge an error of a file that was met outside of its log, as by who sends a slice."""
         for directory in self._live_directories():
             if path.startswith(f"{directory.path}/"):
-                self._judge(directory, error)
+                self.judge(directory, error)
 
     def fail_directory(self, directory: LogDirectory, reason: str) -> None:
         """Take a directory and its logs offline until the next start."""
@@ -391,6 +439,7 @@ class LogManager:
                 del self._placed[partition]
                 self._offline[partition] = directory.failure or reason
                 placed.log.abandon()
+        self.moves.on_directory_failed(directory)
         self.on_directory_failed(directory)
         if not self._live_directories():
             self._every_directory_failed.set()
@@ -431,6 +480,11 @@ class LogManager:
         """Write where logs begin, so that deleted records stay deleted."""
         await self._checkpoint(LOG_START_FILE)
 
+    async def write_checkpoints(self, directory: LogDirectory) -> None:
+        """Write all that is remembered of a directory's logs."""
+        for name in CHECKPOINTS:
+            await self._checkpoint_if_recovered(directory, name)
+
     async def _checkpoint(self, name: str) -> None:
         async with trio.open_nursery() as nursery:
             for directory in self.directories:
@@ -444,7 +498,7 @@ class LogManager:
         try:
             await self._write_checkpoint(directory, name)
         except OSError as error:
-            self._judge(directory, error)
+            self.judge(directory, error)
 
     async def _write_checkpoint(self, directory: LogDirectory, name: str) -> None:
         await directory.checkpoints.write(name, lambda: self._lines(directory, name))
@@ -477,6 +531,7 @@ class LogManager:
     async def shutdown_cleanly(self, broker_epoch: int) -> None:
         """Flush and close every log, then say so in each directory's marker."""
         self._is_closing = True
+        await self.moves.stop()
         for partition in list(self._changing):  # what is being made or deleted is so to its end
             async with self._alone_with(partition):
                 pass
@@ -499,7 +554,7 @@ class LogManager:
                 _LOGGER.error("%s could not be closed: %s", partition, error.message)
                 placed.log.abandon()  # a deleted file takes space while it is open
                 is_clean = False
-            await _wait_until_idle(placed.log)
+            await wait_until_idle(placed.log)
             for name in CHECKPOINTS:
                 lines[name][partition] = _line_of(name, placed.log)
             del self._placed[partition]
@@ -508,11 +563,12 @@ class LogManager:
             if is_clean:
                 await directory.write_clean_marker(broker_epoch)
         except OSError as error:
-            self._judge(directory, error)
+            self.judge(directory, error)
         directory.is_recovered = False
 
     def abandon(self) -> None:
         """Let go of all files and locks as they are: what a crash does."""
+        self.moves.abandon()
         for placed in self._placed.values():
             placed.log.abandon()
         self._placed.clear()
@@ -530,11 +586,3 @@ CHECKPOINTS: dict[str, Callable[[Log], Offset]] = {
 def _line_of(name: str, log: Log) -> Line:
     assert log.topic_id is not None
     return Line(log.topic_id, CHECKPOINTS[name](log))
-
-
-async def _wait_until_idle(log: Log) -> None:
-    """Wait until no task of a log that was given up works on its files."""
-    while log.file_tasks.count:
-        idle = trio.Event()
-        log.file_tasks.on_idle = idle.set
-        await idle.wait()

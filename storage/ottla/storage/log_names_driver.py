@@ -6,6 +6,8 @@ The caller lets one change of a name happen at a time, and none while a task of 
 from collections.abc import Callable, Collection
 from uuid import UUID
 
+import trio
+
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.seams import Clock, Rng
@@ -83,3 +85,11 @@ async def free_name(
         return None
     await disk.fsync_directory(directory.path)
     return target
+
+
+async def wait_until_idle(log: Log) -> None:
+    """Wait until no task of a log that was given up works on its files."""
+    while log.file_tasks.count:
+        idle = trio.Event()
+        log.file_tasks.on_idle = idle.set
+        await idle.wait()

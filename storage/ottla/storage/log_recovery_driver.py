@@ -53,6 +53,8 @@ class Found:
     corrupt: dict[TopicPartition, str]
     to_delete: list[str]
     """Paths of directories whose deletion was under way."""
+    moving: list[TopicPartition]
+    """Partitions whose logs were on their way to this directory."""
     receded: list[TopicPartition]
     """Logs that the next start must check from further back than their checkpoint says."""
 
@@ -61,7 +63,7 @@ async def recover_directory(
     disk: Disk, clock: Clock, rng: Rng, directory: LogDirectory, plan: RecoveryPlan
 ) -> Found:
     """Open all logs of a directory; OSError and KAFKA_STORAGE_ERROR are the caller's to judge."""
-    found = Found(logs={}, corrupt={}, to_delete=[], receded=[])
+    found = Found(logs={}, corrupt={}, to_delete=[], moving=[], receded=[])
     partitions = await _sort_names(disk, directory, found)
     await _load_checkpoints(disk, directory, partitions)
     await directory.spend_clean_marker()
@@ -130,6 +132,9 @@ async def _sort_names(disk: Disk, directory: LogDirectory, found: Found) -> list
             continue
         if kind is DirectoryKind.DELETE:
             found.to_delete.append(path)
+        elif kind is DirectoryKind.FUTURE and partition is not None:
+            found.to_delete.append(path)  # what it holds lies in the log that is moved
+            found.moving.append(partition)
         elif partition is None:
             _LOGGER.warning("%s is left alone: it is %s", path, kind.name.lower())
         else:

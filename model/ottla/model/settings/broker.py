@@ -201,6 +201,12 @@ class BrokerConfig:
         at_least=1,
         doc="Logs recovered at the same time per directory.",
     )
+    move_threads: int | None = setting(
+        None,
+        key="num.replica.alter.log.dirs.threads",
+        at_least=1,
+        doc="Logs moved between directories at the same time; by default one a directory.",
+    )
     replica_lag_time_ms_max: int = setting(
         30_000,
         key="replica.lag.time.max.ms",

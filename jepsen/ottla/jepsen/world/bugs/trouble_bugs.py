@@ -183,7 +183,7 @@ async def _remove_leaving_on(self: LocalLog) -> None:
 @contextmanager
 def _unlink_by_name() -> Iterator[None]:
     with (
-        patched(log_manager_driver, _wait_until_idle=_wait_for_nobody),
+        patched(log_manager_driver, wait_until_idle=_wait_for_nobody),
         patched(LocalLog, _remove_leaving=_remove_leaving_on),
         patched(NamesOfCluster, only=("late removal",)),
     ):
