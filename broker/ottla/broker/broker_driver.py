@@ -4,6 +4,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import trio
 
@@ -49,6 +50,9 @@ from ottla.storage.log_directory_driver import LogDirectory
 from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import Registry
 from ottla.wire.apis import DRAIN_BROKER
+
+PLACED_POLL_S = 0.1
+"""How often it is looked whether the metadata knows where a replica lies that moves."""
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
 
@@ -143,6 +147,8 @@ class Broker:
         self._alarm = Alarm(clock, lambda: self.purgatory.next_deadline_ms, self.purgatory.expire)
         self.purgatory.on_earlier_deadline = self._alarm.rearm
         logs.on_directory_failed = self._on_directory_failed
+        logs.on_moved = self._replicas.on_moved
+        logs.moves.tell = self._until_placed
         self.own_telemetry = self._new_own_telemetry()
         self._open_first_doors()
 
@@ -399,6 +405,11 @@ class Broker:
             request, deadline_ms=self.config.request_timeout_ms
         )
         return ProducerId(answer.producer_id_start), answer.producer_id_count
+
+    async def _until_placed(self, at: TopicPartition, directory_id: UUID) -> None:
+        """Wait until the metadata says that a replica of ours lies in a directory (KIP-858)."""
+        while not self._replicas.is_placed(at, directory_id):
+            await trio.sleep(PLACED_POLL_S)
 
     def _on_directory_failed(self, directory: LogDirectory) -> None:
         self._replicas.on_directory_failed(directory.path, directory.failure or directory.path)

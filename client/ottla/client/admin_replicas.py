@@ -18,6 +18,12 @@ from ottla.wire.messages.alter_partition_reassignments_request import (
 from ottla.wire.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
 )
+from ottla.wire.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.wire.messages.alter_replica_log_dirs_response import AlterReplicaLogDirsResponse
 from ottla.wire.messages.describe_log_dirs_request import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -221,6 +227,33 @@ class ReplicaCalls(AdminCalls):
             )
             for told in answer.results
         ]
+
+    async def move_replicas(
+        self, node: NodeId, directories: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, RefusedError | None]:
+        """Have a broker's replicas lie in other log directories of it (KIP-113), by their paths.
+
+        None of a partition says that its move has begun, or that it is there already;
+        `describe_log_dirs` shows how far it is.
+        """
+        request = AlterReplicaLogDirsRequest()
+        for path in sorted(set(directories.values())):
+            wanted = by_topic(at for at, chosen in directories.items() if chosen == path)
+            request.dirs.append(
+                AlterReplicaLogDir(
+                    path=path,
+                    topics=[
+                        AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                        for topic, indexes in wanted.items()
+                    ],
+                )
+            )
+        answer = await self._cluster.request(request, AlterReplicaLogDirsResponse, node=node)
+        return {
+            TopicPartition(topic.topic_name, one.partition_index): refusal_of(one.error_code, None)
+            for topic in answer.results
+            for one in topic.partitions
+        }
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]

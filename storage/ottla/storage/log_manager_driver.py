@@ -150,6 +150,15 @@ class LogManager:
     def __len__(self) -> int:
         return len(self._placed)
 
+    def moving_into(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Yield what moves to a directory: partition, bytes that are there, offsets missing."""
+        for move in self.moves.into(directory):
+            yield move.partition, 0 if move.copy is None else move.copy.size_bytes, move.lag
+
+    def start_move(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have a partition that serves lie in a directory, in time."""
+        self.moves.start(partition, directory)
+
     @property
     def offline(self) -> dict[TopicPartition, str]:
         """Return the partitions that do not serve, each with its reason."""

@@ -62,6 +62,15 @@ class Logs:
 
     def __init__(self, *directories: Directory) -> None:
         self.directories = directories
+        self.moving: dict[TopicPartition, Directory] = {}
+
+    def moving_into(self, directory: Directory) -> Iterator[tuple[TopicPartition, int, int]]:
+        for partition, target in self.moving.items():
+            if target is directory:
+                yield partition, 700, 3
+
+    def start_move(self, partition: TopicPartition, directory: Directory) -> None:
+        self.moving[partition] = directory
 
     def in_directory(self, directory: Directory) -> Iterator[tuple[TopicPartition, Log]]:
         yield from directory.logs.items()
@@ -202,9 +211,9 @@ async def test_what_is_not_here_is_told_as_what_it_is(world: World) -> None:
     ]
 
 
-def move(world: World, path: str, topic: str, index: int, *directories: Directory) -> ErrorCode:
+def move(world: World, path: str, topic: str, index: int, logs: Logs) -> ErrorCode:
     """Ask for a replica to lie in a directory; return the answer's code."""
-    api = AlterReplicaLogDirsApi(table=world.table, logs=Logs(*directories))
+    api = AlterReplicaLogDirsApi(table=world.table, logs=logs)
     asked = AlterReplicaLogDirTopic(name=topic, partitions=[index])
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[asked])])
     answer: Any = api.handle(world.call(34, 2).context, request)
@@ -218,7 +227,7 @@ def move(world: World, path: str, topic: str, index: int, *directories: Director
     ("path", "topic", "index", "code"),
     [
         ("/d1", "a", 0, ErrorCode.NONE),
-        ("/d2", "a", 0, ErrorCode.UNSUPPORTED_VERSION),
+        ("/d2", "a", 0, ErrorCode.NONE),
         ("/d3", "a", 0, ErrorCode.KAFKA_STORAGE_ERROR),
         ("/d1/", "a", 0, ErrorCode.LOG_DIR_NOT_FOUND),
         ("d1", "none", 0, ErrorCode.LOG_DIR_NOT_FOUND),
@@ -229,18 +238,37 @@ def move(world: World, path: str, topic: str, index: int, *directories: Director
         ("/nowhere", "x" * 213, 0, ErrorCode.LOG_DIR_NOT_FOUND),
     ],
 )
-async def test_a_replica_may_be_told_to_lie_where_it_lies(
+async def test_a_replica_is_moved_or_refused_with_kafkas_code(
     world: World, path: str, topic: str, index: int, code: ErrorCode
 ) -> None:
-    """With one directory that is all there is to ask, and the codes are those of Kafka 4.1."""
     held = await world.add("a")
     await world.add("elsewhere", leader=2, replicas=(2,))
     directories = (Directory("/d1").hold(held), Directory("/d2"), Directory("/d3", is_live=False))
-    assert move(world, path, topic, index, *directories) is code
+    logs = Logs(*directories)
+    assert move(world, path, topic, index, logs) is code
+    wanted = [directory.path for directory in logs.moving.values()]
+    assert wanted == ([path] if code is ErrorCode.NONE else [])
+
+
+async def test_a_replica_that_moves_is_shown_in_both_directories(world: World) -> None:
+    held = await world.add("a")
+    here, there = Directory("/d1").hold(held), Directory("/d2")
+    logs = Logs(here, there)
+    assert move(world, "/d2", "a", 0, logs) is ErrorCode.NONE
+    api = DescribeLogDirsApi(table=world.table, logs=logs)
+    request = DescribeLogDirsRequest(topics=None)
+    answer = await finished(api.handle(world.call(35, 4).context, request))
+    shown = [
+        (result.log_dir, p.is_future_key, p.partition_size, p.offset_lag)
+        for result in answer.results
+        for topic in result.topics
+        for p in topic.partitions
+    ]
+    assert shown == [("/d1", False, 0, 0), ("/d2", True, 700, 3)]
 
 
 async def test_a_replica_that_is_offline_goes_nowhere(world: World) -> None:
     held = await world.add("a")
     directory = Directory("/d1").hold(held)
     held.log = None
-    assert move(world, "/d1", "a", 0, directory) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert move(world, "/d1", "a", 0, Logs(directory)) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -26,7 +26,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.endpoints import Voter
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.disk import RealDisk
-from ottla.storage.log import Log
+from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import LogManager, open_log_manager
 
@@ -713,3 +713,69 @@ async def test_a_log_that_failed_while_it_was_set_aside_is_not_taken_back(
     await managed.work.wait_done()
     assert (partition.is_leader, partition.log) == (False, None)
     assert partition.storage_failure is not None
+
+
+async def change_over(managed: Managed, tmp_path: Path) -> Log:
+    """Have t-0 use another log from now on, as at the end of its move; return that."""
+    at = TopicPartition("t", 0)
+    log = await open_log(
+        RealDisk((str(tmp_path),)),
+        str(tmp_path / "moved"),
+        config=LogConfig(),
+        topic_id=FIRST,
+        is_clean=True,
+        recovery_point=Offset(0),
+        log_start_offset=Offset(0),
+        now_ms=0,
+    )
+    directory = managed.logs.directory_of(at)
+    assert directory is not None
+    managed.logs.on_moved = managed.manager.on_moved
+    managed.logs.change_over(at, log, directory)
+    return log
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+async def test_a_replica_that_moved_between_directories_goes_on_with_its_new_log(
+    leader: int, world: World, managed: Managed, tmp_path: Path
+) -> None:
+    image = image_with(world, ("t", FIRST), replicas=(1, 2), leader=leader)
+    await publish(managed, with_setting(image, "retention.ms", "77"))
+    partition = managed.table.find("t", 0)
+
+    log = await change_over(managed, tmp_path)
+
+    assert partition.log is log
+    assert log.config.retention_ms == 77
+    assert partition.is_leader == (leader == 1)
+
+
+async def test_a_replica_that_moved_while_its_log_was_set_aside_takes_the_new_one(
+    world: World, managed: Managed, tmp_path: Path
+) -> None:
+    key = TopicIdPartition(FIRST, 0)
+    await publish(managed, image_with(world, ("t", FIRST), replicas=(1, 2), leader=2))
+    is_cut = managed.fetchers.busy[key] = trio.Event()
+    await begin_publish(
+        managed, image_with(world, ("t", FIRST), replicas=(1, 2), leader=1, leader_epoch=7)
+    )
+    log = await change_over(managed, tmp_path)
+    is_cut.set()
+    await managed.work.wait_done()
+
+    partition = managed.table.find("t", 0)
+    assert (partition.is_leader, partition.log) == (True, log)
+
+
+async def test_the_controller_is_told_where_a_replica_lies_until_the_metadata_says_so(
+    world: World, managed: Managed
+) -> None:
+    at, elsewhere = TopicPartition("t", 0), UUID(int=7)
+    await publish(managed, image_with(world, ("t", FIRST), leader=1))
+    managed.placed.clear()
+
+    assert not managed.manager.is_placed(at, elsewhere)
+    assert managed.placed == {TopicIdPartition(FIRST, 0): elsewhere}
+    assert managed.manager.is_placed(at, UUID(int=1))
+    with pytest.raises(RefusedError):
+        managed.manager.is_placed(TopicPartition("none", 0), elsewhere)

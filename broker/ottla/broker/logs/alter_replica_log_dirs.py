@@ -1,8 +1,10 @@
 """AlterReplicaLogDirs: which directory of this broker's a replica shall lie in (KIP-113).
 
-Pure.  Replicas do not move between directories yet: where one is already, it is told to be; to
-another directory it is refused (UNSUPPORTED_VERSION).  All else is answered as Kafka does.
+Pure.  An answer without error says that the move has begun; DescribeLogDirs shows how far it is.
+Asked for the directory where it lies, a replica that moves stays.
 """
+
+from typing import Generic
 
 from ottla.broker.logs.describe_log_dirs import D, Logs
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
@@ -22,7 +24,7 @@ FILE_NAME_LENGTH_MAX = 255
 """A log on its way to another directory has a longer name there; a file system bounds it."""
 
 
-class AlterReplicaLogDirsApi:
+class AlterReplicaLogDirsApi(Generic[D]):
     """Serves AlterReplicaLogDirs 1-2."""
 
     def __init__(self, *, table: PartitionTable, logs: Logs[D]) -> None:
@@ -44,11 +46,7 @@ class AlterReplicaLogDirsApi:
                         yield
                 if pace.is_due():
                     yield
-        # Looked up for each partition that is named.
-        held = {
-            directory.path: (directory, {at for at, _log in self._logs.in_directory(directory)})
-            for directory in self._logs.directories
-        }
+        directories = {directory.path: directory for directory in self._logs.directories}
         topics: dict[str, AlterReplicaLogDirTopicResult] = {}
         for partition, path in wanted.items():
             topic_result = topics.get(partition.topic)
@@ -58,19 +56,19 @@ class AlterReplicaLogDirsApi:
             topic_result.partitions.append(
                 AlterReplicaLogDirPartitionResult(
                     partition_index=partition.partition,
-                    error_code=self._code(partition, held.get(path)),
+                    error_code=self._begin(partition, directories.get(path)),
                 )
             )
             if pace.is_due():
                 yield
         return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
-    def _code(self, at: TopicPartition, held: tuple[D, set[TopicPartition]] | None) -> ErrorCode:
+    def _begin(self, at: TopicPartition, directory: D | None) -> ErrorCode:
+        """Begin a replica's move to a directory; return the answer's code."""
         if len(str(at)) + FUTURE_NAME_OVERHEAD > FILE_NAME_LENGTH_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if held is None:
+        if directory is None:
             return ErrorCode.LOG_DIR_NOT_FOUND
-        directory, partitions = held
         if not directory.is_live:
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._table.by_name.get(at.topic, {}).get(at.partition)
@@ -86,4 +84,5 @@ class AlterReplicaLogDirsApi:
         log = partition.log
         if log is None or log.failure is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE if at in partitions else ErrorCode.UNSUPPORTED_VERSION
+        self._logs.start_move(at, directory)
+        return ErrorCode.NONE

@@ -1,8 +1,8 @@
 """DescribeLogDirs: where replicas lie, how large they are, and what room is left (KIP-827).
 
 Pure but for the disks it asks.  A directory that is offline is told with KAFKA_STORAGE_ERROR and
-nothing else, as Kafka does; nobody moves replicas between directories yet, so there are no future
-ones.
+nothing else, as Kafka does.  A replica on its way to another directory is told of in both: there
+with `is_future_key`, and how many offsets it is behind.
 """
 
 from collections import defaultdict
@@ -57,6 +57,14 @@ class Logs(Protocol[D]):
 
     def in_directory(self, directory: D) -> Iterator[tuple[TopicPartition, Log]]:
         """Yield every partition that serves from one directory, with its log."""
+        ...
+
+    def moving_into(self, directory: D) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Yield what moves to a directory: partition, bytes that are there, offsets missing."""
+        ...
+
+    def start_move(self, partition: TopicPartition, directory: D) -> None:
+        """Have a partition that serves lie in a directory, in time."""
         ...
 
 
@@ -123,6 +131,16 @@ class DescribeLogDirsApi(Generic[D]):
                     topics[partition.topic].append(self._partition(partition, log))
                     if pace.is_due():
                         yield
+            for partition, size_bytes, lag in self._logs.moving_into(directory):
+                if asked is None or partition in asked:
+                    topics[partition.topic].append(
+                        DescribeLogDirsPartition(
+                            partition_index=partition.partition,
+                            partition_size=size_bytes,
+                            offset_lag=lag,
+                            is_future_key=True,
+                        )
+                    )
             response.results.append(
                 DescribeLogDirsResult(
                     log_dir=directory.path,

@@ -288,6 +288,13 @@ class Partition:
             self._begin_leading(now_ms)
         self._on_changed()
 
+    def change_log(self, log: Log) -> None:
+        """Use another log, which has all that ours has: the replica moved between directories."""
+        assert self.log is not None
+        self.log = log
+        self._wake()
+        self._flush_if_awaited()
+
     def fail(self, reason: str) -> None:
         """Lead and follow nothing until the next start: the disk of the log failed."""
         self.log = None

@@ -30,7 +30,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.directories import MIGRATING, UNASSIGNED
 from ottla.metadata.image import FIRST_EPOCH, MetadataImage, PartitionState
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
-from ottla.model.errors import RefusedError
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
@@ -311,6 +311,10 @@ class ReplicaManager:
             await until_left()
             self._set_aside.discard(partition)
             if not partition.is_removed:
+                # Meanwhile the replica may have moved to another directory, or failed.
+                with suppress(RefusedError):
+                    self._attach(partition, self._logs.get(_name_of(partition)) or log)
+                    return
                 self._attach(partition, log)
 
         self._work.add(_name_of(partition), take_back)
@@ -476,6 +480,27 @@ class ReplicaManager:
         placed = None if directory is None else directory.directory_id
         if placed is not None and placed != _directory_of(state, self._local_id):
             self._on_placed(partition.key, placed)
+
+    def on_moved(self, at: TopicPartition, log: Log) -> None:
+        """Let a partition use the log that it moved to another directory as; it has all of ours."""
+        partition = self.table.by_name.get(at.topic, {}).get(at.partition)
+        if partition is not None and partition.log is not None:
+            log.config = self._settings_of(self.table.image, at.topic).log
+            partition.change_log(log)
+
+    def is_placed(self, at: TopicPartition, directory_id: UUID) -> bool:
+        """Return whether the metadata says that our replica lies in this directory.
+
+        Until it does the controller is told so.  Raises RefusedError if there is no such replica.
+        """
+        partition = self.table.by_name.get(at.topic, {}).get(at.partition)
+        state = None if partition is None else self.table.image.partition(partition.key)
+        if partition is None or state is None or self._local_id not in state.replicas:
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{at} is gone")
+        is_placed = _directory_of(state, self._local_id) == directory_id
+        if not is_placed:
+            self._on_placed(partition.key, directory_id)
+        return is_placed
 
     def on_directory_failed(self, path: str, reason: str) -> None:
         """Take the partitions of a directory that went offline out of all they took part in.
