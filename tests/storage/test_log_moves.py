@@ -359,7 +359,8 @@ async def crash_at(call: int, seed: int, *, is_power_cut: bool) -> bool:
         assert found == list(range(len(found)))
         await moved(logs)
         assert numbers(served(logs)) == found
-        assert len([path for path in ("/one", "/two") if "a-0" in names(disk, path)]) == 1
+        await trio.sleep(1)
+        assert sorted(names(disk, "/one") + names(disk, "/two")) == ["a-0"]
     return is_crashed
 
 
@@ -371,3 +372,35 @@ async def test_a_crash_at_any_call_of_the_disk_loses_nothing(
     while await crash_at(call, seed=call, is_power_cut=is_power_cut):
         call += 2
     assert call > 60
+
+
+async def test_of_two_logs_that_part_the_newer_counts_and_the_other_is_kept_aside(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk = await formatted_disk()
+    async with recovered(disk) as logs:
+        await filled(logs)
+        await logs.shutdown_cleanly(broker_epoch=3)
+    await disk.rename("/one/a-0", "/two/a-0")
+    async with recovered(disk) as logs:
+        moved_by_hand = served(logs)
+        assert place_of(logs) == "/two"
+        moved_by_hand.high_watermark = Offset(5)
+        await moved_by_hand.delete_records_before(Offset(4))
+        await moved_by_hand.truncate_to(Offset(10))
+        append(moved_by_hand, 100, epoch=1)
+        await logs.shutdown_cleanly(broker_epoch=4)
+    async with recovered(disk) as logs:
+        other = await logs.create(TopicPartition("b", 0), UUID(int=9), CONFIG, directory_id=ONE)
+        other.topic_id = TOPIC_ID
+        for number in range(BATCHES):
+            append(other, number)
+        await other.flush()
+    await disk.write_atomically(
+        "/one/b-0/partition.metadata", await disk.read_file("/two/a-0/partition.metadata")
+    )
+    await disk.rename("/one/b-0", "/one/a-0")
+    async with recovered(disk) as logs:
+        assert place_of(logs) == "/two"
+        assert numbers(served(logs)) == [*range(4, 10), 100]
+        assert [name.rpartition("-")[2] for name in names(disk, "/one")] == ["stray"]

@@ -137,6 +137,13 @@ class Log(LocalLog):
         other._producers.enter(producers.leave())
         self._replace_producers(producers)
 
+    def holds_all_of(self, other: "Log") -> bool:
+        """Return whether the other log's last leadership goes as far here as it does there."""
+        if other.end_offset == other.log_start_offset:
+            return True
+        place = self.end_offset_for_epoch(other.last_epoch)
+        return place.epoch == other.last_epoch and place.offset >= other.end_offset
+
     def keep_what_is_known_of(self, other: "Log") -> None:
         """Begin no earlier, and count no less for committed, than another log of the partition."""
         self._raise_log_start(min(other.log_start_offset, self.end_offset))

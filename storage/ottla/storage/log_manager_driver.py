@@ -228,8 +228,10 @@ class LogManager:
     ) -> None:
         """Take one of two logs of a partition, which a move that was cut short left.
 
-        The longer one has all that the other has; of two that are equal the one counts that lies
-        where the cluster knows it.  Raises ConfigError if nothing says which it is.
+        The longer one has all that the other has, which goes, unless their leaderships say that it
+        is not so.  Of two that are equal the one counts that lies where the cluster knows it.
+
+        Raises ConfigError if nothing says which it is.
         """
         by_length = sorted(
             (one, other), key=lambda each: (each.log.last_epoch, each.log.end_offset)
@@ -251,7 +253,11 @@ class LogManager:
         if kept is other:
             self._placed.pop(partition)
             self._place(partition, kept.log, kept.directory)
-        await self._set_aside(partition, stray)
+        if kept.log.holds_all_of(stray.log):
+            stray.log.abandon()
+            await self.free_name(partition, stray.directory, delay_ms=0)
+        else:
+            await self._set_aside(partition, stray)
 
     async def _set_aside(self, partition: TopicPartition, stray: Placed) -> None:
         """Set a log aside that was left where the cluster does not know the partition any more."""

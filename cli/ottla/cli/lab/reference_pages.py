@@ -52,7 +52,7 @@ FEATURES = (
     ("admin requests: topics, configs, partitions, reassignment, elections, groups", "yes", ""),
     ("client metrics (KIP-714)", "yes", "OTLP, Prometheus, a topic, plug-ins"),
     ("Kafka Connect, Kafka Streams with at-least-once", "yes", "as they are"),
-    ("several log directories", "partly", "a failed one goes offline; no moves between them yet"),
+    ("several log directories", "yes", "a failed one goes offline; replicas move between them"),
     ("log compaction", "no", "`cleanup.policy=compact` keeps everything and warns"),
     ("transactions", "no", "a transactional id is refused with the reason"),
     ("quotas, replication throttles", "no", ""),
