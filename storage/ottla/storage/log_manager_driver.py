@@ -12,12 +12,11 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
 from uuid import UUID
 
 import trio
 
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
@@ -33,7 +32,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory_driver import LogDirectory, open_directories
 from ottla.storage.log_moves_driver import LogMoves
 from ottla.storage.log_names_driver import free_name, make_log, wait_until_idle
-from ottla.storage.log_placement import choose_place
+from ottla.storage.log_placement import Placed, choose_log, choose_place
 from ottla.storage.log_recovery_driver import (
     Found,
     RecoveryPlan,
@@ -44,13 +43,6 @@ from ottla.storage.log_upkeep_driver import DirectoryUpkeep
 from ottla.storage.producer_state import ProducerRoom
 
 _LOGGER = logging.getLogger(__name__)
-
-
-class Placed(NamedTuple):
-    """A log and the directory it lies in."""
-
-    log: Log
-    directory: LogDirectory
 
 
 @asynccontextmanager
@@ -226,29 +218,8 @@ class LogManager:
     async def _choose(
         self, partition: TopicPartition, one: Placed, other: Placed, wanted: UUID | None
     ) -> None:
-        """Take one of two logs of a partition, which a move that was cut short left.
-
-        The longer one has all that the other has, which goes, unless their leaderships say that it
-        is not so.  Of two that are equal the one counts that lies where the cluster knows it.
-
-        Raises ConfigError if nothing says which it is.
-        """
-        by_length = sorted(
-            (one, other), key=lambda each: (each.log.last_epoch, each.log.end_offset)
-        )
-        stray, kept = by_length
-        if (stray.log.last_epoch, stray.log.end_offset) == (
-            kept.log.last_epoch,
-            kept.log.end_offset,
-        ):
-            known = [each for each in (one, other) if each.directory.directory_id == wanted]
-            if not known:
-                raise ConfigError(
-                    "log.dirs",
-                    f"{partition} lies in both {one.directory.path} and {other.directory.path}",
-                )
-            (kept,) = known
-            stray = other if kept is one else one
+        """Take one of two logs of a partition; the other goes, or is set aside."""
+        kept, stray = choose_log(partition, one, other, wanted)
         kept.log.keep_what_is_known_of(stray.log)
         if kept is other:
             self._placed.pop(partition)
@@ -480,7 +451,7 @@ class LogManager:
             self._errors,
             logs=lambda: self.in_directory(directory),
             write_checkpoint=lambda name: self._checkpoint_if_recovered(directory, name),
-            removal=DelayedRemoval(self._disk, lambda error: self._judge(directory, error)),
+            removal=DelayedRemoval(self._disk, lambda error: self.judge(directory, error)),
         )
 
     async def checkpoint_high_watermarks(self) -> None:

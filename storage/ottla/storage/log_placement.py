@@ -1,4 +1,4 @@
-"""Chooses the directory in which a partition's log is made, or refuses to make one.
+"""Chooses the directory in which a partition's log is made, and which of two logs counts.
 
 Pure.  An empty log in place of one that lies on a missing disk would be taken for a replica that
 has all it ever had, and could be elected.  So a log is made without question only for a replica
@@ -6,10 +6,20 @@ that holds nothing which counts; any other has its place, and stays offline whil
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.storage.log import Log
+from ottla.storage.log_directory_driver import LogDirectory
+
+
+class Placed(NamedTuple):
+    """A log and the directory it lies in."""
+
+    log: Log
+    directory: LogDirectory
 
 
 class Place(Protocol):
@@ -60,3 +70,25 @@ def choose_place(
         return live[0]
     count_of = counts()
     return min(live, key=lambda index: count_of.get(places[index].path, 0))
+
+
+def choose_log(
+    partition: TopicPartition, one: Placed, other: Placed, wanted: UUID | None
+) -> tuple[Placed, Placed]:
+    """Return which of a partition's two logs counts, and the other; a move cut short leaves two.
+
+    The one with the later leadership counts, of equal ones the longer, and of those that are equal
+    in both the one in the directory which the cluster knows it in (`wanted`).
+
+    Raises ConfigError if nothing says which it is.
+    """
+    ends = [(each.log.last_epoch, each.log.end_offset) for each in (one, other)]
+    if ends[0] != ends[1]:
+        return (one, other) if ends[0] > ends[1] else (other, one)
+    if wanted is not None and wanted == one.directory.directory_id:
+        return one, other
+    if wanted is not None and wanted == other.directory.directory_id:
+        return other, one
+    raise ConfigError(
+        "log.dirs", f"{partition} lies in both {one.directory.path} and {other.directory.path}"
+    )
