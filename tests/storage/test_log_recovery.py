@@ -1,12 +1,15 @@
 """A log comes back after any death: torn tails, lost files, interrupted swaps, lying markers."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from ottla.jepsen.world.rng import SeededRng
+from ottla.jepsen.world.walk.stepping import Doomed, DoomedDisk, run_through
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
 from ottla.model.limits import INT64_MAX
@@ -445,6 +448,66 @@ async def test_a_finished_swap_takes_the_place_of_its_segments(bench: Workbench)
     assert read_values(log) == expected(12)
     assert path_of(bench, 0, LOG).read_bytes() == merged
     assert not path_of(bench, 4, LOG).exists()
+
+
+FAR = (0, 1, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, 1 << 40, (1 << 40) + 1)
+"""Offsets of one segment that an old broker wrote; an index holds the first three."""
+
+
+def write_far_segment(bench: Workbench, tail: bytes = b"") -> None:
+    Path(bench.directory).mkdir(parents=True, exist_ok=True)
+    path_of(bench, 0, LOG).write_bytes(b"".join(map(replicated, FAR)) + tail)
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("tail", [b"", b"torn"])
+async def test_a_segment_whose_offsets_overflow_is_split(
+    bench: Workbench, is_clean: bool, tail: bytes
+) -> None:
+    write_far_segment(bench, tail)
+
+    log = await bench.open(SMALL, is_clean=is_clean, recovery_point=0)
+
+    assert [offset for offset, _ in read_values(log)] == list(FAR)
+    assert log.segment_count == 3
+    assert append(log, sequenced(9, 0)).base_offset == FAR[-1] + 1
+    log = await bench.kill_and_open(log)
+    assert [offset for offset, _ in read_values(log, FAR[4])] == [*FAR[4:], FAR[-1] + 1]
+    names = sorted(path.name for path in Path(bench.directory).glob("*.log*"))
+    assert names == [file_name(base, LOG) for base in (0, 1 << 31, 1 << 40)]
+
+
+async def test_a_segment_that_overflows_below_the_recovery_point_is_split_when_it_is_rebuilt(
+    bench: Workbench,
+) -> None:
+    write_far_segment(bench)
+    path_of(bench, FAR[-1] + 1, LOG).write_bytes(replicated(FAR[-1] + 1))
+
+    log = await bench.open(SMALL, recovery_point=FAR[-1] + 2)
+
+    assert [offset for offset, _ in read_values(log)] == [*FAR, FAR[-1] + 1]
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+def test_a_split_that_is_cut_off_anywhere_loses_nothing(is_power_cut: bool) -> None:
+    for seed in range(6):
+        for operations in range(1, 60):
+            disk = DoomedDisk(SeededRng(seed))
+            bench = Workbench(disk, "/orders-2")
+            run_through(disk.makedirs(bench.directory))
+            log_file = disk.open(f"{bench.directory}/{file_name(0, LOG)}", create=True)
+            log_file.pwrite(0, [b"".join(map(replicated, FAR))])
+            disk.flush_everything()
+            disk.operations_left = operations
+            with suppress(Doomed):
+                run_through(bench.open(SMALL))
+            disk.operations_left = None
+            disk.crash() if is_power_cut else disk.kill()
+
+            log = run_through(bench.open(SMALL))
+
+            found = [offset for offset, _ in read_values(log)]
+            assert found == list(FAR), f"seed {seed}, after {operations} operations"
 
 
 async def test_a_directory_of_another_topic_is_refused(bench: Workbench) -> None:

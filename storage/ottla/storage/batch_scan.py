@@ -10,7 +10,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from ottla.model.errors import CorruptDataError
-from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, MIB
+from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, INT64_MAX, MIB
 from ottla.storage.disk_seam import Disk, DiskFile
 from ottla.wire.batch import CRC_START, LENGTH_END, BatchHeader, parse_header
 
@@ -42,9 +42,10 @@ class BatchScan:
         position: int,
         end: int,
         first_offset: int,
-        base_offset: int,
+        base_offset: int | None,
         is_crc_checked: bool,
     ) -> None:
+        """With a `base_offset`, an offset that is too far from it is a problem (`is_overflow`)."""
         self._disk = disk
         self._file = file
         self._end = end
@@ -54,6 +55,7 @@ class BatchScan:
         self._block_bytes = BLOCK_BYTES
         self.valid_end = position
         self.problem: str | None = None
+        self.is_overflow = False
 
     async def next_block(self) -> ScannedBlock | None:
         """Return the next whole, valid batches; None when the walk has ended."""
@@ -78,7 +80,8 @@ class BatchScan:
         at = 0
         size = len(data)
         next_offset = self._next_offset
-        offset_max = self._base_offset + INT32_MAX
+        base_offset = self._base_offset
+        offset_max = INT64_MAX if base_offset is None else base_offset + INT32_MAX
         while size - at >= BATCH_HEADER_BYTES:
             try:
                 header = parse_header(data, at)
@@ -95,6 +98,7 @@ class BatchScan:
                 break
             if last_offset > offset_max:
                 self.problem = f"batch at {at}: offset {last_offset} is out of the segment's range"
+                self.is_overflow = True
                 break
             if end > size:
                 self._next_offset = next_offset

@@ -38,6 +38,7 @@ from ottla.storage.producer_batches import add_batches
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import EndMarker, ProducerStates, read_end_marker
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
+from ottla.storage.segment_split import OffsetOverflowError, split_segment
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.records import scan
@@ -98,9 +99,25 @@ class LogLoader:
         self, *, is_clean: bool, recovery_point: Offset, log_start_offset: Offset
     ) -> LoadedLog:
         """Open the log; with `is_clean` nothing is checked, for `close` wrote all of it."""
-        await clean_directory(self._disk, self._directory)
-        names = await self._disk.listdir(self._directory)
-        segments = [self._open_segment(Offset(base)) for base in offsets_of(names, LOG)]
+        while True:
+            await clean_directory(self._disk, self._directory)
+            names = await self._disk.listdir(self._directory)
+            segments = [self._open_segment(Offset(base)) for base in offsets_of(names, LOG)]
+            opened = list(segments)
+            try:
+                return await self._load(segments, is_clean, recovery_point, log_start_offset)
+            except OffsetOverflowError as error:
+                for segment in opened:
+                    segment.close()
+                await split_segment(self._disk, self._directory, error.base_offset)
+
+    async def _load(
+        self,
+        segments: list[Segment],
+        is_clean: bool,
+        recovery_point: Offset,
+        log_start_offset: Offset,
+    ) -> LoadedLog:
         epochs = await self._load_epochs()
         first_checked = len(segments)
         if not is_clean:
@@ -199,6 +216,8 @@ class LogLoader:
                 note(segment, header, self._config)
                 if header.producer_id >= 0:
                     replay(producers, segment, block.data, at, header)
+        if found.is_overflow:
+            raise OffsetOverflowError(segment.base_offset)
         if found.problem is not None:
             segment.size_bytes = file_size
             return False
@@ -300,6 +319,8 @@ class LogLoader:
             producers.end_offset = block.batches[-1][1].end_offset
             if self._progress is not None:
                 self._progress(segments_left, block.size_bytes)
+        if found.is_overflow:
+            raise OffsetOverflowError(segment.base_offset)
         segment.write_indexes()
         if found.valid_end < file_size:
             await self._disk.truncate(segment.file, found.valid_end)
@@ -414,7 +435,7 @@ async def _replay_segment(
         position=0 if start is None else start[0],
         end=segment.size_bytes,
         first_offset=segment.base_offset,
-        base_offset=segment.base_offset,
+        base_offset=None,
         is_crc_checked=False,
     )
     while (block := await found.next_block()) is not None:

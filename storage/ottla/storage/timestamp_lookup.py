@@ -119,7 +119,7 @@ def _scan_from(disk: Disk, segment: Segment, position: int) -> BatchScan:
         position=position,
         end=segment.size_bytes,
         first_offset=segment.base_offset,
-        base_offset=segment.base_offset,
+        base_offset=None,
         is_crc_checked=False,
     )
 

@@ -1,0 +1,81 @@
+"""Splits a segment whose offsets do not fit its base into ones whose do (KAFKA-6264).
+
+Brokers of old let a segment span more offsets than an index entry can hold.  The pieces are written
+as `.cleaned`, flushed, and renamed to `.swap`, the one with the highest base first: until the last
+one, which has the base of the old segment, is renamed, a start takes them all back; from then on it
+puts them in the old one's place (`recovery.clean_directory`).
+"""
+
+from ottla.storage.batch_scan import BatchScan
+from ottla.storage.disk_seam import Disk, DiskFile
+from ottla.storage.files import CLEANED, INDEX_SUFFIXES, LOG, SWAP, file_name
+from ottla.storage.segment import SEGMENT_OFFSETS_MAX
+
+COPY_BYTES = 1 << 20
+"""Bytes of a damaged tail copied at once."""
+
+
+class OffsetOverflowError(Exception):
+    """A segment holds an offset that is too far from its base."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(f"segment {base_offset} holds offsets too far from it")
+        self.base_offset = base_offset
+
+
+async def split_segment(disk: Disk, directory: str, base_offset: int) -> None:
+    """Write the pieces of a segment as `.swap`, durably.
+
+    A piece begins where the one before ended, if it can: a gap would look like loss.  What follows
+    the last whole batch goes along with the last piece, for a recovery to judge.
+    """
+    prefix = f"{directory}/{file_name(base_offset, '')}"
+    source = disk.open(prefix + LOG)
+    pieces = [disk.open(prefix + LOG + CLEANED, create=True)]
+    try:
+        await _copy(disk, directory, base_offset, source, pieces)
+        for file in pieces:
+            await disk.fsync(file)
+    finally:
+        for file in (source, *pieces):
+            file.close()
+    await disk.fsync_directory(directory)
+    for suffix in INDEX_SUFFIXES:  # they lead to places in the whole
+        if disk.exists(prefix + suffix):
+            await disk.unlink(prefix + suffix)
+    for file in reversed(pieces):
+        await disk.rename(file.path, file.path.removesuffix(CLEANED) + SWAP)
+        await disk.fsync_directory(directory)
+
+
+async def _copy(
+    disk: Disk, directory: str, base_offset: int, source: DiskFile, pieces: list[DiskFile]
+) -> None:
+    """Copy the batches to the first piece, and to as many more as it takes."""
+    scanning = BatchScan(
+        disk,
+        source,
+        position=0,
+        end=source.size_bytes,
+        first_offset=base_offset,
+        base_offset=None,
+        is_crc_checked=True,
+    )
+    position, end_offset = 0, base_offset
+    while (block := await scanning.next_block()) is not None:
+        for at, header in block.batches:
+            if header.last_offset - base_offset >= SEGMENT_OFFSETS_MAX:
+                fits = header.last_offset - end_offset < SEGMENT_OFFSETS_MAX
+                base_offset = end_offset if fits else header.base_offset
+                path = f"{directory}/{file_name(base_offset, LOG)}{CLEANED}"
+                pieces.append(disk.open(path, create=True))
+                position = 0
+            batch = block.data[at : at + header.size_bytes]
+            pieces[-1].pwrite(position, [batch])
+            position += len(batch)
+            end_offset = header.end_offset
+    at = scanning.valid_end
+    while data := await disk.read(source, at, COPY_BYTES):
+        pieces[-1].pwrite(position, [data])
+        position += len(data)
+        at += len(data)
