@@ -38,6 +38,7 @@ from ottla.storage.producer_batches import decode_batches
 from ottla.storage.producer_snapshot import decode_snapshot
 from ottla.storage.readable import Readable, whole_file
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX
+from ottla.wire.batch import MAGIC
 
 TEMPORARY = ".tmp"
 PASSING_SUFFIXES = (DELETED, CLEANED, SWAP, TEMPORARY)
@@ -101,7 +102,7 @@ class BatchOrder:
             self.end_offset = batch.last_offset + 1
         if not 0 <= batch.record_count <= batch.last_offset - batch.base_offset + 1:
             yield f"{offsets}: it cannot hold {batch.record_count} records"
-        if 0 <= batch.leader_epoch < self._epoch:
+        if batch.magic == MAGIC and batch.leader_epoch < self._epoch:
             yield f"{offsets}: leader epoch {batch.leader_epoch} follows {self._epoch}"
         self._epoch = max(self._epoch, batch.leader_epoch)
 

@@ -40,6 +40,7 @@ class _Node:
 
     def __init__(self, path: str, kept: Path, size_bytes: int) -> None:
         self.path = path
+        """Where the real file lies, whatever name it would have by now."""
         self.kept = kept
         """Where its bytes are written to once they differ."""
         self.is_kept = False
@@ -107,9 +108,10 @@ def _read_from(path: str, position: int, size: int) -> bytes:
 class _File:
     """One open file of the preview."""
 
-    def __init__(self, node: _Node) -> None:
+    def __init__(self, node: _Node, path: str) -> None:
         self._node = node
-        self.path = node.path
+        self._pin_count = 0
+        self.path = path
         self.is_closed = False
 
     @property
@@ -132,6 +134,8 @@ class _File:
 
     def pread(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position`."""
+        if self.is_closed and not self._pin_count:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
         return self._node.read(position, size)
 
     def set_size(self, size: int) -> None:
@@ -143,10 +147,12 @@ class _File:
         raise OSError(errno.EBADF, "a preview has no descriptors", self.path)
 
     def pin(self) -> None:
-        """Do nothing: no descriptor is kept."""
+        """Let the file be read until the matching `unpin`, even if the owner closes."""
+        self._pin_count += 1
 
     def unpin(self) -> None:
-        """Do nothing."""
+        """Take back one `pin`."""
+        self._pin_count -= 1
 
     def close(self) -> None:
         """Give the file up."""
@@ -187,7 +193,7 @@ class PreviewDisk:
                     yield Change("remove", path, before, None)
             elif before is None:
                 yield Change("make", path, None, node.size_bytes)
-            elif not _is_start(node, min(before, node.size_bytes)) or node.size_bytes > before:
+            elif node.size_bytes > before or not _is_start(node, path):
                 yield Change("write", path, before, node.size_bytes)
             elif node.size_bytes < before:
                 yield Change("cut", path, before, node.size_bytes)
@@ -196,7 +202,7 @@ class PreviewDisk:
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open a file for reading, and for changes that are kept aside."""
-        return _File(self._node(path, create=create))
+        return _File(self._node(path, create=create), path)
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory of that name would be there."""
@@ -218,8 +224,10 @@ class PreviewDisk:
         if node is not None:
             return node
         is_there = self.exists(path)
-        if not is_there and not create:
+        if not is_there and not (create and os.path.isdir(os.path.dirname(path))):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         size = os.stat(path).st_size if is_there else 0
         self._kept_count += 1
         node = _Node(path, Path(self._folder.name) / str(self._kept_count), size)
@@ -268,11 +276,7 @@ class PreviewDisk:
         if os.path.isdir(source):
             self._renamed[source] = target
             return
-        moved = self._node(source, create=False)
-        node = self._node(target, create=True)
-        node.set_size(0)
-        for position in range(0, moved.size_bytes, BLOCK_BYTES):
-            node.write(position, [moved.read(position, BLOCK_BYTES)])
+        self._nodes[target] = self._node(source, create=False)
         self._nodes[source] = None
 
     async def fsync_directory(self, path: str) -> None:
@@ -312,12 +316,12 @@ class PreviewDisk:
                 self.unlink_empty(os.path.join(path, name))
 
 
-def _is_start(node: _Node, size: int) -> bool:
-    """Return whether a file begins with the same bytes as before."""
-    if not node.is_kept:
-        return node.base_bytes >= size
+def _is_start(node: _Node, path: str) -> bool:
+    """Return whether the file that is there begins with the bytes of one that is no larger."""
+    size = node.size_bytes
+    if not node.is_kept and node.path == path:
+        return node.base_bytes == size
     return all(
-        node.read(at, BLOCK_BYTES)[: size - at]
-        == _read_from(node.path, at, min(BLOCK_BYTES, size - at))
+        node.read(at, BLOCK_BYTES) == _read_from(path, at, min(BLOCK_BYTES, size - at))
         for at in range(0, size, BLOCK_BYTES)
     )
