@@ -1,4 +1,4 @@
-"""Headers, against their own schemas and against bytes written out by hand."""
+"""Frames; headers, against their own schemas and against bytes written out by hand."""
 
 import random
 
@@ -7,7 +7,7 @@ import pytest
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec, headers
 from ottla.wire.apis import API, API_VERSIONS, PRODUCE, message_module
-from ottla.wire.headers import RequestHeader
+from ottla.wire.headers import RequestHeader, frame, frame_length
 
 # The headers in use are written by hand; their schemas are for comparison.
 HeaderMessage = message_module("RequestHeader").RequestHeader
@@ -105,3 +105,25 @@ def test_garbage_gives_a_header_or_a_protocol_error() -> None:
         except ProtocolError:
             continue
         assert 10 <= header.body_at <= len(frame)
+
+
+def test_the_length_counts_every_chunk_without_touching_one() -> None:
+    records = memoryview(b"records")
+    framed = frame([b"head", records, b""])
+    assert framed[0] == b"\0\0\0\x0b"
+    assert framed[1:] == [b"head", records, b""]
+    assert framed[2] is records
+
+
+def test_an_empty_frame_has_a_length() -> None:
+    assert frame([]) == [b"\0\0\0\0"]
+
+
+def test_a_length_is_read_where_it_stands() -> None:
+    assert frame_length(b"xx\0\0\1\0", 2, bytes_max=256) == 256
+
+
+@pytest.mark.parametrize("length", [-1, -(1 << 31), 257, (1 << 31) - 1])
+def test_a_negative_or_too_large_length_is_refused(length: int) -> None:
+    with pytest.raises(ProtocolError):
+        frame_length(length.to_bytes(4, signed=True), bytes_max=256)

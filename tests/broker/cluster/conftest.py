@@ -40,8 +40,7 @@ from ottla.proto import controller_pb2 as pb
 from ottla.wire.apis import API, FIND_COORDINATOR, request_class, response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
-from ottla.wire.frames import frame
-from ottla.wire.headers import decode_response_header, encode_request_header
+from ottla.wire.headers import decode_response_header, encode_request_header, frame
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
 from ottla.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 

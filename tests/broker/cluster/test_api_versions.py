@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.model.errors import ErrorCode
-from ottla.wire.frames import frame
-from ottla.wire.headers import encode_request_header
+from ottla.wire.headers import encode_request_header, frame
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 
 Client = Any  # the class of the fixture, in conftest.py

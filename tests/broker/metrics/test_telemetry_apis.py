@@ -19,8 +19,7 @@ from ottla.telemetry.subscriptions import ClientTraits
 from ottla.wire.apis import API_VERSIONS, response_class
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
-from ottla.wire.frames import frame
-from ottla.wire.headers import decode_response_header, encode_request_header
+from ottla.wire.headers import decode_response_header, encode_request_header, frame
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.get_telemetry_subscriptions_request import (
     GetTelemetrySubscriptionsRequest,

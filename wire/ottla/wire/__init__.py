@@ -12,8 +12,7 @@ codec_encoder.py      writes one encode function per message and version
 codec_runtime.py      what those functions call
 codec_examples.py     random messages, for tests
 apis.py               the table of APIs: versions, who serves, who decides
-headers.py            request and response headers
-frames.py             the length in front
+headers.py            frames, and request and response headers
 batch.py              the header of a record batch: read, checked, patched
 batch_builder.py      batches, built
 records.py            the records of a batch, scanned

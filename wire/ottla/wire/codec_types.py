@@ -6,7 +6,7 @@ decoded records are a memoryview of the frame, and what is encoded may be anythi
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias
 from uuid import UUID
 
 ZERO_UUID = UUID(int=0)
@@ -14,8 +14,6 @@ ZERO_UUID = UUID(int=0)
 
 EMPTY: list[Any] = []
 """Stands for "a new empty list" as the default of an array; never put into a message."""
-
-_ListT = TypeVar("_ListT", bound="list[Any] | None")
 
 
 class RecordsSource(Protocol):
@@ -58,8 +56,3 @@ class Message(Struct):
     """The first version with compact lengths and tagged fields (KIP-482); None when none has."""
     SCHEMA: ClassVar[str]
     """The file in `schemas/` that declares it."""
-
-
-def fresh(value: _ListT) -> _ListT:
-    """Give a new list for the default of an array, and anything else as it is."""
-    return [] if value is EMPTY else value  # type: ignore[return-value]  # EMPTY is such a list

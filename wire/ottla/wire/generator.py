@@ -107,7 +107,7 @@ def _imports(body: str) -> str:
     """Import what the classes use, sorted as ruff sorts."""
     used = [
         name
-        for name in ("EMPTY", "ZERO_UUID", "Message", "Records", "Struct", "fresh")
+        for name in ("EMPTY", "ZERO_UUID", "Message", "Records", "Struct")
         if re.search(rf"\b{name}\b", body)
     ]
     text = f"from ottla.wire.codec_types import {', '.join(used)}\n"
@@ -161,7 +161,7 @@ def _assignment(field: Field) -> list[str]:
     name = field.name
     value = name
     if field.is_array and not field.is_null_by_default:
-        value = f"fresh({name})"
+        value = f"[] if {name} is EMPTY else {name}"
     elif field.struct is not None and not field.is_array and not field.is_null_by_default:
         value = f"{field.type}() if {name} is None else {name}"
     line = f"        self.{name} = {value}"

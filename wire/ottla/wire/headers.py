@@ -1,18 +1,23 @@
-"""The headers in front of requests and responses.
+"""Frames, and the headers of the requests and responses in them.
 
-Written by hand because every request passes here, and for two exceptions no schema states: an
-ApiVersions response has header v0 in every version, so that a client can read it before it knows
-what the broker speaks; and the version of a request's header follows from its API alone, known or
-too high.  A request is v2 and a response v1 exactly when its version is flexible.
+A frame is four bytes of length and that many bytes of a request or a response.
+
+The headers are written by hand because every request passes here, and for two exceptions no schema
+states: an ApiVersions response has header v0 in every version, so that a client can read it before
+it knows what the broker speaks; and the version of a request's header follows from its API alone,
+known or too high.  A request is v2 and a response v1 exactly when its version is flexible.
 """
 
 import struct
 from typing import NamedTuple
 
 from ottla.model.errors import ProtocolError
+from ottla.model.limits import INT32_MAX
 from ottla.wire.apis import API, API_VERSIONS
 from ottla.wire.codec_runtime import skip_tags
+from ottla.wire.codec_types import Chunk
 
+_LENGTH = struct.Struct(">i")
 _FIXED = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")
 
@@ -20,6 +25,21 @@ _NEVER = 1 << 15
 _FLEXIBLE_FROM = {
     key: _NEVER if api.flexible_from is None else api.flexible_from for key, api in API.items()
 }
+
+
+def frame(chunks: list[Chunk]) -> list[Chunk]:
+    """Put the length of these chunks in front of them."""
+    length = sum(map(len, chunks))
+    assert length <= INT32_MAX
+    return [_LENGTH.pack(length), *chunks]
+
+
+def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max: int) -> int:
+    """Read the length in front of a frame; one that is negative or too large is no frame."""
+    (length,) = _LENGTH.unpack_from(data, at)
+    if not 0 <= length <= bytes_max:
+        raise ProtocolError(f"a frame of {length} bytes is not within 0 and {bytes_max}")
+    return int(length)
 
 
 class RequestHeader(NamedTuple):

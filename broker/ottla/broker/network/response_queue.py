@@ -14,8 +14,7 @@ from ottla.broker.network.request_traces import RequestTrace
 from ottla.broker.network.steps import Answer
 from ottla.wire.codec import encode_chunks
 from ottla.wire.codec_types import Chunk, Message
-from ottla.wire.frames import frame
-from ottla.wire.headers import RequestHeader, encode_response_header
+from ottla.wire.headers import RequestHeader, encode_response_header, frame
 
 
 class SlotOwner(Protocol):

@@ -5,7 +5,7 @@ Generated from schemas/alter_partition_reassignments.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ReassignablePartition(Struct):
@@ -37,7 +37,7 @@ class ReassignableTopic(Struct):
         partitions: list[ReassignablePartition] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class AlterPartitionReassignmentsRequest(Message):
@@ -60,4 +60,4 @@ class AlterPartitionReassignmentsRequest(Message):
     ) -> None:
         self.timeout_ms = timeout_ms
         self.allow_replication_factor_change = allow_replication_factor_change
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

@@ -5,7 +5,7 @@ Generated from schemas/alter_partition_reassignments.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ReassignablePartitionResponse(Struct):
@@ -40,7 +40,7 @@ class ReassignableTopicResponse(Struct):
         partitions: list[ReassignablePartitionResponse] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class AlterPartitionReassignmentsResponse(Message):
@@ -69,4 +69,4 @@ class AlterPartitionReassignmentsResponse(Message):
         self.allow_replication_factor_change = allow_replication_factor_change
         self.error_code = error_code
         self.error_message = error_message
-        self.responses = fresh(responses)
+        self.responses = [] if responses is EMPTY else responses

@@ -3,7 +3,7 @@
 Generated from schemas/alter_replica_log_dirs.schema; never edited.
 """
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class AlterReplicaLogDirTopic(Struct):
@@ -19,7 +19,7 @@ class AlterReplicaLogDirTopic(Struct):
         partitions: list[int] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class AlterReplicaLogDir(Struct):
@@ -35,7 +35,7 @@ class AlterReplicaLogDir(Struct):
         topics: list[AlterReplicaLogDirTopic] = EMPTY,
     ) -> None:
         self.path = path
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
 
 
 class AlterReplicaLogDirsRequest(Message):
@@ -50,4 +50,4 @@ class AlterReplicaLogDirsRequest(Message):
         *,
         dirs: list[AlterReplicaLogDir] = EMPTY,
     ) -> None:
-        self.dirs = fresh(dirs)
+        self.dirs = [] if dirs is EMPTY else dirs

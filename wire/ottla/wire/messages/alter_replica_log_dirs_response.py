@@ -5,7 +5,7 @@ Generated from schemas/alter_replica_log_dirs.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
@@ -37,7 +37,7 @@ class AlterReplicaLogDirTopicResult(Struct):
         partitions: list[AlterReplicaLogDirPartitionResult] = EMPTY,
     ) -> None:
         self.topic_name = topic_name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class AlterReplicaLogDirsResponse(Message):
@@ -57,4 +57,4 @@ class AlterReplicaLogDirsResponse(Message):
         results: list[AlterReplicaLogDirTopicResult] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.results = fresh(results)
+        self.results = [] if results is EMPTY else results

@@ -5,7 +5,7 @@ Generated from schemas/api_versions.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ApiVersion(Struct):
@@ -92,9 +92,9 @@ class ApiVersionsResponse(Message):
         zk_migration_ready: bool = False,
     ) -> None:
         self.error_code = error_code
-        self.api_keys = fresh(api_keys)
+        self.api_keys = [] if api_keys is EMPTY else api_keys
         self.throttle_time_ms = throttle_time_ms
-        self.supported_features = fresh(supported_features)
+        self.supported_features = [] if supported_features is EMPTY else supported_features
         self.finalized_features_epoch = finalized_features_epoch
-        self.finalized_features = fresh(finalized_features)
+        self.finalized_features = [] if finalized_features is EMPTY else finalized_features
         self.zk_migration_ready = zk_migration_ready

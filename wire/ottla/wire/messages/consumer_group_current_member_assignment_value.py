@@ -7,7 +7,7 @@ Generated from schemas/consumer_group_records.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class TopicPartitions(Struct):
@@ -23,7 +23,7 @@ class TopicPartitions(Struct):
         partitions: list[int] = EMPTY,
     ) -> None:
         self.topic_id = topic_id
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
@@ -51,5 +51,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         self.member_epoch = member_epoch
         self.previous_member_epoch = previous_member_epoch
         self.state = state
-        self.assigned_partitions = fresh(assigned_partitions)
-        self.partitions_pending_revocation = fresh(partitions_pending_revocation)
+        self.assigned_partitions = [] if assigned_partitions is EMPTY else assigned_partitions
+        self.partitions_pending_revocation = (
+            [] if partitions_pending_revocation is EMPTY else partitions_pending_revocation
+        )

@@ -3,7 +3,7 @@
 Generated from schemas/consumer_group_describe.schema; never edited.
 """
 
-from ottla.wire.codec_types import EMPTY, Message, fresh
+from ottla.wire.codec_types import EMPTY, Message
 
 
 class ConsumerGroupDescribeRequest(Message):
@@ -22,5 +22,5 @@ class ConsumerGroupDescribeRequest(Message):
         group_ids: list[str] = EMPTY,
         include_authorized_operations: bool = False,
     ) -> None:
-        self.group_ids = fresh(group_ids)
+        self.group_ids = [] if group_ids is EMPTY else group_ids
         self.include_authorized_operations = include_authorized_operations

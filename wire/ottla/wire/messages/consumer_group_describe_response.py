@@ -7,7 +7,7 @@ Generated from schemas/consumer_group_describe.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class TopicPartitions(Struct):
@@ -26,7 +26,7 @@ class TopicPartitions(Struct):
     ) -> None:
         self.topic_id = topic_id
         self.topic_name = topic_name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class Assignment(Struct):
@@ -37,7 +37,7 @@ class Assignment(Struct):
         *,
         topic_partitions: list[TopicPartitions] = EMPTY,
     ) -> None:
-        self.topic_partitions = fresh(topic_partitions)
+        self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
 
 
 class Member(Struct):
@@ -76,7 +76,9 @@ class Member(Struct):
         self.member_epoch = member_epoch
         self.client_id = client_id
         self.client_host = client_host
-        self.subscribed_topic_names = fresh(subscribed_topic_names)
+        self.subscribed_topic_names = (
+            [] if subscribed_topic_names is EMPTY else subscribed_topic_names
+        )
         self.subscribed_topic_regex = subscribed_topic_regex
         self.assignment = Assignment() if assignment is None else assignment
         self.target_assignment = Assignment() if target_assignment is None else target_assignment
@@ -116,7 +118,7 @@ class DescribedGroup(Struct):
         self.group_epoch = group_epoch
         self.assignment_epoch = assignment_epoch
         self.assignor_name = assignor_name
-        self.members = fresh(members)
+        self.members = [] if members is EMPTY else members
         self.authorized_operations = authorized_operations
 
 
@@ -137,4 +139,4 @@ class ConsumerGroupDescribeResponse(Message):
         groups: list[DescribedGroup] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.groups = fresh(groups)
+        self.groups = [] if groups is EMPTY else groups

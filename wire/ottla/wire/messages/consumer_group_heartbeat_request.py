@@ -7,7 +7,7 @@ Generated from schemas/consumer_group_heartbeat.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class TopicPartitions(Struct):
@@ -23,7 +23,7 @@ class TopicPartitions(Struct):
         partitions: list[int] = EMPTY,
     ) -> None:
         self.topic_id = topic_id
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ConsumerGroupHeartbeatRequest(Message):

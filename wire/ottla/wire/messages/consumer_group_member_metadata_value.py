@@ -5,7 +5,7 @@ Generated from schemas/consumer_group_records.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ClassicProtocol(Struct):
@@ -37,7 +37,7 @@ class ClassicMemberMetadata(Struct):
         supported_protocols: list[ClassicProtocol] = EMPTY,
     ) -> None:
         self.session_timeout_ms = session_timeout_ms
-        self.supported_protocols = fresh(supported_protocols)
+        self.supported_protocols = [] if supported_protocols is EMPTY else supported_protocols
 
 
 class ConsumerGroupMemberMetadataValue(Message):
@@ -74,7 +74,9 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.rack_id = rack_id
         self.client_id = client_id
         self.client_host = client_host
-        self.subscribed_topic_names = fresh(subscribed_topic_names)
+        self.subscribed_topic_names = (
+            [] if subscribed_topic_names is EMPTY else subscribed_topic_names
+        )
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor

@@ -7,7 +7,7 @@ Generated from schemas/consumer_group_records.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class PartitionMetadata(Struct):
@@ -23,7 +23,7 @@ class PartitionMetadata(Struct):
         racks: list[str] = EMPTY,
     ) -> None:
         self.partition = partition
-        self.racks = fresh(racks)
+        self.racks = [] if racks is EMPTY else racks
 
 
 class TopicMetadata(Struct):
@@ -45,7 +45,7 @@ class TopicMetadata(Struct):
         self.topic_id = topic_id
         self.topic_name = topic_name
         self.num_partitions = num_partitions
-        self.partition_metadata = fresh(partition_metadata)
+        self.partition_metadata = [] if partition_metadata is EMPTY else partition_metadata
 
 
 class ConsumerGroupPartitionMetadataValue(Message):
@@ -60,4 +60,4 @@ class ConsumerGroupPartitionMetadataValue(Message):
         *,
         topics: list[TopicMetadata] = EMPTY,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

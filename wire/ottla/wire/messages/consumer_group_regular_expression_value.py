@@ -5,7 +5,7 @@ Generated from schemas/consumer_group_records.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, fresh
+from ottla.wire.codec_types import EMPTY, Message
 
 
 class ConsumerGroupRegularExpressionValue(Message):
@@ -26,6 +26,6 @@ class ConsumerGroupRegularExpressionValue(Message):
         version: int = 0,
         timestamp: int = 0,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.version = version
         self.timestamp = timestamp

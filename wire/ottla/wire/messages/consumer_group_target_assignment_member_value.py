@@ -7,7 +7,7 @@ Generated from schemas/consumer_group_records.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class TopicPartition(Struct):
@@ -23,7 +23,7 @@ class TopicPartition(Struct):
         partitions: list[int] = EMPTY,
     ) -> None:
         self.topic_id = topic_id
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message):
@@ -38,4 +38,4 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
         *,
         topic_partitions: list[TopicPartition] = EMPTY,
     ) -> None:
-        self.topic_partitions = fresh(topic_partitions)
+        self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions

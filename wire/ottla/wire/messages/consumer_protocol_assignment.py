@@ -5,7 +5,7 @@ Generated from schemas/consumer_protocol.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class TopicPartition(Struct):
@@ -21,7 +21,7 @@ class TopicPartition(Struct):
         partitions: list[int] = EMPTY,
     ) -> None:
         self.topic = topic
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ConsumerProtocolAssignment(Message):
@@ -40,5 +40,5 @@ class ConsumerProtocolAssignment(Message):
         assigned_partitions: list[TopicPartition] = EMPTY,
         user_data: bytes | None = None,
     ) -> None:
-        self.assigned_partitions = fresh(assigned_partitions)
+        self.assigned_partitions = [] if assigned_partitions is EMPTY else assigned_partitions
         self.user_data = user_data

@@ -5,7 +5,7 @@ Generated from schemas/consumer_protocol.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class TopicPartition(Struct):
@@ -21,7 +21,7 @@ class TopicPartition(Struct):
         partitions: list[int] = EMPTY,
     ) -> None:
         self.topic = topic
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ConsumerProtocolSubscription(Message):
@@ -46,8 +46,8 @@ class ConsumerProtocolSubscription(Message):
         generation_id: int = -1,
         rack_id: str | None = None,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.user_data = user_data
-        self.owned_partitions = fresh(owned_partitions)
+        self.owned_partitions = [] if owned_partitions is EMPTY else owned_partitions
         self.generation_id = generation_id
         self.rack_id = rack_id

@@ -5,7 +5,7 @@ Generated from schemas/create_partitions.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class CreatePartitionsAssignment(Struct):
@@ -16,7 +16,7 @@ class CreatePartitionsAssignment(Struct):
         *,
         broker_ids: list[int] = EMPTY,
     ) -> None:
-        self.broker_ids = fresh(broker_ids)
+        self.broker_ids = [] if broker_ids is EMPTY else broker_ids
 
 
 class CreatePartitionsTopic(Struct):
@@ -35,7 +35,7 @@ class CreatePartitionsTopic(Struct):
     ) -> None:
         self.name = name
         self.count = count
-        self.assignments = fresh(assignments)
+        self.assignments = [] if assignments is EMPTY else assignments
 
 
 class CreatePartitionsRequest(Message):
@@ -56,6 +56,6 @@ class CreatePartitionsRequest(Message):
         timeout_ms: int = 0,
         validate_only: bool = False,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.timeout_ms = timeout_ms
         self.validate_only = validate_only

@@ -5,7 +5,7 @@ Generated from schemas/create_partitions.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class CreatePartitionsTopicResult(Struct):
@@ -44,4 +44,4 @@ class CreatePartitionsResponse(Message):
         results: list[CreatePartitionsTopicResult] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.results = fresh(results)
+        self.results = [] if results is EMPTY else results

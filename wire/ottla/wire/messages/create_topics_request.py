@@ -5,7 +5,7 @@ Generated from schemas/create_topics.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class CreatableReplicaAssignment(Struct):
@@ -21,7 +21,7 @@ class CreatableReplicaAssignment(Struct):
         broker_ids: list[int] = EMPTY,
     ) -> None:
         self.partition_index = partition_index
-        self.broker_ids = fresh(broker_ids)
+        self.broker_ids = [] if broker_ids is EMPTY else broker_ids
 
 
 class CreatableTopicConfig(Struct):
@@ -61,8 +61,8 @@ class CreatableTopic(Struct):
         self.name = name
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor
-        self.assignments = fresh(assignments)
-        self.configs = fresh(configs)
+        self.assignments = [] if assignments is EMPTY else assignments
+        self.configs = [] if configs is EMPTY else configs
 
 
 class CreateTopicsRequest(Message):
@@ -83,6 +83,6 @@ class CreateTopicsRequest(Message):
         timeout_ms: int = 60000,
         validate_only: bool = False,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.timeout_ms = timeout_ms
         self.validate_only = validate_only

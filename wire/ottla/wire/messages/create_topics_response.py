@@ -7,7 +7,7 @@ Generated from schemas/create_topics.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class CreatableTopicConfigs(Struct):
@@ -66,7 +66,7 @@ class CreatableTopicResult(Struct):
         self.topic_config_error_code = topic_config_error_code
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor
-        self.configs = fresh(configs)
+        self.configs = [] if configs is EMPTY else configs
 
 
 class CreateTopicsResponse(Message):
@@ -86,4 +86,4 @@ class CreateTopicsResponse(Message):
         topics: list[CreatableTopicResult] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

@@ -3,7 +3,7 @@
 Generated from schemas/delete_groups.schema; never edited.
 """
 
-from ottla.wire.codec_types import EMPTY, Message, fresh
+from ottla.wire.codec_types import EMPTY, Message
 
 
 class DeleteGroupsRequest(Message):
@@ -18,4 +18,4 @@ class DeleteGroupsRequest(Message):
         *,
         groups_names: list[str] = EMPTY,
     ) -> None:
-        self.groups_names = fresh(groups_names)
+        self.groups_names = [] if groups_names is EMPTY else groups_names

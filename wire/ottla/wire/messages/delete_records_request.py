@@ -5,7 +5,7 @@ Generated from schemas/delete_records.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class DeleteRecordsPartition(Struct):
@@ -37,7 +37,7 @@ class DeleteRecordsTopic(Struct):
         partitions: list[DeleteRecordsPartition] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class DeleteRecordsRequest(Message):
@@ -56,5 +56,5 @@ class DeleteRecordsRequest(Message):
         topics: list[DeleteRecordsTopic] = EMPTY,
         timeout_ms: int = 0,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.timeout_ms = timeout_ms

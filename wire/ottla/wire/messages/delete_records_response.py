@@ -5,7 +5,7 @@ Generated from schemas/delete_records.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class DeleteRecordsPartitionResult(Struct):
@@ -40,7 +40,7 @@ class DeleteRecordsTopicResult(Struct):
         partitions: list[DeleteRecordsPartitionResult] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class DeleteRecordsResponse(Message):
@@ -60,4 +60,4 @@ class DeleteRecordsResponse(Message):
         topics: list[DeleteRecordsTopicResult] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

@@ -7,7 +7,7 @@ Generated from schemas/delete_topics.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class DeleteTopicState(Struct):
@@ -44,6 +44,6 @@ class DeleteTopicsRequest(Message):
         topic_names: list[str] = EMPTY,
         timeout_ms: int = 0,
     ) -> None:
-        self.topics = fresh(topics)
-        self.topic_names = fresh(topic_names)
+        self.topics = [] if topics is EMPTY else topics
+        self.topic_names = [] if topic_names is EMPTY else topic_names
         self.timeout_ms = timeout_ms

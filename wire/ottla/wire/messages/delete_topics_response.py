@@ -7,7 +7,7 @@ Generated from schemas/delete_topics.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class DeletableTopicResult(Struct):
@@ -49,4 +49,4 @@ class DeleteTopicsResponse(Message):
         responses: list[DeletableTopicResult] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.responses = fresh(responses)
+        self.responses = [] if responses is EMPTY else responses

@@ -7,7 +7,7 @@ Generated from schemas/describe_client_instances.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class ClientInstance(Struct):
@@ -56,7 +56,7 @@ class ClientInstance(Struct):
         self.client_source_port = client_source_port
         self.subscription_id = subscription_id
         self.push_interval_ms = push_interval_ms
-        self.metrics = fresh(metrics)
+        self.metrics = [] if metrics is EMPTY else metrics
         self.last_get_ms_ago = last_get_ms_ago
         self.last_push_ms_ago = last_push_ms_ago
         self.push_count = push_count
@@ -94,4 +94,4 @@ class DescribeClientInstancesResponse(Message):
         self.error_message = error_message
         self.node_id = node_id
         self.more = more
-        self.instances = fresh(instances)
+        self.instances = [] if instances is EMPTY else instances

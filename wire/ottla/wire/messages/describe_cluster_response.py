@@ -5,7 +5,7 @@ Generated from schemas/describe_cluster.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class DescribeClusterBroker(Struct):
@@ -67,5 +67,5 @@ class DescribeClusterResponse(Message):
         self.endpoint_type = endpoint_type
         self.cluster_id = cluster_id
         self.controller_id = controller_id
-        self.brokers = fresh(brokers)
+        self.brokers = [] if brokers is EMPTY else brokers
         self.cluster_authorized_operations = cluster_authorized_operations

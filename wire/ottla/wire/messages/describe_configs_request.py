@@ -5,7 +5,7 @@ Generated from schemas/describe_configs.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class DescribeConfigsResource(Struct):
@@ -24,7 +24,7 @@ class DescribeConfigsResource(Struct):
     ) -> None:
         self.resource_type = resource_type
         self.resource_name = resource_name
-        self.configuration_keys = fresh(configuration_keys)
+        self.configuration_keys = [] if configuration_keys is EMPTY else configuration_keys
 
 
 class DescribeConfigsRequest(Message):
@@ -45,6 +45,6 @@ class DescribeConfigsRequest(Message):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> None:
-        self.resources = fresh(resources)
+        self.resources = [] if resources is EMPTY else resources
         self.include_synonyms = include_synonyms
         self.include_documentation = include_documentation

@@ -5,7 +5,7 @@ Generated from schemas/describe_configs.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class DescribeConfigsSynonym(Struct):
@@ -56,7 +56,7 @@ class DescribeConfigsResourceResult(Struct):
         self.read_only = read_only
         self.config_source = config_source
         self.is_sensitive = is_sensitive
-        self.synonyms = fresh(synonyms)
+        self.synonyms = [] if synonyms is EMPTY else synonyms
         self.config_type = config_type
         self.documentation = documentation
 
@@ -83,7 +83,7 @@ class DescribeConfigsResult(Struct):
         self.error_message = error_message
         self.resource_type = resource_type
         self.resource_name = resource_name
-        self.configs = fresh(configs)
+        self.configs = [] if configs is EMPTY else configs
 
 
 class DescribeConfigsResponse(Message):
@@ -103,4 +103,4 @@ class DescribeConfigsResponse(Message):
         results: list[DescribeConfigsResult] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.results = fresh(results)
+        self.results = [] if results is EMPTY else results

@@ -3,7 +3,7 @@
 Generated from schemas/describe_groups.schema; never edited.
 """
 
-from ottla.wire.codec_types import EMPTY, Message, fresh
+from ottla.wire.codec_types import EMPTY, Message
 
 
 class DescribeGroupsRequest(Message):
@@ -22,5 +22,5 @@ class DescribeGroupsRequest(Message):
         groups: list[str] = EMPTY,
         include_authorized_operations: bool = False,
     ) -> None:
-        self.groups = fresh(groups)
+        self.groups = [] if groups is EMPTY else groups
         self.include_authorized_operations = include_authorized_operations

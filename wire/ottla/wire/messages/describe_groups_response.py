@@ -5,7 +5,7 @@ Generated from schemas/describe_groups.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class DescribedGroupMember(Struct):
@@ -66,7 +66,7 @@ class DescribedGroup(Struct):
         self.group_state = group_state
         self.protocol_type = protocol_type
         self.protocol_data = protocol_data
-        self.members = fresh(members)
+        self.members = [] if members is EMPTY else members
         self.authorized_operations = authorized_operations
 
 
@@ -87,4 +87,4 @@ class DescribeGroupsResponse(Message):
         groups: list[DescribedGroup] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.groups = fresh(groups)
+        self.groups = [] if groups is EMPTY else groups

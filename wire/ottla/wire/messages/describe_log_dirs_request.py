@@ -5,7 +5,7 @@ Generated from schemas/describe_log_dirs.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class DescribableLogDirTopic(Struct):
@@ -21,7 +21,7 @@ class DescribableLogDirTopic(Struct):
         partitions: list[int] = EMPTY,
     ) -> None:
         self.topic = topic
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class DescribeLogDirsRequest(Message):
@@ -36,4 +36,4 @@ class DescribeLogDirsRequest(Message):
         *,
         topics: list[DescribableLogDirTopic] | None = EMPTY,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

@@ -5,7 +5,7 @@ Generated from schemas/describe_log_dirs.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class DescribeLogDirsPartition(Struct):
@@ -43,7 +43,7 @@ class DescribeLogDirsTopic(Struct):
         partitions: list[DescribeLogDirsPartition] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class DescribeLogDirsResult(Struct):
@@ -68,7 +68,7 @@ class DescribeLogDirsResult(Struct):
     ) -> None:
         self.error_code = error_code
         self.log_dir = log_dir
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.total_bytes = total_bytes
         self.usable_bytes = usable_bytes
         self.is_cordoned = is_cordoned
@@ -94,4 +94,4 @@ class DescribeLogDirsResponse(Message):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.results = fresh(results)
+        self.results = [] if results is EMPTY else results

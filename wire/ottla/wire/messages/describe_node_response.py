@@ -5,7 +5,7 @@ Generated from schemas/describe_node.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class RecoveringLogDir(Struct):
@@ -82,6 +82,6 @@ class DescribeNodeResponse(Message):
         self.error_message = error_message
         self.node_id = node_id
         self.state = state
-        self.recovery = fresh(recovery)
-        self.metrics = fresh(metrics)
-        self.problems = fresh(problems)
+        self.recovery = [] if recovery is EMPTY else recovery
+        self.metrics = [] if metrics is EMPTY else metrics
+        self.problems = [] if problems is EMPTY else problems

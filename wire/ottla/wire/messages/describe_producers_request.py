@@ -3,7 +3,7 @@
 Generated from schemas/describe_producers.schema; never edited.
 """
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class TopicRequest(Struct):
@@ -19,7 +19,7 @@ class TopicRequest(Struct):
         partition_indexes: list[int] = EMPTY,
     ) -> None:
         self.name = name
-        self.partition_indexes = fresh(partition_indexes)
+        self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
 class DescribeProducersRequest(Message):
@@ -34,4 +34,4 @@ class DescribeProducersRequest(Message):
         *,
         topics: list[TopicRequest] = EMPTY,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

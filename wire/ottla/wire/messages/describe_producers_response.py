@@ -5,7 +5,7 @@ Generated from schemas/describe_producers.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ProducerState(Struct):
@@ -55,7 +55,7 @@ class PartitionResponse(Struct):
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message
-        self.active_producers = fresh(active_producers)
+        self.active_producers = [] if active_producers is EMPTY else active_producers
 
 
 class TopicResponse(Struct):
@@ -71,7 +71,7 @@ class TopicResponse(Struct):
         partitions: list[PartitionResponse] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class DescribeProducersResponse(Message):
@@ -91,4 +91,4 @@ class DescribeProducersResponse(Message):
         topics: list[TopicResponse] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

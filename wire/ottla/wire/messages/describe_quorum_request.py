@@ -5,7 +5,7 @@ Generated from schemas/describe_quorum.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class PartitionData(Struct):
@@ -32,7 +32,7 @@ class TopicData(Struct):
         partitions: list[PartitionData] = EMPTY,
     ) -> None:
         self.topic_name = topic_name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class DescribeQuorumRequest(Message):
@@ -47,4 +47,4 @@ class DescribeQuorumRequest(Message):
         *,
         topics: list[TopicData] = EMPTY,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

@@ -7,7 +7,7 @@ Generated from schemas/describe_quorum.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class ReplicaState(Struct):
@@ -65,8 +65,8 @@ class PartitionData(Struct):
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
-        self.current_voters = fresh(current_voters)
-        self.observers = fresh(observers)
+        self.current_voters = [] if current_voters is EMPTY else current_voters
+        self.observers = [] if observers is EMPTY else observers
 
 
 class TopicData(Struct):
@@ -82,7 +82,7 @@ class TopicData(Struct):
         partitions: list[PartitionData] = EMPTY,
     ) -> None:
         self.topic_name = topic_name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class Listener(Struct):
@@ -117,7 +117,7 @@ class Node(Struct):
         listeners: list[Listener] = EMPTY,
     ) -> None:
         self.node_id = node_id
-        self.listeners = fresh(listeners)
+        self.listeners = [] if listeners is EMPTY else listeners
 
 
 class DescribeQuorumResponse(Message):
@@ -142,5 +142,5 @@ class DescribeQuorumResponse(Message):
     ) -> None:
         self.error_code = error_code
         self.error_message = error_message
-        self.topics = fresh(topics)
-        self.nodes = fresh(nodes)
+        self.topics = [] if topics is EMPTY else topics
+        self.nodes = [] if nodes is EMPTY else nodes

@@ -5,7 +5,7 @@ Generated from schemas/describe_topic_partitions.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class TopicRequest(Struct):
@@ -53,6 +53,6 @@ class DescribeTopicPartitionsRequest(Message):
         response_partition_limit: int = 2000,
         cursor: Cursor | None = None,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.response_partition_limit = response_partition_limit
         self.cursor = cursor

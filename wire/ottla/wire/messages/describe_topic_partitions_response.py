@@ -7,7 +7,7 @@ Generated from schemas/describe_topic_partitions.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
@@ -40,11 +40,11 @@ class DescribeTopicPartitionsResponsePartition(Struct):
         self.partition_index = partition_index
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        self.replica_nodes = fresh(replica_nodes)
-        self.isr_nodes = fresh(isr_nodes)
+        self.replica_nodes = [] if replica_nodes is EMPTY else replica_nodes
+        self.isr_nodes = [] if isr_nodes is EMPTY else isr_nodes
         self.eligible_leader_replicas = eligible_leader_replicas
         self.last_known_elr = last_known_elr
-        self.offline_replicas = fresh(offline_replicas)
+        self.offline_replicas = [] if offline_replicas is EMPTY else offline_replicas
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
@@ -71,7 +71,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
         self.name = name
         self.topic_id = topic_id
         self.is_internal = is_internal
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
         self.topic_authorized_operations = topic_authorized_operations
 
 
@@ -110,5 +110,5 @@ class DescribeTopicPartitionsResponse(Message):
         next_cursor: Cursor | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.next_cursor = next_cursor

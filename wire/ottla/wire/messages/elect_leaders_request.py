@@ -5,7 +5,7 @@ Generated from schemas/elect_leaders.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class TopicPartitions(Struct):
@@ -21,7 +21,7 @@ class TopicPartitions(Struct):
         partitions: list[int] = EMPTY,
     ) -> None:
         self.topic = topic
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ElectLeadersRequest(Message):
@@ -43,5 +43,5 @@ class ElectLeadersRequest(Message):
         timeout_ms: int = 60000,
     ) -> None:
         self.election_type = election_type
-        self.topic_partitions = fresh(topic_partitions)
+        self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
         self.timeout_ms = timeout_ms

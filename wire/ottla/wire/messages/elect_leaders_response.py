@@ -5,7 +5,7 @@ Generated from schemas/elect_leaders.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class PartitionResult(Struct):
@@ -40,7 +40,7 @@ class ReplicaElectionResult(Struct):
         partition_result: list[PartitionResult] = EMPTY,
     ) -> None:
         self.topic = topic
-        self.partition_result = fresh(partition_result)
+        self.partition_result = [] if partition_result is EMPTY else partition_result
 
 
 class ElectLeadersResponse(Message):
@@ -63,4 +63,6 @@ class ElectLeadersResponse(Message):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.replica_election_results = fresh(replica_election_results)
+        self.replica_election_results = (
+            [] if replica_election_results is EMPTY else replica_election_results
+        )

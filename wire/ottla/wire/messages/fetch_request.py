@@ -7,7 +7,7 @@ Generated from schemas/fetch.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class ReplicaState(Struct):
@@ -76,7 +76,7 @@ class FetchTopic(Struct):
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ForgottenTopic(Struct):
@@ -95,7 +95,7 @@ class ForgottenTopic(Struct):
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class FetchRequest(Message):
@@ -143,6 +143,6 @@ class FetchRequest(Message):
         self.isolation_level = isolation_level
         self.session_id = session_id
         self.session_epoch = session_epoch
-        self.topics = fresh(topics)
-        self.forgotten_topics_data = fresh(forgotten_topics_data)
+        self.topics = [] if topics is EMPTY else topics
+        self.forgotten_topics_data = [] if forgotten_topics_data is EMPTY else forgotten_topics_data
         self.rack_id = rack_id

@@ -7,7 +7,7 @@ Generated from schemas/fetch.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Records, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Records, Struct
 
 
 class EpochEndOffset(Struct):
@@ -112,7 +112,7 @@ class PartitionData(Struct):
         self.diverging_epoch = EpochEndOffset() if diverging_epoch is None else diverging_epoch
         self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
         self.snapshot_id = SnapshotId() if snapshot_id is None else snapshot_id
-        self.aborted_transactions = fresh(aborted_transactions)
+        self.aborted_transactions = [] if aborted_transactions is EMPTY else aborted_transactions
         self.preferred_read_replica = preferred_read_replica
         self.records = records
 
@@ -133,7 +133,7 @@ class FetchableTopicResponse(Struct):
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class NodeEndpoint(Struct):
@@ -183,5 +183,5 @@ class FetchResponse(Message):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.session_id = session_id
-        self.responses = fresh(responses)
-        self.node_endpoints = fresh(node_endpoints)
+        self.responses = [] if responses is EMPTY else responses
+        self.node_endpoints = [] if node_endpoints is EMPTY else node_endpoints

@@ -5,7 +5,7 @@ Generated from schemas/find_coordinator.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, fresh
+from ottla.wire.codec_types import EMPTY, Message
 
 
 class FindCoordinatorRequest(Message):
@@ -28,4 +28,4 @@ class FindCoordinatorRequest(Message):
     ) -> None:
         self.key = key
         self.key_type = key_type
-        self.coordinator_keys = fresh(coordinator_keys)
+        self.coordinator_keys = [] if coordinator_keys is EMPTY else coordinator_keys

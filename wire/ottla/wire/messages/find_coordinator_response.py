@@ -5,7 +5,7 @@ Generated from schemas/find_coordinator.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class Coordinator(Struct):
@@ -68,4 +68,4 @@ class FindCoordinatorResponse(Message):
         self.node_id = node_id
         self.host = host
         self.port = port
-        self.coordinators = fresh(coordinators)
+        self.coordinators = [] if coordinators is EMPTY else coordinators

@@ -7,7 +7,7 @@ Generated from schemas/get_telemetry_subscriptions.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message
 
 
 class GetTelemetrySubscriptionsResponse(Message):
@@ -44,8 +44,10 @@ class GetTelemetrySubscriptionsResponse(Message):
         self.error_code = error_code
         self.client_instance_id = client_instance_id
         self.subscription_id = subscription_id
-        self.accepted_compression_types = fresh(accepted_compression_types)
+        self.accepted_compression_types = (
+            [] if accepted_compression_types is EMPTY else accepted_compression_types
+        )
         self.push_interval_ms = push_interval_ms
         self.telemetry_max_bytes = telemetry_max_bytes
         self.delta_temporality = delta_temporality
-        self.requested_metrics = fresh(requested_metrics)
+        self.requested_metrics = [] if requested_metrics is EMPTY else requested_metrics

@@ -5,7 +5,7 @@ Generated from schemas/group_records.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class MemberMetadata(Struct):
@@ -71,4 +71,4 @@ class GroupMetadataValue(Message):
         self.protocol = protocol
         self.leader = leader
         self.current_state_timestamp = current_state_timestamp
-        self.members = fresh(members)
+        self.members = [] if members is EMPTY else members

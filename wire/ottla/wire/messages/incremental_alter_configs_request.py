@@ -5,7 +5,7 @@ Generated from schemas/incremental_alter_configs.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class AlterableConfig(Struct):
@@ -43,7 +43,7 @@ class AlterConfigsResource(Struct):
     ) -> None:
         self.resource_type = resource_type
         self.resource_name = resource_name
-        self.configs = fresh(configs)
+        self.configs = [] if configs is EMPTY else configs
 
 
 class IncrementalAlterConfigsRequest(Message):
@@ -62,5 +62,5 @@ class IncrementalAlterConfigsRequest(Message):
         resources: list[AlterConfigsResource] = EMPTY,
         validate_only: bool = False,
     ) -> None:
-        self.resources = fresh(resources)
+        self.resources = [] if resources is EMPTY else resources
         self.validate_only = validate_only

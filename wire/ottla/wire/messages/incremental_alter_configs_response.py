@@ -5,7 +5,7 @@ Generated from schemas/incremental_alter_configs.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class AlterConfigsResourceResponse(Struct):
@@ -47,4 +47,4 @@ class IncrementalAlterConfigsResponse(Message):
         responses: list[AlterConfigsResourceResponse] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.responses = fresh(responses)
+        self.responses = [] if responses is EMPTY else responses

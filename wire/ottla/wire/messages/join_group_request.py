@@ -5,7 +5,7 @@ Generated from schemas/join_group.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class JoinGroupRequestProtocol(Struct):
@@ -58,5 +58,5 @@ class JoinGroupRequest(Message):
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.protocol_type = protocol_type
-        self.protocols = fresh(protocols)
+        self.protocols = [] if protocols is EMPTY else protocols
         self.reason = reason

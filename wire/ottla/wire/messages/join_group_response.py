@@ -5,7 +5,7 @@ Generated from schemas/join_group.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class JoinGroupResponseMember(Struct):
@@ -65,4 +65,4 @@ class JoinGroupResponse(Message):
         self.leader = leader
         self.skip_assignment = skip_assignment
         self.member_id = member_id
-        self.members = fresh(members)
+        self.members = [] if members is EMPTY else members

@@ -7,7 +7,7 @@ Generated from schemas/raft_records.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class Voter(Struct):
@@ -48,5 +48,5 @@ class LeaderChangeMessage(Message):
     ) -> None:
         self.version = version
         self.leader_id = leader_id
-        self.voters = fresh(voters)
-        self.granting_voters = fresh(granting_voters)
+        self.voters = [] if voters is EMPTY else voters
+        self.granting_voters = [] if granting_voters is EMPTY else granting_voters

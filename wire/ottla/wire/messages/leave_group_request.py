@@ -5,7 +5,7 @@ Generated from schemas/leave_group.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class MemberIdentity(Struct):
@@ -47,4 +47,4 @@ class LeaveGroupRequest(Message):
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
-        self.members = fresh(members)
+        self.members = [] if members is EMPTY else members

@@ -5,7 +5,7 @@ Generated from schemas/leave_group.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class MemberResponse(Struct):
@@ -47,4 +47,4 @@ class LeaveGroupResponse(Message):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.members = fresh(members)
+        self.members = [] if members is EMPTY else members

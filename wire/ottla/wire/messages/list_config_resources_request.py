@@ -3,7 +3,7 @@
 Generated from schemas/list_config_resources.schema; never edited.
 """
 
-from ottla.wire.codec_types import EMPTY, Message, fresh
+from ottla.wire.codec_types import EMPTY, Message
 
 
 class ListConfigResourcesRequest(Message):
@@ -18,4 +18,4 @@ class ListConfigResourcesRequest(Message):
         *,
         resource_types: list[int] = EMPTY,
     ) -> None:
-        self.resource_types = fresh(resource_types)
+        self.resource_types = [] if resource_types is EMPTY else resource_types

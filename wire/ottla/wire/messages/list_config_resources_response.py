@@ -5,7 +5,7 @@ Generated from schemas/list_config_resources.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ConfigResource(Struct):
@@ -44,4 +44,4 @@ class ListConfigResourcesResponse(Message):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.config_resources = fresh(config_resources)
+        self.config_resources = [] if config_resources is EMPTY else config_resources

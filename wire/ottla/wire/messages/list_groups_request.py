@@ -3,7 +3,7 @@
 Generated from schemas/list_groups.schema; never edited.
 """
 
-from ottla.wire.codec_types import EMPTY, Message, fresh
+from ottla.wire.codec_types import EMPTY, Message
 
 
 class ListGroupsRequest(Message):
@@ -22,5 +22,5 @@ class ListGroupsRequest(Message):
         states_filter: list[str] = EMPTY,
         types_filter: list[str] = EMPTY,
     ) -> None:
-        self.states_filter = fresh(states_filter)
-        self.types_filter = fresh(types_filter)
+        self.states_filter = [] if states_filter is EMPTY else states_filter
+        self.types_filter = [] if types_filter is EMPTY else types_filter

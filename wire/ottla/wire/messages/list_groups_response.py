@@ -5,7 +5,7 @@ Generated from schemas/list_groups.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ListedGroup(Struct):
@@ -50,4 +50,4 @@ class ListGroupsResponse(Message):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.groups = fresh(groups)
+        self.groups = [] if groups is EMPTY else groups

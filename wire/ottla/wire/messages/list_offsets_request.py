@@ -5,7 +5,7 @@ Generated from schemas/list_offsets.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ListOffsetsPartition(Struct):
@@ -40,7 +40,7 @@ class ListOffsetsTopic(Struct):
         partitions: list[ListOffsetsPartition] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ListOffsetsRequest(Message):
@@ -65,5 +65,5 @@ class ListOffsetsRequest(Message):
     ) -> None:
         self.replica_id = replica_id
         self.isolation_level = isolation_level
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.timeout_ms = timeout_ms

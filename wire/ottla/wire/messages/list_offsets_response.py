@@ -5,7 +5,7 @@ Generated from schemas/list_offsets.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ListOffsetsPartitionResponse(Struct):
@@ -46,7 +46,7 @@ class ListOffsetsTopicResponse(Struct):
         partitions: list[ListOffsetsPartitionResponse] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ListOffsetsResponse(Message):
@@ -66,4 +66,4 @@ class ListOffsetsResponse(Message):
         topics: list[ListOffsetsTopicResponse] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

@@ -3,7 +3,7 @@
 Generated from schemas/list_partition_reassignments.schema; never edited.
 """
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class ListPartitionReassignmentsTopics(Struct):
@@ -19,7 +19,7 @@ class ListPartitionReassignmentsTopics(Struct):
         partition_indexes: list[int] = EMPTY,
     ) -> None:
         self.name = name
-        self.partition_indexes = fresh(partition_indexes)
+        self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
 class ListPartitionReassignmentsRequest(Message):

@@ -5,7 +5,7 @@ Generated from schemas/list_partition_reassignments.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class OngoingPartitionReassignment(Struct):
@@ -25,9 +25,9 @@ class OngoingPartitionReassignment(Struct):
         removing_replicas: list[int] = EMPTY,
     ) -> None:
         self.partition_index = partition_index
-        self.replicas = fresh(replicas)
-        self.adding_replicas = fresh(adding_replicas)
-        self.removing_replicas = fresh(removing_replicas)
+        self.replicas = [] if replicas is EMPTY else replicas
+        self.adding_replicas = [] if adding_replicas is EMPTY else adding_replicas
+        self.removing_replicas = [] if removing_replicas is EMPTY else removing_replicas
 
 
 class OngoingTopicReassignment(Struct):
@@ -43,7 +43,7 @@ class OngoingTopicReassignment(Struct):
         partitions: list[OngoingPartitionReassignment] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class ListPartitionReassignmentsResponse(Message):
@@ -69,4 +69,4 @@ class ListPartitionReassignmentsResponse(Message):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

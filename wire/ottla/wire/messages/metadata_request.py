@@ -7,7 +7,7 @@ Generated from schemas/metadata.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class MetadataRequestTopic(Struct):
@@ -46,7 +46,7 @@ class MetadataRequest(Message):
         include_cluster_authorized_operations: bool = False,
         include_topic_authorized_operations: bool = False,
     ) -> None:
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.allow_auto_topic_creation = allow_auto_topic_creation
         self.include_cluster_authorized_operations = include_cluster_authorized_operations
         self.include_topic_authorized_operations = include_topic_authorized_operations

@@ -7,7 +7,7 @@ Generated from schemas/metadata.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class MetadataResponseBroker(Struct):
@@ -58,9 +58,9 @@ class MetadataResponsePartition(Struct):
         self.partition_index = partition_index
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        self.replica_nodes = fresh(replica_nodes)
-        self.isr_nodes = fresh(isr_nodes)
-        self.offline_replicas = fresh(offline_replicas)
+        self.replica_nodes = [] if replica_nodes is EMPTY else replica_nodes
+        self.isr_nodes = [] if isr_nodes is EMPTY else isr_nodes
+        self.offline_replicas = [] if offline_replicas is EMPTY else offline_replicas
 
 
 class MetadataResponseTopic(Struct):
@@ -87,7 +87,7 @@ class MetadataResponseTopic(Struct):
         self.name = name
         self.topic_id = topic_id
         self.is_internal = is_internal
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
         self.topic_authorized_operations = topic_authorized_operations
 
 
@@ -118,9 +118,9 @@ class MetadataResponse(Message):
         error_code: int = 0,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.brokers = fresh(brokers)
+        self.brokers = [] if brokers is EMPTY else brokers
         self.cluster_id = cluster_id
         self.controller_id = controller_id
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.cluster_authorized_operations = cluster_authorized_operations
         self.error_code = error_code

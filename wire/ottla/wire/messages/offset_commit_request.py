@@ -7,7 +7,7 @@ Generated from schemas/offset_commit.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class OffsetCommitRequestPartition(Struct):
@@ -48,7 +48,7 @@ class OffsetCommitRequestTopic(Struct):
     ) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class OffsetCommitRequest(Message):
@@ -80,4 +80,4 @@ class OffsetCommitRequest(Message):
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.retention_time_ms = retention_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

@@ -7,7 +7,7 @@ Generated from schemas/offset_commit.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class OffsetCommitResponsePartition(Struct):
@@ -42,7 +42,7 @@ class OffsetCommitResponseTopic(Struct):
     ) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class OffsetCommitResponse(Message):
@@ -62,4 +62,4 @@ class OffsetCommitResponse(Message):
         topics: list[OffsetCommitResponseTopic] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

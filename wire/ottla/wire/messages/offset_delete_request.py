@@ -3,7 +3,7 @@
 Generated from schemas/offset_delete.schema; never edited.
 """
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class OffsetDeleteRequestPartition(Struct):
@@ -30,7 +30,7 @@ class OffsetDeleteRequestTopic(Struct):
         partitions: list[OffsetDeleteRequestPartition] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class OffsetDeleteRequest(Message):
@@ -50,4 +50,4 @@ class OffsetDeleteRequest(Message):
         topics: list[OffsetDeleteRequestTopic] = EMPTY,
     ) -> None:
         self.group_id = group_id
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

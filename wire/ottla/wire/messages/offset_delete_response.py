@@ -5,7 +5,7 @@ Generated from schemas/offset_delete.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class OffsetDeleteResponsePartition(Struct):
@@ -37,7 +37,7 @@ class OffsetDeleteResponseTopic(Struct):
         partitions: list[OffsetDeleteResponsePartition] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class OffsetDeleteResponse(Message):
@@ -60,4 +60,4 @@ class OffsetDeleteResponse(Message):
     ) -> None:
         self.error_code = error_code
         self.throttle_time_ms = throttle_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

@@ -7,7 +7,7 @@ Generated from schemas/offset_fetch.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class OffsetFetchRequestTopic(Struct):
@@ -23,7 +23,7 @@ class OffsetFetchRequestTopic(Struct):
         partition_indexes: list[int] = EMPTY,
     ) -> None:
         self.name = name
-        self.partition_indexes = fresh(partition_indexes)
+        self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
 class OffsetFetchRequestTopics(Struct):
@@ -42,7 +42,7 @@ class OffsetFetchRequestTopics(Struct):
     ) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partition_indexes = fresh(partition_indexes)
+        self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
 class OffsetFetchRequestGroup(Struct):
@@ -64,7 +64,7 @@ class OffsetFetchRequestGroup(Struct):
         self.group_id = group_id
         self.member_id = member_id
         self.member_epoch = member_epoch
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
 
 
 class OffsetFetchRequest(Message):
@@ -88,6 +88,6 @@ class OffsetFetchRequest(Message):
         require_stable: bool = False,
     ) -> None:
         self.group_id = group_id
-        self.topics = fresh(topics)
-        self.groups = fresh(groups)
+        self.topics = [] if topics is EMPTY else topics
+        self.groups = [] if groups is EMPTY else groups
         self.require_stable = require_stable

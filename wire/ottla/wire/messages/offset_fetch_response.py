@@ -7,7 +7,7 @@ Generated from schemas/offset_fetch.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class OffsetFetchResponsePartition(Struct):
@@ -48,7 +48,7 @@ class OffsetFetchResponseTopic(Struct):
         partitions: list[OffsetFetchResponsePartition] = EMPTY,
     ) -> None:
         self.name = name
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class OffsetFetchResponsePartitions(Struct):
@@ -92,7 +92,7 @@ class OffsetFetchResponseTopics(Struct):
     ) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class OffsetFetchResponseGroup(Struct):
@@ -110,7 +110,7 @@ class OffsetFetchResponseGroup(Struct):
         error_code: int = 0,
     ) -> None:
         self.group_id = group_id
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.error_code = error_code
 
 
@@ -135,6 +135,6 @@ class OffsetFetchResponse(Message):
         groups: list[OffsetFetchResponseGroup] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics
         self.error_code = error_code
-        self.groups = fresh(groups)
+        self.groups = [] if groups is EMPTY else groups

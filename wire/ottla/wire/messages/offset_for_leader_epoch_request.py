@@ -5,7 +5,7 @@ Generated from schemas/offset_for_leader_epoch.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class OffsetForLeaderPartition(Struct):
@@ -40,7 +40,7 @@ class OffsetForLeaderTopic(Struct):
         partitions: list[OffsetForLeaderPartition] = EMPTY,
     ) -> None:
         self.topic = topic
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class OffsetForLeaderEpochRequest(Message):
@@ -60,4 +60,4 @@ class OffsetForLeaderEpochRequest(Message):
         topics: list[OffsetForLeaderTopic] = EMPTY,
     ) -> None:
         self.replica_id = replica_id
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

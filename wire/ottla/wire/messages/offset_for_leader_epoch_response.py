@@ -5,7 +5,7 @@ Generated from schemas/offset_for_leader_epoch.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class EpochEndOffset(Struct):
@@ -43,7 +43,7 @@ class OffsetForLeaderTopicResult(Struct):
         partitions: list[EpochEndOffset] = EMPTY,
     ) -> None:
         self.topic = topic
-        self.partitions = fresh(partitions)
+        self.partitions = [] if partitions is EMPTY else partitions
 
 
 class OffsetForLeaderEpochResponse(Message):
@@ -63,4 +63,4 @@ class OffsetForLeaderEpochResponse(Message):
         topics: list[OffsetForLeaderTopicResult] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = fresh(topics)
+        self.topics = [] if topics is EMPTY else topics

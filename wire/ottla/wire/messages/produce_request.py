@@ -7,7 +7,7 @@ Generated from schemas/produce.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Records, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Records, Struct
 
 
 class PartitionProduceData(Struct):
@@ -42,7 +42,7 @@ class TopicProduceData(Struct):
     ) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partition_data = fresh(partition_data)
+        self.partition_data = [] if partition_data is EMPTY else partition_data
 
 
 class ProduceRequest(Message):
@@ -68,4 +68,4 @@ class ProduceRequest(Message):
         self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms
-        self.topic_data = fresh(topic_data)
+        self.topic_data = [] if topic_data is EMPTY else topic_data

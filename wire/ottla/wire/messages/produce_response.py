@@ -7,7 +7,7 @@ Generated from schemas/produce.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class BatchIndexAndErrorMessage(Struct):
@@ -71,7 +71,7 @@ class PartitionProduceResponse(Struct):
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self.log_start_offset = log_start_offset
-        self.record_errors = fresh(record_errors)
+        self.record_errors = [] if record_errors is EMPTY else record_errors
         self.error_message = error_message
         self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
 
@@ -92,7 +92,7 @@ class TopicProduceResponse(Struct):
     ) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partition_responses = fresh(partition_responses)
+        self.partition_responses = [] if partition_responses is EMPTY else partition_responses
 
 
 class NodeEndpoint(Struct):
@@ -135,6 +135,6 @@ class ProduceResponse(Message):
         throttle_time_ms: int = 0,
         node_endpoints: list[NodeEndpoint] = EMPTY,
     ) -> None:
-        self.responses = fresh(responses)
+        self.responses = [] if responses is EMPTY else responses
         self.throttle_time_ms = throttle_time_ms
-        self.node_endpoints = fresh(node_endpoints)
+        self.node_endpoints = [] if node_endpoints is EMPTY else node_endpoints

@@ -5,7 +5,7 @@ Generated from schemas/sync_group.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class SyncGroupRequestAssignment(Struct):
@@ -56,4 +56,4 @@ class SyncGroupRequest(Message):
         self.group_instance_id = group_instance_id
         self.protocol_type = protocol_type
         self.protocol_name = protocol_name
-        self.assignments = fresh(assignments)
+        self.assignments = [] if assignments is EMPTY else assignments

@@ -7,7 +7,7 @@ Generated from schemas/tail_client_metrics.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class ClientPush(Struct):
@@ -73,4 +73,4 @@ class TailClientMetricsResponse(Message):
         self.node_id = node_id
         self.cursor = cursor
         self.missed = missed
-        self.pushes = fresh(pushes)
+        self.pushes = [] if pushes is EMPTY else pushes

@@ -5,7 +5,7 @@ Generated from schemas/update_features.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class FeatureUpdateKey(Struct):
@@ -49,5 +49,5 @@ class UpdateFeaturesRequest(Message):
         validate_only: bool = False,
     ) -> None:
         self.timeout_ms = timeout_ms
-        self.feature_updates = fresh(feature_updates)
+        self.feature_updates = [] if feature_updates is EMPTY else feature_updates
         self.validate_only = validate_only

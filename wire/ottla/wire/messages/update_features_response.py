@@ -5,7 +5,7 @@ Generated from schemas/update_features.schema; never edited.
 
 # ruff: noqa: RUF023  # slots stand in the order of the wire
 
-from ottla.wire.codec_types import EMPTY, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, Message, Struct
 
 
 class UpdatableFeatureResult(Struct):
@@ -50,4 +50,4 @@ class UpdateFeaturesResponse(Message):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
-        self.results = fresh(results)
+        self.results = [] if results is EMPTY else results

@@ -7,7 +7,7 @@ Generated from schemas/raft_records.schema; never edited.
 
 from uuid import UUID
 
-from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct, fresh
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
 
 
 class Endpoint(Struct):
@@ -63,7 +63,7 @@ class Voter(Struct):
     ) -> None:
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
-        self.endpoints = fresh(endpoints)
+        self.endpoints = [] if endpoints is EMPTY else endpoints
         self.kraft_version_feature = (
             KRaftVersionFeature() if kraft_version_feature is None else kraft_version_feature
         )
@@ -86,4 +86,4 @@ class VotersRecord(Message):
         voters: list[Voter] = EMPTY,
     ) -> None:
         self.version = version
-        self.voters = fresh(voters)
+        self.voters = [] if voters is EMPTY else voters
