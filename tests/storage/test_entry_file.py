@@ -2,7 +2,7 @@ import trio
 
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
-from ottla.storage.time_index import TimeIndex
+from ottla.storage.indexes import TimeIndex
 
 
 async def test_a_trim_that_was_overtaken_takes_away_no_entry_of_the_later_one(

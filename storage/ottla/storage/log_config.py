@@ -76,11 +76,6 @@ class LogConfig:
             file_delete_delay_ms=topic.file_delete_delay_ms,
         )
 
-    @property
-    def is_full_validation(self) -> bool:
-        """Whether every record is looked at, not only the batch's header."""
-        return self.is_every_record_checked or self.is_compacted
-
 
 def _compression_level_of(topic: TopicConfig) -> int | None:
     """Return the level that the topic's own codec has; None where the codec has none."""

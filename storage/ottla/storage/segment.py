@@ -22,9 +22,8 @@ from ottla.storage.files import (
     TRANSACTION_INDEX,
     file_name,
 )
+from ottla.storage.indexes import OffsetIndex, TimeIndex
 from ottla.storage.log_config import LogConfig
-from ottla.storage.offset_index import OffsetIndex
-from ottla.storage.time_index import TimeIndex
 from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.wire.batch import (
     BATCH_LENGTH_MIN,

@@ -187,7 +187,7 @@ def accepted(
         is_contradictory = (
             header.max_timestamp < header.base_timestamp and not config.is_log_append_time
         )
-        if config.is_full_validation or is_contradictory:
+        if config.is_every_record_checked or config.is_compacted or is_contradictory:
             if is_contradictory and not is_apart and is_costly(records):
                 raise RecordsToInspectError
             max_timestamp = check_records(records, header, config, now_ms=now_ms)

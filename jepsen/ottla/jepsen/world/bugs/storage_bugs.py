@@ -11,13 +11,12 @@ from ottla.model.ids import Epoch, Offset
 from ottla.storage import producer_files, recovery
 from ottla.storage.batch_scan import BatchScan
 from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.indexes import OffsetIndex, TimeIndex
 from ottla.storage.local_log import LocalLog
-from ottla.storage.offset_index import OffsetIndex
 from ottla.storage.producer_snapshot import encode_snapshot
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.recovery import LogLoader
 from ottla.storage.segment import Segment
-from ottla.storage.time_index import TimeIndex
 
 # --- what is durable ------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.storage.disk import RealDisk
-from ottla.storage.offset_index import NEAR_ENTRY_COUNT, OffsetIndex
+from ottla.storage.indexes import NEAR_ENTRY_COUNT, OffsetIndex
 
 BASE_OFFSET = 1000
 GAPS = st.lists(st.integers(1, 5), min_size=1, max_size=5 * NEAR_ENTRY_COUNT)
