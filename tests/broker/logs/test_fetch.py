@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.logs import fetch, fetch_read
-from ottla.broker.logs.fetch_session import FAILED_LOOKED_AT, FetchTarget
+from ottla.broker.logs.fetch_read import FetchTarget
+from ottla.broker.logs.fetch_session import FAILED_LOOKED_AT
 from ottla.broker.logs.waiting_fetch import PARTITIONS_READ_AGAIN
 from ottla.broker.network.purgatory import COST_PER_TURN
 from ottla.broker.replicas.partition import Partition

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.broker.network.buffers import HELD_BYTES_MIN
 from ottla.broker.network.connection import Connection, ConnectionLimits, Pending
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.held_bytes import HELD_BYTES_MIN
 from ottla.broker.network.request_memory import (
     SHARES_OF_POOL,
     SMALL_PARTS_OF_POOL,

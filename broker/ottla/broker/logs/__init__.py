@@ -4,7 +4,7 @@ data_apis.py               registers the handlers of clients: start here
 produce.py                 Produce
 fetch.py                   Fetch
 waiting_fetch.py           a fetch that waits for enough to answer
-fetch_read.py              one partition of a fetch
+fetch_read.py              what a fetch asks for, and one partition of it read
 fetch_session.py           fetch sessions (KIP-227)
 list_offsets.py            ListOffsets
 leader_epochs.py           OffsetForLeaderEpoch

@@ -13,11 +13,15 @@ from functools import partial
 from ottla.broker.logs.fetch_read import (
     PATIENT,
     FetchLimits,
+    FetchTarget,
     Reading,
+    TargetKey,
+    asked_partitions,
     find_partition,
     leaves_something,
     read_partition,
     refused,
+    targets_of,
 )
 from ottla.broker.logs.fetch_session import (
     FINAL_EPOCH,
@@ -25,10 +29,6 @@ from ottla.broker.logs.fetch_session import (
     NO_SESSION,
     FetchSession,
     FetchSessionCache,
-    FetchTarget,
-    SessionKey,
-    asked_partitions,
-    targets_of,
 )
 from ottla.broker.logs.leader_hints import HINTED, endpoints_of
 from ottla.broker.logs.waiting_fetch import waiting
@@ -68,7 +68,7 @@ class Fetch:
         api: "FetchApi",
         context: RequestContext,
         limits: FetchLimits,
-        targets: dict[SessionKey, FetchTarget],
+        targets: dict[TargetKey, FetchTarget],
         session: FetchSession | None = None,
         *,
         opens_session: bool = False,
@@ -377,7 +377,7 @@ class FetchApi:
         return Fetch(self, context, limits, session.targets, session)
 
     def open_session(
-        self, targets: dict[SessionKey, FetchTarget], limits: FetchLimits, now_ms: int
+        self, targets: dict[TargetKey, FetchTarget], limits: FetchLimits, now_ms: int
     ) -> FetchSession | None:
         """Open a session over what a full request asked; None when no slot is free."""
         session = self._sessions.open(
@@ -461,9 +461,9 @@ class FetchApi:
 
 def _targets_in_steps(
     request: FetchRequest, uses_topic_ids: bool
-) -> Steps[dict[SessionKey, FetchTarget]]:
+) -> Steps[dict[TargetKey, FetchTarget]]:
     pace = Pace()
-    targets: dict[SessionKey, FetchTarget] = {}
+    targets: dict[TargetKey, FetchTarget] = {}
     for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids):
         targets[key] = FetchTarget(topic, topic_id, asked, key)
         if pace.is_due():

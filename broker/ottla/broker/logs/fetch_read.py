@@ -1,4 +1,4 @@
-"""Reads one partition for a fetch: how far the asker may see, and the slice of the log it gets.
+"""What a fetch asks for, and one partition of it: how far the asker may see, what it gets.
 
 Pure; no record byte is touched.  A follower sees the whole log, a consumer what is committed, a
 READ_COMMITTED consumer what lies below the last stable offset (row ST25).  A client that names the
@@ -6,9 +6,11 @@ epoch it fetched last is told where its log parts from ours (KIP-595's divergenc
 given records that do not follow on its own.
 """
 
+from collections.abc import Hashable, Iterator
 from struct import Struct
+from typing import TYPE_CHECKING
+from uuid import UUID
 
-from ottla.broker.logs.fetch_session import FetchTarget
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
@@ -17,7 +19,7 @@ from ottla.storage.log import Log
 from ottla.storage.slice import FileSlice
 from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
 from ottla.wire.batch import LENGTH_END
-from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
 from ottla.wire.messages.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
@@ -25,6 +27,9 @@ from ottla.wire.messages.fetch_response import (
     PartitionData,
     SnapshotId,
 )
+
+if TYPE_CHECKING:
+    from ottla.broker.logs.fetch_session import FetchSession
 
 REPLICA_STATE_FROM = 15
 HINTS_FROM = 16
@@ -39,8 +44,76 @@ PATIENT = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PART
 """Refusals that do not end the wait for the other partitions: a client with one deleted topic
 would else poll without pause."""
 
+TargetKey = tuple[str | UUID, int]
+"""A partition as the client names it: by topic name, or by topic id from Fetch 13 on."""
+
 _LENGTH_AT = 8
 _length = Struct(">i").unpack
+
+
+class FetchTarget:
+    """One partition a client fetches: what it asks, and in a session what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "is_asked",
+        "key",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "partition",
+        "partition_bytes_max",
+        "replica_high_watermark",
+        "session",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: UUID, asked: FetchPartition, key: TargetKey) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = asked.partition
+        self.key = key
+        self.partition: Partition | None = None
+        """Found once and kept until it is removed."""
+        self.session: FetchSession | None = None
+        self.told_high_watermark = -1
+        self.told_log_start_offset = -1
+        self.ask(asked)
+
+    def ask(self, asked: FetchPartition) -> None:
+        """Take in what the client asks of this partition from now on."""
+        self.fetch_offset = asked.fetch_offset
+        self.partition_bytes_max = asked.partition_max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
+        self.replica_high_watermark = asked.high_watermark
+        self.is_asked = True
+        """Named by the latest request, and not looked at for it yet."""
+
+    def on_wake(self, key: Hashable) -> None:
+        """Hear that something happened to the partition: it may have news."""
+        if self.session is not None:
+            self.session.note_event(self, key)
+
+    def has_news(self, data: PartitionData) -> bool:
+        """Return whether an incremental answer must hold this partition, and note what it tells."""
+        records = data.records
+        is_news = (
+            (records is not None and len(records) > 0)
+            or data.error_code != 0
+            or data.high_watermark != self.told_high_watermark
+            or data.log_start_offset != self.told_log_start_offset
+            or data.diverging_epoch.epoch >= 0
+        )
+        # After an error the next answer without one must be told, whatever it says.
+        self.told_high_watermark = -1 if data.error_code else data.high_watermark
+        self.told_log_start_offset = data.log_start_offset
+        return is_news
 
 
 class FetchLimits:
@@ -70,6 +143,24 @@ class FetchLimits:
         self.is_read_committed = request.isolation_level == READ_COMMITTED
         self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
         self.wants_hints = version >= HINTS_FROM
+
+
+def asked_partitions(
+    request: FetchRequest, uses_topic_ids: bool
+) -> Iterator[tuple[TargetKey, str, UUID, FetchPartition]]:
+    """Yield (key, topic name, topic id, what is asked) of every partition in a request."""
+    for topic in request.topics:
+        name: str | UUID = topic.topic_id if uses_topic_ids else topic.topic
+        for asked in topic.partitions:
+            yield (name, asked.partition), topic.topic, topic.topic_id, asked
+
+
+def targets_of(request: FetchRequest, uses_topic_ids: bool) -> dict[TargetKey, FetchTarget]:
+    """Return the targets of a full request; a partition named twice counts as asked last."""
+    return {
+        key: FetchTarget(topic, topic_id, asked, key)
+        for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids)
+    }
 
 
 class Reading:

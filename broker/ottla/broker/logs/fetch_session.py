@@ -13,16 +13,15 @@ SettledMeansSilent (a partition that is neither due nor failed has nothing to te
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
 from uuid import UUID
 
-from ottla.broker.replicas.partition import Partition
+from ottla.broker.logs.fetch_read import FetchTarget, TargetKey, asked_partitions
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT32_MAX, INT64_MAX
 from ottla.model.seams import Rng
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.messages.fetch_response import PartitionData
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -39,74 +38,6 @@ of 50 bytes cost more, lower finds sooner or later only by chance that one can b
 PARTITIONS_MAX = 200_000
 """Partitions that all sessions together hold; about 100 MB.  A client that finds no room fetches
 without a session."""
-
-SessionKey = tuple[str | UUID, int]
-"""A partition as the client names it: by topic name, or by topic id from Fetch 13 on."""
-
-
-class FetchTarget:
-    """One partition a client fetches: what it asks, and in a session what it was told last."""
-
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "index",
-        "is_asked",
-        "key",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "partition",
-        "partition_bytes_max",
-        "replica_high_watermark",
-        "session",
-        "told_high_watermark",
-        "told_log_start_offset",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(self, topic: str, topic_id: UUID, asked: FetchPartition, key: SessionKey) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = asked.partition
-        self.key = key
-        self.partition: Partition | None = None
-        """Found once and kept until it is removed."""
-        self.session: FetchSession | None = None
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
-        self.ask(asked)
-
-    def ask(self, asked: FetchPartition) -> None:
-        """Take in what the client asks of this partition from now on."""
-        self.fetch_offset = asked.fetch_offset
-        self.partition_bytes_max = asked.partition_max_bytes
-        self.current_leader_epoch = asked.current_leader_epoch
-        self.last_fetched_epoch = asked.last_fetched_epoch
-        self.log_start_offset = asked.log_start_offset
-        self.replica_high_watermark = asked.high_watermark
-        self.is_asked = True
-        """Named by the latest request, and not looked at for it yet."""
-
-    def on_wake(self, key: Hashable) -> None:
-        """Hear that something happened to the partition: it may have news."""
-        if self.session is not None:
-            self.session.note_event(self, key)
-
-    def has_news(self, data: PartitionData) -> bool:
-        """Return whether an incremental answer must hold this partition, and note what it tells."""
-        records = data.records
-        is_news = (
-            (records is not None and len(records) > 0)
-            or data.error_code != 0
-            or data.high_watermark != self.told_high_watermark
-            or data.log_start_offset != self.told_log_start_offset
-            or data.diverging_epoch.epoch >= 0
-        )
-        # After an error the next answer without one must be told, whatever it says.
-        self.told_high_watermark = -1 if data.error_code else data.high_watermark
-        self.told_log_start_offset = data.log_start_offset
-        return is_news
 
 
 class FetchSession:
@@ -130,7 +61,7 @@ class FetchSession:
     def __init__(
         self,
         session_id: int,
-        targets: dict[SessionKey, FetchTarget],
+        targets: dict[TargetKey, FetchTarget],
         *,
         replica_id: int,
         uses_topic_ids: bool,
@@ -160,7 +91,7 @@ class FetchSession:
             self.ask(*named)
         return self.forget(request)
 
-    def ask(self, key: SessionKey, topic: str, topic_id: UUID, asked: FetchPartition) -> None:
+    def ask(self, key: TargetKey, topic: str, topic_id: UUID, asked: FetchPartition) -> None:
         """Take in what the client asks of one partition from now on."""
         target = self.targets.get(key)
         if target is None:
@@ -314,7 +245,7 @@ class FetchSessionCache:
 
     def open(
         self,
-        targets: dict[SessionKey, FetchTarget],
+        targets: dict[TargetKey, FetchTarget],
         *,
         replica_id: int,
         uses_topic_ids: bool,
@@ -379,21 +310,3 @@ class FetchSessionCache:
 def next_epoch(epoch: int) -> int:
     """Return the epoch that follows: 1 after the largest, for 0 opens a session."""
     return 1 if epoch == INT32_MAX else epoch + 1
-
-
-def asked_partitions(
-    request: FetchRequest, uses_topic_ids: bool
-) -> Iterator[tuple[SessionKey, str, UUID, FetchPartition]]:
-    """Yield (key, topic name, topic id, what is asked) of every partition in a request."""
-    for topic in request.topics:
-        name: str | UUID = topic.topic_id if uses_topic_ids else topic.topic
-        for asked in topic.partitions:
-            yield (name, asked.partition), topic.topic, topic.topic_id, asked
-
-
-def targets_of(request: FetchRequest, uses_topic_ids: bool) -> dict[SessionKey, FetchTarget]:
-    """Return the targets of a full request; a partition named twice counts as asked last."""
-    return {
-        key: FetchTarget(topic, topic_id, asked, key)
-        for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids)
-    }

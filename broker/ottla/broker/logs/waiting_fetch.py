@@ -3,8 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.broker.logs.fetch_read import Reading
-from ottla.broker.logs.fetch_session import FetchTarget
+from ottla.broker.logs.fetch_read import FetchTarget, Reading
 from ottla.broker.network.purgatory import WaitingEntry
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ log_limiter.py          keeps strangers from filling the log
 
 Requests
 connection.py           frames in, requests started in order, chunks out; no I/O
-held_bytes.py           bytes that arrived and belong to no request yet
+buffers.py              bytes that arrived and belong to no request yet, and what is to be sent
 dispatch.py             (api key, version) → body → handler; the contract of a handler
 steps.py                costly answers, cut into steps between which others have their turn
 paced_driver.py         runs these steps: one in an event-loop iteration, decoding in a thread
@@ -22,7 +22,6 @@ alarm_driver.py         sleeps until the next deadline
 
 Answers
 response_queue.py       answers in request order
-output.py               bytes and file slices that are still to be sent
 
 Bounds and times
 request_memory.py       the pool that bounds request bytes over all connections

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Protocol, TypeAlias
 
+from ottla.broker.network.buffers import HeldBytes, Output
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
-from ottla.broker.network.held_bytes import HeldBytes
-from ottla.broker.network.output import Output
 from ottla.broker.network.request_memory import MemoryShare, RequestMemory
 from ottla.broker.network.request_traces import RequestTrace
 from ottla.broker.network.response_queue import ResponseQueue, ResponseSlot

@@ -6,8 +6,7 @@ from typing import Any
 
 from ottla.broker.logs import fetch, fetch_read
 from ottla.broker.logs.fetch import FetchApi
-from ottla.broker.logs.fetch_read import FetchLimits
-from ottla.broker.logs.fetch_session import FetchTarget
+from ottla.broker.logs.fetch_read import FetchLimits, FetchTarget
 from ottla.broker.replicas import follower_fetch, isr_keeper
 from ottla.broker.replicas.follower_fetch import Followed, FollowerFetch
 from ottla.broker.replicas.isr_changes import IsrChange, Outcome, outcome_of

@@ -4,9 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.network.held_bytes import HELD_BYTES_MIN, HeldBytes
+from ottla.broker.network.buffers import (
+    GATHER_COUNT_MAX,
+    HELD_BYTES_MIN,
+    JOIN_BYTES_MAX,
+    HeldBytes,
+    Output,
+)
 from ottla.broker.network.log_limiter import LINES_PER_WINDOW_MAX, WINDOW_MS, LogLimiter
-from ottla.broker.network.output import GATHER_COUNT_MAX, JOIN_BYTES_MAX, Output
 from ottla.storage.disk import RealDisk
 from ottla.storage.slice import FileSlice
 
