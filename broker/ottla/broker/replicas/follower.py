@@ -38,3 +38,7 @@ class Follower:
         self.log_start_offset = log_start_offset
         self.last_fetch_end_offset = leader_end
         self.last_fetch_ms = now_ms
+
+    def is_late(self, leader_end: Offset, since_ms: int) -> bool:
+        """Return whether it lacks records and has not caught up since an instant."""
+        return self.end_offset < leader_end and self.caught_up_ms < since_ms

@@ -511,16 +511,6 @@ class Partition:
             and self.is_eligible(replica, follower.broker_epoch)
         )
 
-    def _is_lagging(self, replica: NodeId, now_ms: int) -> bool:
-        log = self.log
-        follower = self.followers.get(replica)
-        return (
-            log is not None
-            and follower is not None
-            and follower.end_offset < log.end_offset
-            and now_ms - follower.caught_up_ms > self.lag_ms_max
-        )
-
     def wanted_isr(self, now_ms: int, *, may_shrink: bool) -> frozenset[NodeId] | None:
         """Return the in-sync set the controller should be asked for, None when it stands.
 
@@ -530,8 +520,10 @@ class Partition:
         if not self.is_leader or self.pending_change is not None:
             return None
         wanted = self.isr.union(replica for replica in self.followers if self.may_join(replica))
-        if may_shrink:
-            wanted -= {replica for replica in self.isr if self._is_lagging(replica, now_ms)}
+        if may_shrink and self.log is not None:
+            for replica in self.isr & self.followers.keys():
+                if self.followers[replica].is_late(self.log.end_offset, now_ms - self.lag_ms_max):
+                    wanted -= {replica}
         return None if wanted == self.isr and not self.is_recovering else wanted
 
     def begin_isr_change(self, isr: frozenset[NodeId], broker_epoch: int) -> IsrChange:
