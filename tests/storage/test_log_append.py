@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, ProducerId
 from ottla.storage.append_info import AppendOrigin
 from ottla.storage.disk import RealDisk
 from ottla.storage.files import OFFSET_INDEX, TIME_INDEX, file_name
-from ottla.storage.log import Log
+from ottla.storage.log import Log, open_log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
 from ottla.wire.batch import (
@@ -271,6 +272,37 @@ async def test_a_segment_rolls_by_its_first_batchs_age(bench: Workbench) -> None
     append(log, build_batch([(NOW_MS + 1001, b"k", b"v")]))
 
     assert log.segment_count == 2
+
+
+async def test_a_random_jitter_is_taken_off_each_segments_age(tmp_path: Path) -> None:
+    """It is drawn per segment, so that logs that were made together do not all roll together."""
+    config = LogConfig(segment_ms=1_000, segment_jitter_ms=400)
+    ages: list[list[int]] = []
+    for seed in (1, 2):
+        log = await open_log(
+            RealDisk(),
+            str(tmp_path / f"orders-{seed}"),
+            config=config,
+            topic_id=None,
+            is_clean=False,
+            recovery_point=Offset(0),
+            log_start_offset=Offset(0),
+            now_ms=NOW_MS,
+            rng=SeededRng(seed),
+        )
+        began_ms = at_ms = NOW_MS
+        ages.append([])
+        while log.segment_count <= 6:
+            count = log.segment_count
+            append(log, build_batch([(at_ms, b"k", b"v")]))
+            if log.segment_count > count:
+                ages[-1].append(at_ms - began_ms)
+                began_ms = at_ms
+            at_ms += 10
+        log.abandon()
+    assert all(600 < age <= 1_010 for age in ages[0] + ages[1])
+    assert len(set(ages[0])) > 2
+    assert ages[0] != ages[1]
 
 
 async def test_records_without_timestamps_roll_by_the_segments_own_age(bench: Workbench) -> None:
