@@ -65,7 +65,7 @@ COMMANDS = {
         "ottla.cli.pipelines.pipeline", "topics through Spark: archive, telemetry, your own"
     ),
     "world": Command("ottla.cli.lab.world", "search the deterministic world for bugs, from a seed"),
-    "jepsen": Command("ottla.cli.lab.jepsen", "hurt real processes, and check what clients saw"),
+    "jepsen": Command("ottla.cli.lab.jepsen", "test real processes under faults"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
     "doctor": Command(
         "ottla.cli.cluster.doctor", "say what a machine lacks to run Spark with Ottla"

@@ -234,7 +234,7 @@ def test_workloads_nemeses_and_runs_are_listed(
     assert all(row["what"] for row in [*told["workloads"], *told["nemeses"]])
 
 
-def test_the_progress_line_tells_how_far_it_is() -> None:
+def test_the_progress_line_has_the_phase_and_the_counts() -> None:
     from collections import Counter
 
     from ottla.jepsen.processes.run_status import Phase, Status

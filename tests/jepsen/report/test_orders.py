@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from ottla.jepsen.history import Json, Kind, Operation, Recorder
-from ottla.jepsen.report.orders import OFFSETS_MAX, log_table
+from ottla.jepsen.report.orders import OFFSETS_MAX, by_answer, log_table
 
 
 class Log:
@@ -36,7 +36,7 @@ class Log:
 
 def words_of(log: Log, *proving: int) -> tuple[list[list[str]], str]:
     """Return the rows of the table, and all words of it."""
-    whole = log_table("q<0>", log.operations(), set(proving))
+    whole = log_table("q<0>", by_answer(log.operations()), set(proving))
     assert whole is not None
     tree = ElementTree.fromstring(whole)
     rows = [["".join(cell.itertext()) for cell in row] for row in tree.iter("tr")]
@@ -104,7 +104,8 @@ def test_of_many_odd_offsets_the_first_are_listed_and_the_others_counted() -> No
     assert f"{40 - OFFSETS_MAX} more offsets left out." in words
 
 
-def test_a_key_without_operations_has_no_table() -> None:
+def test_a_key_without_odd_offsets_has_no_table() -> None:
     log = Log()
     log.send(0, 1, 0)
-    assert log_table("another", log.operations(), set()) is None
+    assert log_table("q<0>", log.operations(), set()) is None
+    assert log_table("another", log.operations(), {1}) is None

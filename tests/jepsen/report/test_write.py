@@ -100,26 +100,27 @@ def test_without_matplotlib_a_page_has_its_tables_and_names_what_to_install(
     assert not list(directory.glob("*.svg"))
 
 
-def test_a_finding_has_the_operations_that_prove_it_and_the_log_of_its_key(make_run: Make) -> None:
-    directory = make_run(
-        valid=False,
-        planted="forgets",
-        findings=[
-            {"anomaly": "lost-write", "detail": "17 <is> lost", "operations": [0, 5], "key": "q0-0"}
-        ],
-    )
-    with (directory / "history.jsonl").open() as lines:
-        history = History.from_lines(lines)
-    index = write_report(directory, history)
+def test_a_finding_has_the_operations_that_prove_it_and_the_log_of_its_key(
+    make_run: Make, queue_history: History
+) -> None:
+    proof = next(o for o in queue_history.operations("send") if o.kind is Kind.OK)
+    finding = {
+        "anomaly": "lost-write",
+        "detail": "17 <is> lost",
+        "operations": [0, proof.index],
+        "key": proof.value[0][1],
+    }
+    directory = make_run(valid=False, planted="forgets", findings=[finding])
+    index = write_report(directory, queue_history)
     text = text_of(index)
     assert "Invalid: log found lost-write × 9, in" in text
     assert "The planted bug, forgets, was found." in text
     assert "lost-write × 9 log, the first 1 listed" in text
     assert "17 <is> lost" in text
-    assert "The log of q0-0 around" in text
+    assert f"The log of {finding['key']} around 1 offset of findings" in text
     proofs = re.findall(r"timeline\.html#e(\d+)", index.read_text())
     timeline = (directory / "timeline.html").read_text()
-    assert "0" in proofs
+    assert {"0", str(proof.invoke.index)} <= set(proofs)
     for index_of_event in proofs:
         assert f'id="e{index_of_event}"' in timeline
 
@@ -202,7 +203,7 @@ def test_a_planted_bug_that_was_missed_is_named(make_run: Make) -> None:
     directory = make_run(planted="acks-early")
     text = text_of(write_matrix(directory.parents[1]))
     assert "✗ not found" in text
-    assert "Nothing has been run." in text
+    assert "no run without a planted bug yet" in text
 
 
 def test_of_a_planted_bug_the_latest_run_counts_even_one_that_did_not_finish(
@@ -218,4 +219,4 @@ def test_of_a_planted_bug_the_latest_run_counts_even_one_that_did_not_finish(
 
 
 def test_an_empty_store_has_a_page_that_says_so(tmp_path: Path) -> None:
-    assert "There is no run yet." in text_of(write_matrix(tmp_path))
+    assert "no run without a planted bug yet" in text_of(write_matrix(tmp_path))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.jepsen.processes.store import RunDirectory
 
 STORE_DEFAULT = "store"
+STORE_HELP = "directory of stored runs (default: store)"
 PORT_DEFAULT = 8470
 EPILOG = "Exit codes: 0 valid, 1 usage or the harness failed, 2 invalid, 4 unknown."
 
@@ -25,74 +26,113 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs of 'ottla jepsen'."""
     parser.epilog = EPILOG
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run_ = verbs.add_parser("run", help="one run: load, faults, verdict", epilog=EPILOG)
-    run_.add_argument("--workload", required=True, metavar="NAME,…", help="several run at once")
+    run_ = verbs.add_parser("run", help="run one test: load, faults, verdict", epilog=EPILOG)
+    run_.add_argument("--workload", required=True, metavar="NAME,…", help="workloads, all at once")
     run_.add_argument(
-        "--nemesis", default="none", metavar="NAME,…", help="faults, in turns (default: none)"
+        "--nemesis",
+        default="none",
+        metavar="NAME,…",
+        help="faults, in turns (default: none)",
     )
     run_.add_argument(
         "--bootstrap-server",
         "--bootstrap",
         metavar="HOST:PORT,…",
-        help="a cluster that runs already: load and checks only",
+        help="brokers of a running cluster, for load and checks without faults",
     )
-    run_.add_argument("--planted", metavar="BUG", help="every node has this bug of the bank")
+    run_.add_argument("--planted", metavar="BUG", help="bug that is planted into every node")
     add_run_arguments(run_)
     all_ = verbs.add_parser(
-        "run-all", help="a matrix of runs, workloads × nemeses; goes on where it stopped"
+        "run-all", help="run every workload under every nemesis, without those that have a verdict"
     )
-    all_.add_argument("--workloads", default="all", metavar="NAME,…", help="default: all")
-    all_.add_argument("--nemeses", default="all", metavar="NAME,…", help="default: all")
     all_.add_argument(
-        "--together", type=int, default=2, metavar="N", help="workloads at once on one cluster"
+        "--workloads", default="all", metavar="NAME,…", help="workloads (default: all)"
     )
-    all_.add_argument("--again", action="store_true", help="run also what has a verdict already")
+    all_.add_argument(
+        "--nemeses", default="all", metavar="NAME,…", help="kinds of fault (default: all)"
+    )
+    all_.add_argument(
+        "--together",
+        type=int,
+        default=2,
+        metavar="N",
+        help="workloads on one cluster at once",
+    )
+    all_.add_argument("--again", action="store_true", help="repeat runs that have a verdict")
     add_run_arguments(all_)
-    bugs_ = verbs.add_parser("bugs", help="plant bugs, and see each found by real processes")
-    bugs_.add_argument("names", nargs="*", metavar="NAME")
-    bugs_.add_argument("--store", type=Path, default=Path(STORE_DEFAULT), metavar="DIR")
-    analyze = verbs.add_parser("analyze", help="judge runs of the store again", epilog=EPILOG)
-    analyze.add_argument("directories", nargs="+", type=Path, metavar="DIR")
-    serve = verbs.add_parser("serve", help="show the store in a browser of this machine")
-    serve.add_argument("--port", type=int, default=PORT_DEFAULT, help="0: any free one")
+    bugs_ = verbs.add_parser("bugs", help="plant bugs, and check that each is found")
+    bugs_.add_argument("names", nargs="*", metavar="NAME", help="bugs (default: all)")
+    bugs_.add_argument(
+        "--store", type=Path, default=Path(STORE_DEFAULT), metavar="DIR", help=STORE_HELP
+    )
+    analyze = verbs.add_parser("analyze", help="judge stored runs again", epilog=EPILOG)
+    analyze.add_argument(
+        "directories", nargs="+", type=Path, metavar="DIR", help="directories of runs"
+    )
+    serve = verbs.add_parser("serve", help="serve stored reports to browsers of this machine")
+    serve.add_argument("--port", type=int, default=PORT_DEFAULT, help="port; 0 for any free one")
     list_ = verbs.add_parser("list", help="list workloads, nemeses and runs")
     for verb in (serve, list_):
-        verb.add_argument("store", nargs="?", type=Path, default=Path(STORE_DEFAULT), metavar="DIR")
+        verb.add_argument(
+            "store",
+            nargs="?",
+            type=Path,
+            default=Path(STORE_DEFAULT),
+            metavar="DIR",
+            help=STORE_HELP,
+        )
     for verb in (run_, all_, bugs_, analyze, list_):
         add_format_argument(verb)
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what every run takes."""
+    """Declare the options of every run."""
     from ottla.jepsen.processes import run_plan
 
-    parser.add_argument("--for", dest="duration", default="60s", metavar="TIME", help="of load")
-    parser.add_argument("--clients", default=",".join(run_plan.CLIENTS), metavar="NAME,…")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--for", dest="duration", default="60s", metavar="TIME", help="time of load"
+    )
+    parser.add_argument(
+        "--clients", default=",".join(run_plan.CLIENTS), metavar="NAME,…", help="client libraries"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of operations and faults")
     parser.add_argument(
         "--interval",
         default=run_plan.duration_text(run_plan.INTERVAL_S_DEFAULT),
         metavar="TIME",
-        help="how long a fault lasts, and the quiet after it (default: 10s)",
+        help="length of a fault, and of the pause after it (default: 10s)",
     )
     parser.add_argument(
-        "--threads", type=int, default=run_plan.THREADS_DEFAULT, help="of each workload"
+        "--threads", type=int, default=run_plan.THREADS_DEFAULT, help="threads of each workload"
     )
-    parser.add_argument("--controllers", type=int, default=run_plan.NODES_DEFAULT)
-    parser.add_argument("--brokers", type=int, default=run_plan.NODES_DEFAULT)
-    parser.add_argument("--flush", action="store_true", help="brokers flush every message")
     parser.add_argument(
-        "--plain", action="store_true", help="nodes on loopback behind proxies, as without root"
+        "--controllers", type=int, default=run_plan.NODES_DEFAULT, help="number of controllers"
+    )
+    parser.add_argument(
+        "--brokers", type=int, default=run_plan.NODES_DEFAULT, help="number of brokers"
+    )
+    parser.add_argument("--flush", action="store_true", help="flush every message on brokers")
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="use loopback and proxies instead of network namespaces, as without root",
     )
     parser.add_argument(
         "--min-ops",
         type=float,
         default=run_plan.OPS_PER_S_MIN_DEFAULT,
         metavar="N",
-        help="fewer operations a second make a run invalid (default: 500)",
+        help="operations a second below which a run is unknown (default: 500)",
     )
-    parser.add_argument("--min-faults", type=int, metavar="N", help="so do fewer faults than this")
-    parser.add_argument("--store", type=Path, default=Path(STORE_DEFAULT), metavar="DIR")
+    parser.add_argument(
+        "--min-faults",
+        type=int,
+        metavar="N",
+        help="faults below which a run is unknown (default: half of those that fit)",
+    )
+    parser.add_argument(
+        "--store", type=Path, default=Path(STORE_DEFAULT), metavar="DIR", help=STORE_HELP
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -110,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ConfigError:
         raise
     except OttlaError as error:
-        # Nobody there, or refused: no run, hence none of the codes that say how one went.
+        # Unreachable or refused: without a run there is no code of a verdict.
         note(f"ottla jepsen: {error}")
         return HARNESS
 
@@ -189,8 +229,8 @@ def _sentence_of(maker: object) -> str:
     """Return the first line of the docstring of the module where something was made."""
     import sys
 
-    told = sys.modules[getattr(maker, "__module__", "")].__doc__ or ""
-    return told.partition("\n")[0].partition(": ")[2].rstrip(".")
+    text = sys.modules[getattr(maker, "__module__", "")].__doc__ or ""
+    return text.partition("\n")[0].partition(": ")[2].rstrip(".")
 
 
 def _row_of(run: "RunDirectory") -> dict[str, Any]:

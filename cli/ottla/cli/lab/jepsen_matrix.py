@@ -1,8 +1,7 @@
 """`ottla jepsen run-all`: every workload under every nemesis, a line a cell, then the matrix page.
 
-It goes on where it stopped: a cell that has a verdict of a run as long as this is not run again.
-Each run is a process of its own, the one that its command starts: what breaks there, down to the
-libraries of others, costs its own cells and nothing else.
+A cell that has a verdict of a run at least as long is not run again.  Each run is a process of its
+own, started by its command: a failure there, even in a library, costs its own cells only.
 """
 
 import argparse
@@ -25,7 +24,7 @@ ALL = "all"
 
 
 def run_all(arguments: argparse.Namespace) -> int:
-    """Run what is missing of the matrix; the exit code is the worst cell's."""
+    """Run the missing cells of the matrix; return the exit code of the worst cell."""
     from ottla.jepsen.processes.store import Store
     from ottla.jepsen.report.write import write_matrix
 
@@ -35,7 +34,7 @@ def run_all(arguments: argparse.Namespace) -> int:
         for plan in _plans(arguments):
             cells += _cells(plan, store, again=arguments.again, form=arguments.format)
     finally:
-        # Also when somebody has had enough: what there is, is shown.
+        # After an interrupt too: the page has the runs so far.
         if arguments.store.is_dir():
             page = write_matrix(arguments.store)
             note(f"the matrix: {page}")
@@ -45,7 +44,7 @@ def run_all(arguments: argparse.Namespace) -> int:
 
 
 def _plans(arguments: argparse.Namespace) -> Iterator["RunPlan"]:
-    """Yield a plan for each nemesis and each handful of workloads that share a cluster."""
+    """Yield a plan for each nemesis and each group of workloads that share a cluster."""
     from ottla.jepsen.processes.run_nemeses import needs_flush, nemesis_names
     from ottla.jepsen.workloads.table import WORKLOADS
 
@@ -75,32 +74,32 @@ def _cells(plan: "RunPlan", store: "Store", *, again: bool, form: str) -> list[d
     missing = tuple(name for name, run in kept.items() if run is None)
     results = {name: run.results() for name, run in kept.items() if run is not None}
     for name, found in results.items():
-        _tell(name, found, form, is_kept=True)
+        _print_line(name, found, form, is_kept=True)
     if missing:
         wanted = replace(plan, workloads=missing)
         new = run_apart(wanted, store.root)
         for name, found in zip(missing, new or _broken(wanted), strict=True):
             results[name] = found
-            _tell(name, found, form)
+            _print_line(name, found, form)
     return [results[name] for name in plan.workloads]
 
 
 def _broken(plan: "RunPlan") -> list[dict[str, Any]]:
-    """Return what stands for the verdicts of a run that came to none."""
+    """Return the results of a run that ended without a verdict."""
     figures = {"operations": 0, "ops_per_s": 0.0, "faults": 0}
-    told = {"valid": "unknown", "nemesis": list(plan.nemeses), "figures": figures}
-    return [{**told, "reason": "the harness broke", "workload": name} for name in plan.workloads]
+    common = {"valid": "unknown", "nemesis": list(plan.nemeses), "figures": figures}
+    return [{**common, "reason": "the harness broke", "workload": name} for name in plan.workloads]
 
 
 def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | None":
-    """Return the last run of a cell if it was as long as this one is to be, and not cut short."""
+    """Return the last run of a cell if it was as long as the plan and not interrupted."""
     run = store.latest(plan.test_of(workload))
     if run is None or run.plan().seconds < plan.seconds or run.plan().clients != plan.clients:
         return None
     return None if run.test()["course"]["is_interrupted"] else run
 
 
-def _tell(workload: str, found: dict[str, Any], form: str, *, is_kept: bool = False) -> None:
+def _print_line(workload: str, found: dict[str, Any], form: str, *, is_kept: bool = False) -> None:
     figures = found["figures"]
     line = (
         f"{workload:<13} {'+'.join(found['nemesis']):<24} {WORDS[found['valid']]:<8}"

@@ -40,16 +40,16 @@ def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[di
 
 
 def run_apart(plan: "RunPlan", store: Path) -> list[dict[str, Any]]:
-    """Do a run in a process of its own; return the verdicts, none when it came to none.
+    """Do a run in a process of its own; return its verdicts, none if the harness failed.
 
-    What breaks there, down to the libraries of others, breaks nothing here.
+    A failure there, even in a library, breaks nothing here.
     """
     words = [*shlex.split(plan.command())[1:], "--store", str(store), "--format", "json"]
     running = subprocess.Popen([sys.executable, "-m", "ottla.cli", *words], stdout=subprocess.PIPE)
     try:
         printed, _ = running.communicate()
     except KeyboardInterrupt:
-        # It has heard the same Ctrl-C, and has a cluster to heal and take down.
+        # It received the same Ctrl-C, and has a cluster to heal and stop.
         running.wait()
         raise
     if running.returncode in (0, INVALID, UNKNOWN):

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.cli.terminal import note, say
 
 HOST = "127.0.0.1"
-"""Histories and logs are nobody else's to read."""
+"""Histories and logs are readable on this machine only."""
 
 
 READABLE = (".jsonl", ".log", ".before", ".txt", ".json")
@@ -17,14 +17,14 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Pages(SimpleHTTPRequestHandler):
-    """The files below the store, read-only; text files are shown, not downloaded."""
+    """The files below the store, read-only; browsers display text files."""
 
     def guess_type(self, path: str | os.PathLike[str]) -> str:
-        """Return what a browser is told that a file is."""
+        """Return the media type of a file."""
         return TEXT if str(path).endswith(READABLE) else super().guess_type(path)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Keep quiet: a person at a terminal has no use for every request."""
+        """Log nothing: a line a request would flood the terminal."""
 
 
 def open_server(store: Path, port: int) -> ThreadingHTTPServer:

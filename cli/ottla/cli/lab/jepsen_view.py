@@ -1,4 +1,4 @@
-"""What a person sees of a run: a line while it goes on, then what it found."""
+"""The terminal output of a run: a progress line, then its verdict and findings."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 BAR_WIDTH = 20
 EXAMPLES_MAX = 3
-"""Findings told of each anomaly; results.json has more."""
+"""Findings printed for each anomaly; results.json has more."""
 WORDS = {True: "valid", False: "INVALID", "unknown": "unknown"}
 
 
 class ProgressLine:
-    """One line that is drawn again on a terminal; elsewhere a note at each new phase."""
+    """One line that is redrawn on a terminal; elsewhere a note at each new phase."""
 
     def __init__(self, plan: "RunPlan") -> None:
         self._name = f"{','.join(plan.workloads)} × {plan.nemesis}"
         self._phase = ""
 
     def show(self, status: "Status") -> None:
-        """Show how far the run is."""
+        """Print the progress of the run."""
         if is_watched():
             draw(self.line(status))
         elif status.phase != self._phase:
@@ -32,12 +32,12 @@ class ProgressLine:
         self._phase = status.phase
 
     def say(self, sentence: str) -> None:
-        """Say what must not be overlooked, above the line."""
+        """Print a sentence above the line."""
         self.end()
         note(sentence)
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if is_watched():
             wipe()
 
@@ -83,7 +83,7 @@ def show_results(
 
 
 def recovery_of(found: dict[str, Any]) -> str | None:
-    """Return the recovery time of results as people read it."""
+    """Return the recovery time of results in words."""
     seconds = found["figures"].get("recovery_p99_s")
     return None if seconds is None else f"{seconds:.1f} s"
 
@@ -107,11 +107,11 @@ def _show_findings(found: dict[str, Any]) -> None:
     if found["reason"]:
         say(f"{found['workload']}: {WORDS[found['valid']]}: {found['reason']}")
     for verdict in found["verdicts"]:
-        told: dict[str, int] = {}
+        printed: dict[str, int] = {}
         for finding in verdict["findings"] if verdict["valid"] is not True else ():
             anomaly = finding["anomaly"]
-            told[anomaly] = told.get(anomaly, 0) + 1
-            if told[anomaly] <= EXAMPLES_MAX:
+            printed[anomaly] = printed.get(anomaly, 0) + 1
+            if printed[anomaly] <= EXAMPLES_MAX:
                 events = ", ".join(map(str, finding["operations"]))
                 where = f" (events {events})" if events else ""
                 say(f"  {anomaly}: {finding['detail']}{where}")

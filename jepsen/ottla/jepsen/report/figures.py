@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MISSING = "pictures are left out, they need matplotlib: pip install 'ottla[reports]'"
 WIDTH_INCHES, PLOT_INCHES, LANE_INCHES, GAP_INCHES = 11.0, 2.0, 0.17, 0.16
-DOTS_MAX, MARKS_MAX = 10_000, 1_500
+DOTS_MAX, MARKS_MAX = 6_000, 400
 """Dots, and crosses or triangles, of one plot; with more, a coarser grid joins neighbours."""
 PLOT_DOTS = (950, 190)
 """Columns and rows of the finest grid: one dot beside the next."""
@@ -270,7 +270,9 @@ def _picture(
     from matplotlib.figure import Figure
 
     lanes = _by_node(course.faults)
-    heights = [max(0.4, LANE_INCHES * len(lanes))] * bool(lanes) + [PLOT_INCHES] * len(panels)
+    kinds = {fault.name for fault in course.faults}
+    strip = LANE_INCHES * (1 + max(len(lanes), len(kinds)))
+    heights = [strip] * bool(lanes) + [PLOT_INCHES] * len(panels)
     height = sum(heights) + GAP_INCHES * (len(heights) + 1) + 0.25
     with _style():
         figure = Figure(figsize=(WIDTH_INCHES, height))

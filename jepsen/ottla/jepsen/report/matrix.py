@@ -57,7 +57,6 @@ def matrix_page(runs: Sequence[StoredRun]) -> str:
         else:
             planted.setdefault(run.files.planted, run)
     latest = [those[0] for those in cells.values()]
-    grid = _grid(cells) if cells else element("p", "There is no run yet.", class_="muted")
     return page_text(
         f"{SIGNS[_worst(latest)]} workload × nemesis",
         element("h1", "Runs against a real cluster"),
@@ -68,7 +67,7 @@ def matrix_page(runs: Sequence[StoredRun]) -> str:
         ),
         _summary(latest),
         figures_list(_totals(latest)),
-        grid,
+        *[_grid(cells)] * bool(cells),
         *_planted([planted[bug] for bug in sorted(planted)]),
         *_all_runs(ordered),
         style=STYLE,
@@ -83,7 +82,7 @@ def _worst(runs: Sequence[StoredRun]) -> Validity:
 def _summary(latest: Sequence[StoredRun]) -> Markup:
     valid = _worst(latest)
     if not latest:
-        return verdict_box(valid, "Nothing has been run.")
+        return verdict_box(valid, "There is no run without a planted bug yet.")
     counts = [
         f"{sum(run.files.valid == one for run in latest)} {VALIDITY_WORDS[one]}"
         for one in SEVERITY

@@ -90,7 +90,8 @@ def rates(operations: Iterable[Operation], windows: Windows) -> Mapping[Kind, Se
 
 def is_final(operation: Operation) -> bool:
     """Return whether an operation belongs to the final reads."""
-    return bool(operation.extra and operation.extra.get("final"))
+    ended = operation.completion or operation.invoke
+    return bool(operation.invoke.extra.get("final") or ended.extra.get("final"))
 
 
 def final_reads_s(operations: Iterable[Operation]) -> float | None:

@@ -4,6 +4,7 @@ Pure.  A row is a value at an offset: when it was sent and first read, by which 
 contradicts it there.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ottla.jepsen.history import Json, Operation
@@ -21,11 +22,12 @@ ENDS_READ = 2
 
 
 class KeyLog:
-    """Everything that the operations of a run sent to one key and read from it."""
+    """Everything that operations on logs, by their answers, sent to one key and read from it."""
 
     def __init__(self, key: str, operations: Iterable[Operation], proving: set[int]) -> None:
         self.sent: dict[tuple[int, Json], Operation] = {}
-        self.read: dict[tuple[int, Json], list[Operation]] = {}
+        self.read: dict[tuple[int, Json], Operation] = {}
+        self.reads: Counter[tuple[int, Json]] = Counter()
         self.values: dict[int, list[Json]] = {}
         self.places: dict[Json, list[int]] = {}
         self.spans: list[tuple[Operation, int, int]] = []
@@ -35,18 +37,18 @@ class KeyLog:
         self.named: set[int] = set()
         """Offsets of sends that prove a finding; without any, the ends of reads that do."""
         ends: set[int] = set()
-        for one in sorted(operations, key=_answered_ns):
-            if one.invoke.f not in LOG_OPERATIONS or not isinstance(one.value, list):
-                continue
+        for one in operations:
             is_proof = not proving.isdisjoint((one.invoke.index, one.index))
             for micro in one.value:
                 if micro[0] == "send" and micro[1] == key:
                     self._add_send(one, micro[2], is_proof)
                 elif micro[0] == "poll" and len(micro) > 1 and micro[1].get(key):
                     records = micro[1][key]
-                    for offset, value in records:
-                        self._add(offset, value)
-                        self.read.setdefault((offset, value), []).append(one)
+                    for place in map(tuple, records):
+                        if place not in self.read:
+                            self._add(*place)
+                            self.read[place] = one
+                        self.reads[place] += 1
                     offsets = [offset for offset, _ in records]
                     self.spans.append((one, min(offsets), max(offsets)))
                     if is_proof:
@@ -88,26 +90,31 @@ class KeyLog:
         return "; ".join(remarks)
 
 
+def by_answer(operations: Iterable[Operation]) -> Sequence[Operation]:
+    """Return the operations on logs in the order of their answers."""
+    on_logs = (one for one in operations if one.invoke.f in LOG_OPERATIONS)
+    return sorted((one for one in on_logs if isinstance(one.value, list)), key=_answered_ns)
+
+
 def log_table(key: str, operations: Iterable[Operation], proving: set[int]) -> Markup | None:
-    """Return the table with its title; None if no operation has an offset of the key."""
+    """Return the table with its title; None if no offset of the key is odd."""
     log = KeyLog(key, operations, proving)
-    if not log.values:
-        return None
     odd = log.odd_offsets()
+    if not odd and not log.lost:
+        return None
     near = {o + d for o in odd[:OFFSETS_MAX] for d in range(-CONTEXT, CONTEXT + 1)}
     rows = []
     for offset in sorted(near & log.values.keys()):
         for value in log.values[offset]:
-            readers = log.read.get((offset, value), [])
-            sender = log.sent.get((offset, value))
+            place = offset, value
             remark = log.remark(offset, value)
             rows.append(
                 (
                     str(offset),
                     element("b", shortened(str(value), 40), class_="bad" if remark else None),
-                    _who(sender) if sender else "–",
-                    _who(readers[0]) if readers else "–",
-                    str(len(readers)),
+                    _who(log.sent[place]) if place in log.sent else "–",
+                    _who(log.read[place]) if place in log.read else "–",
+                    str(log.reads[place]),
                     remark,
                 )
             )

@@ -15,7 +15,7 @@ from ottla.jepsen.report.figures import can_draw, run_pictures
 from ottla.jepsen.report.linear import order_table
 from ottla.jepsen.report.markup import Markup
 from ottla.jepsen.report.matrix import StoredRun, matrix_page
-from ottla.jepsen.report.orders import log_table
+from ottla.jepsen.report.orders import by_answer, log_table
 from ottla.jepsen.report.run_files import RunFiles
 from ottla.jepsen.report.run_page import RunParts, run_page
 from ottla.jepsen.report.timeline import timeline
@@ -63,8 +63,9 @@ def _key_tables(files: RunFiles, history: History) -> Sequence[Markup]:
     for _, finding in files.findings:
         if finding.key is not None:
             proving.setdefault(finding.key, set()).update(finding.operations)
+    operations = by_answer(history.operations()) if proving else ()
     keys = list(proving.items())[:KEYS_MAX]
-    tables = [log_table(key, history.operations(), indexes) for key, indexes in keys]
+    tables = [log_table(key, operations, indexes) for key, indexes in keys]
     orders = [order_table(name, search) for name, search in files.searches.items()]
     return [*filter(None, tables), *orders]
 
