@@ -38,11 +38,10 @@ class Member:
     """One replica of a quorum in memory, which is the ports of its steps."""
 
     __slots__ = (
-        "_answers",
         "_boundary_count",
         "_invariants",
+        "_performed",
         "_rng",
-        "_sent",
         "config",
         "core",
         "election",
@@ -75,8 +74,7 @@ class Member:
         self.wants_flush = False
         self.is_cut = False
         """The power went while the last step's effects were performed; stop it now."""
-        self._answers: list[tuple[int, Response]] = []
-        self._sent: list[Outgoing] = []
+        self._performed = Effects()
         self._boundary_count = -1
         self._rng = rng
         self._invariants = invariants
@@ -121,23 +119,23 @@ class Member:
         self._boundary_count = boundary_count
 
     def step(self, event: Event, now_ms: int) -> tuple[list[tuple[int, Response]], Effects]:
-        """Step and perform; return the finished answers by token and the effects.
+        """Step and perform; return the finished answers by token and what was performed.
 
-        Messages are left to the caller's network.  Where the power went (`is_cut`), only those
-        answers and messages are there which had left by then, and the caller stops the member.
+        Messages are left to the caller's network.  Where the power went (`is_cut`), only what was
+        done by then is there, and the caller stops the member.
         """
         core = self.running
-        self._answers, self._sent = [], []
+        performed = self._performed = Effects()
         try:
-            effects = run_now(take_step(core, event, now_ms, self))
+            run_now(take_step(core, event, now_ms, self))
         except PowerCut:
             self.is_cut = True
-            return self._answers, Effects(messages=self._sent)
-        if self._invariants is not None:
-            self._invariants.check(
-                self.identity.node_id, core, self.log, self.election, event, effects
-            )
-        return self._answers, effects
+        else:
+            if self._invariants is not None:
+                self._invariants.check(
+                    self.identity.node_id, core, self.log, self.election, event, performed
+                )
+        return [(reply.token, reply.response) for reply in performed.replies], performed
 
     def propose(self, value: str, now_ms: int) -> tuple[list[tuple[int, Response]], Effects] | None:
         """Append a value as the leader; None when this member does not lead."""
@@ -162,33 +160,38 @@ class Member:
 
     # --- the ports of its steps ---------------------------------------------------------------
 
-    lacks_room = False
+    @property
+    def lacks_room(self) -> bool:
+        """Return False: memory has room."""
+        return False
 
     async def truncate_to(self, offset: Offset, /) -> None:
         """Cut off the log from an offset on."""
         self._pass_boundary()
-        self.log.truncate_to(offset)
+        self._truncate(offset)
+        self._performed.truncate_to = offset
 
     def append(self, append: Append, /) -> None:
         """Append without flushing."""
         self._pass_boundary()
-        self.log.append(entries_of(append))
+        self._append(append)
+        self._performed.append.append(append)
 
     async def write_chunk(self, chunk: SnapshotChunk, /) -> None:
         """Write a part of the leader's snapshot."""
         self._pass_boundary()
-        assert isinstance(chunk.data, Entries)
-        self.log.write_snapshot(
-            chunk.snapshot_id, chunk.position, chunk.data, is_last=chunk.is_last
-        )
+        self._write_chunk(chunk)
+        self._performed.snapshot_chunk = chunk
 
     async def write_election(self, state: ElectionState, /) -> None:
         """Remember epoch, vote and leader."""
         self._pass_boundary()
-        self.election = state
+        self._keep_election(state)
+        self._performed.persist_election = state
 
     def flush_soon(self) -> None:
         """Flush now, or leave it to the member's owner."""
+        self._performed.flush = True
         if self.flushes_at_once:
             self.log.flush()
         else:
@@ -198,38 +201,57 @@ class Member:
         """Return entries of the log."""
         return self.log.read(read.offset, read.bytes_max)
 
-    def read_snapshot(self, read: ReadSnapshot) -> Records:
-        """Return a range of a snapshot."""
-        return self.log.read_snapshot(read.snapshot_id, read.position, read.bytes_max)
-
     def answer(self, reply: Reply, /) -> None:
         """Leave the answer to the caller's network."""
         self._pass_boundary()
-        if isinstance(reply.read, ReadSnapshot):
-            reply = reply.filled(self.read_snapshot(reply.read))
-        self._answers.append((reply.token, reply.response))
+        read = reply.read
+        if isinstance(read, ReadSnapshot):
+            data = self.log.read_snapshot(read.snapshot_id, read.position, read.bytes_max)
+            reply = reply.filled(data)
+        self._performed.replies.append(reply)
 
     def send(self, outgoing: Outgoing, /) -> None:
         """Leave the message to the caller's network."""
         self._pass_boundary()
-        self._sent.append(outgoing)
+        self._performed.messages.append(outgoing)
 
     def commit(self, high_watermark: Offset, /) -> None:
-        """Do nothing: the invariants watch the core's own."""
+        """Note it: the state machine is the judge's."""
+        self._performed.high_watermark = high_watermark
 
     def disbelieve(self, disbelief: Disbelief, /) -> None:
         """Take it for a bug where every member speaks the truth."""
         assert self._invariants is None or self.is_lied_to, disbelief.why
+        self._performed.disbelieved = disbelief
 
     def change_role(self, change: RoleChange, /) -> None:
-        """Do nothing: there is no application."""
+        """Note it: there is no application."""
+        self._performed.role_change = change
 
     def wake_at(self, wake_ms: int | None, /) -> None:
-        """Do nothing: the caller plans by the effects."""
+        """Leave the next tick to the member's owner."""
+        self._performed.next_wake_ms = wake_ms
 
     def fail(self, error: Exception, /) -> NoReturn:
         """Take every failed step for a bug."""
         raise error
+
+    # --- what another kind of log does otherwise ----------------------------------------------
+
+    def _truncate(self, offset: Offset) -> None:
+        self.log.truncate_to(offset)
+
+    def _append(self, append: Append) -> None:
+        self.log.append(entries_of(append))
+
+    def _write_chunk(self, chunk: SnapshotChunk) -> None:
+        assert isinstance(chunk.data, Entries)
+        self.log.write_snapshot(
+            chunk.snapshot_id, chunk.position, chunk.data, is_last=chunk.is_last
+        )
+
+    def _keep_election(self, state: ElectionState) -> None:
+        self.election = state
 
     def _records_of(self, epoch: Epoch, value: str) -> Records:
         return Entries([Entry(epoch, value)])

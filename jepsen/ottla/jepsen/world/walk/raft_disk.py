@@ -233,31 +233,9 @@ class DiskMember(Member):
 
     # --- the ports of its steps ---------------------------------------------------------------
 
-    async def truncate_to(self, offset: Offset, /) -> None:
-        """Cut off the log from an offset on."""
-        self._pass_boundary()
-        with self._doomed():
-            self.log.truncate_to(offset)
-
-    def append(self, append: Append, /) -> None:
-        """Append without flushing."""
-        self._pass_boundary()
-        self.log.append(append)
-
-    async def write_chunk(self, chunk: SnapshotChunk, /) -> None:
-        """Write a part of the leader's snapshot."""
-        self._pass_boundary()
-        with self._doomed() if chunk.is_last else nullcontext():
-            self.log.write_chunk(chunk)
-
-    async def write_election(self, state: ElectionState, /) -> None:
-        """Remember epoch, vote and leader."""
-        self._pass_boundary()
-        self.log.write_election(state)
-        self.election = state
-
     def commit(self, high_watermark: Offset, /) -> None:
         """Tell the log what is committed."""
+        super().commit(high_watermark)
         self.log.note_high_watermark(high_watermark)
 
     def fail(self, error: Exception, /) -> NoReturn:
@@ -266,6 +244,23 @@ class DiskMember(Member):
             raise error
         self._sometimes("a disk fails")
         raise PowerCut from error
+
+    # --- its log ------------------------------------------------------------------------------
+
+    def _truncate(self, offset: Offset) -> None:
+        with self._doomed():
+            self.log.truncate_to(offset)
+
+    def _append(self, append: Append) -> None:
+        self.log.append(append)
+
+    def _write_chunk(self, chunk: SnapshotChunk) -> None:
+        with self._doomed() if chunk.is_last else nullcontext():
+            self.log.write_chunk(chunk)
+
+    def _keep_election(self, state: ElectionState) -> None:
+        self.log.write_election(state)
+        self.election = state
 
     def _records_of(self, epoch: Epoch, value: str) -> Records:
         builder = BatchBuilder()
