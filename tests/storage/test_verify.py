@@ -183,3 +183,13 @@ def test_no_bytes_end_a_check(suffix: str, data: bytes, kept: int) -> None:
     list(dump_offset_index(changed, Offset(0)))
     list(dump_time_index(changed, Offset(0)))
     list(dump_transaction_index(changed))
+
+
+def test_batches_before_the_log_start_need_no_epoch() -> None:
+    files = made()[0]
+    epochs = b"0\n2\n2 12\n3 16\n"
+    changed = {**files, "leader-epoch-checkpoint": epochs}
+    (flaw,) = damage(changed)
+    assert flaw.problem == "offset 0 is of epoch 1, not of -1"
+    expected = Expected(recovery_point=made()[1], log_start_offset=12)
+    assert list(verify_partition(Files(changed), expected)) == []

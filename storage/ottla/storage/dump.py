@@ -319,7 +319,9 @@ def dump_checkpoint_topics(data: Buffer) -> Iterator[FieldRow]:
 
 
 def dump_checkpoint(data: Buffer) -> Iterator[CheckpointRow]:
-    """Yield the lines of an offset checkpoint."""
+    """Yield the lines of an offset checkpoint; an empty file has none, as Kafka first makes it."""
+    if not data:
+        return
     for (topic, partition), offset in parse_checkpoint(bytes(data)).items():
         yield CheckpointRow(topic, partition, offset)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ottla.model.errors import CorruptDataError
-from ottla.model.ids import Offset
+from ottla.model.ids import NO_EPOCH, Offset
 from ottla.model.limits import INT32_MAX
 from ottla.storage.batch_walk import BatchRow, Problem, records_of, walk
 from ottla.storage.epoch_cache import EpochCache, decode_epochs
@@ -21,12 +21,10 @@ from ottla.storage.files import (
     INDEX_SUFFIXES,
     LEADER_EPOCH_CHECKPOINT,
     LOG,
-    OFFSET_INDEX,
     PARTITION_METADATA,
     PRODUCER_BATCHES,
     SNAPSHOT,
     SWAP,
-    TIME_INDEX,
     TRANSACTION_INDEX,
     file_name,
     offset_of,
@@ -259,8 +257,14 @@ class _Partition:
         is_flushed = flushed_offset is not None and row.base_offset < flushed_offset
         if known == row.leader_epoch or (known < row.leader_epoch and not is_flushed):
             return None
+        if known == NO_EPOCH and self._is_before_log_start(row):
+            return None  # what is only kept until its segment goes has no epochs any more
         self._epochs = None  # all that follows would say the same
         return f"offset {row.base_offset} is of epoch {row.leader_epoch}, not of {known}"
+
+    def _is_before_log_start(self, row: BatchRow) -> bool:
+        log_start = self._expected.log_start_offset
+        return log_start is None or row.base_offset < log_start
 
     # ---- other files
 
@@ -304,17 +308,21 @@ class _Partition:
 
     def _names(self) -> Iterator[Flaw]:
         """Yield the files that a start sweeps away, and those that are not ours."""
-        for name in self._files.names:
-            bases = [
-                base
-                for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
-                if (base := offset_of(name, suffix)) is not None
-            ]
-            if name.endswith(PASSING_SUFFIXES):
-                text = "a left-over of a deletion or a cleaning, which a start sweeps away"
-                yield Flaw(name, None, text, is_damage=False)
-            elif bases and bases[0] not in self._bases:
-                yield Flaw(name, None, "an index without a log, which a start sweeps away", False)
+        passing = [name for name in self._files.names if name.endswith(PASSING_SUFFIXES)]
+        orphans = [
+            name
+            for name in self._files.names
+            for suffix in INDEX_SUFFIXES
+            if (base := offset_of(name, suffix)) is not None and base not in self._bases
+        ]
+        for names, what in (
+            (passing, "a left-over of a deletion or a cleaning"),
+            (orphans, "an index without a log"),
+        ):
+            if names:
+                others = f" (and {len(names) - 1} others)" if len(names) > 1 else ""
+                text = f"{what}, which a start sweeps away{others}"
+                yield Flaw(names[0], None, text, is_damage=False)
 
     def _end(self) -> Iterator[Flaw]:
         """Yield where the log ends before what was flushed or begins."""

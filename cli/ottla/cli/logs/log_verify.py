@@ -32,6 +32,7 @@ from ottla.storage.directory_names import (
     DirectoryKind,
     parse_directory_name,
 )
+from ottla.storage.dump import dump_checkpoint, rows_or_problem
 from ottla.storage.files import LOG, PARTITION_METADATA, offsets_of
 from ottla.storage.meta_properties import META_PROPERTIES_FILE
 from ottla.storage.partition_metadata import decode_partition_metadata
@@ -221,7 +222,10 @@ def _checked_small(path: Path, *, is_live: bool = False) -> Iterator[Flaw]:
             if kind_of(path.name) == "checkpoint":
                 yield from verify_batches(path.name, file)
                 return
-            for row in rows_of(path, file):
+            # A damaged file of topic ids is told once, not beside each checkpoint.
+            is_alone = kind_of(path.name) == "offset-checkpoint"
+            alone = rows_or_problem(lambda: dump_checkpoint(whole_file(file)))
+            for row in alone if is_alone else rows_of(path, file):
                 if isinstance(row, Problem):
                     yield Flaw(path.name, None, row.problem, row.is_damage)
     except FileNotFoundError:
