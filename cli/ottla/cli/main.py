@@ -54,8 +54,8 @@ COMMANDS = {
     ),
     "broker": Command(
         "ottla.cli.cluster.broker",
-        "run one broker from a .properties file; or list, describe, drain brokers",
-        verbs=("list", "describe", "drain"),
+        "run one broker from a .properties file; or list, describe, drain brokers, and their disks",
+        verbs=("list", "describe", "drain", "logdirs"),
         verbs_module="ottla.cli.cluster.brokers",
     ),
     "quorum": Command("ottla.cli.cluster.quorum", "show the controllers' quorum"),

@@ -18,6 +18,7 @@ A running cluster
 status.py                 `ottla status`
 quorum.py                 `ottla quorum`
 brokers.py                `ottla broker list | describe | drain`
+log_dirs.py               `ottla broker logdirs`
 survey.py                 asks the cluster
 health.py                 judges the answers: every reason names its cure
 reassign.py               `ottla topic reassign`

@@ -1,4 +1,4 @@
-"""`ottla broker list|describe|drain`: the brokers as the cluster has them."""
+"""`ottla broker list|describe|drain|logdirs`: the brokers as the cluster has them."""
 
 import argparse
 from dataclasses import asdict
@@ -7,6 +7,7 @@ from typing import Any
 import trio
 
 from ottla.cli.cluster.health import broker_reasons, broker_standing
+from ottla.cli.cluster.log_dirs import configure_log_dirs, log_dirs
 from ottla.cli.cluster.survey import (
     Broker,
     Partition,
@@ -64,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     for verb in (describe, drain):
         verb.add_argument("id", type=int, metavar="ID", help="the broker's node.id")
-    for verb in (list_, describe, drain):
+    for verb in (list_, describe, drain, configure_log_dirs(verbs)):
         add_cluster_arguments(verb)
         add_format_argument(verb)
 
@@ -140,7 +141,7 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0
 
 
-VERBS = {"list": list_brokers, "describe": describe, "drain": drain}
+VERBS = {"list": list_brokers, "describe": describe, "drain": drain, "logdirs": log_dirs}
 
 
 async def _find(admin: Admin, broker_id: int) -> Broker:

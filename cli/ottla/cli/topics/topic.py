@@ -1,4 +1,4 @@
-"""`ottla topic create|list|describe|delete`, and the verbs of `topic_changes` and `reassign`."""
+"""`ottla topic create|list|describe|delete`, and the verbs of other modules."""
 
 import argparse
 from collections.abc import Awaitable, Callable
@@ -16,6 +16,7 @@ from ottla.cli.common import (
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.terminal import say_block
 from ottla.cli.topics.topic_changes import CHANGES, configure_changes
+from ottla.cli.topics.topic_storage import configure_storage, storage
 from ottla.client.admin import Admin, open_admin
 from ottla.client.cluster import raise_for
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
@@ -72,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("names", nargs="+", metavar="NAME")
     delete = verbs.add_parser("delete", help="delete topics")
     delete.add_argument("names", nargs="+", metavar="NAME")
-    changes = (*configure_changes(verbs), configure_reassign(verbs))
+    changes = (*configure_changes(verbs), configure_reassign(verbs), configure_storage(verbs))
     for verb in (create, list_, describe, delete, *changes):
         add_cluster_arguments(verb)
         add_format_argument(verb)
@@ -157,6 +158,7 @@ VERBS: dict[str, Callable[[Admin, argparse.Namespace], Awaitable[int]]] = {
     "delete": delete,
     **CHANGES,
     "reassign": reassign,
+    "storage": storage,
 }
 
 
