@@ -8,6 +8,7 @@ it: that is for the broker to decide.
 
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import cast
@@ -123,11 +124,13 @@ class Api:
         return self.lowest <= version <= self.latest_stable
 
 
+@cache
 def request_class(key: int) -> type[Message]:
     """Import the class of an API's request."""
     return message_class(f"{API[key].name}Request")
 
 
+@cache
 def response_class(key: int) -> type[Message]:
     """Import the class of an API's response."""
     return message_class(f"{API[key].name}Response")

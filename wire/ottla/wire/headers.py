@@ -25,6 +25,8 @@ _NEVER = 1 << 15
 _FLEXIBLE_FROM = {
     key: _NEVER if api.flexible_from is None else api.flexible_from for key, api in API.items()
 }
+_TAGS_FROM = _FLEXIBLE_FROM | {API_VERSIONS: _NEVER}
+"""The first version of each API whose response header has tagged fields."""
 
 
 def frame(chunks: list[Chunk]) -> list[Chunk]:
@@ -89,7 +91,7 @@ def encode_request_header(
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     """Write the header of the answer to a request of this version."""
     header = _CORRELATION.pack(correlation_id)
-    return header + b"\0" if _is_tagged_response(api_key, version) else header
+    return header + b"\0" if version >= _TAGS_FROM[api_key] else header
 
 
 def decode_response_header(api_key: int, version: int, data: bytes | memoryview) -> tuple[int, int]:
@@ -98,12 +100,8 @@ def decode_response_header(api_key: int, version: int, data: bytes | memoryview)
     try:
         (correlation_id,) = _CORRELATION.unpack_from(view)
         at = _CORRELATION.size
-        if _is_tagged_response(api_key, version):
+        if version >= _TAGS_FROM[api_key]:
             at = skip_tags(view, at + 1, view[at], len(view))
     except (IndexError, struct.error):
         raise ProtocolError("the response header ends too early") from None
     return correlation_id, at
-
-
-def _is_tagged_response(api_key: int, version: int) -> bool:
-    return api_key != API_VERSIONS and version >= _FLEXIBLE_FROM[api_key]
