@@ -187,6 +187,26 @@ async def test_a_crash_while_loading_counts_as_unclean(autojump_clock: MockClock
         assert logs.previous_broker_epoch == -1
 
 
+async def test_a_log_that_could_not_be_opened_is_not_trusted_by_the_next_start(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk()
+    async with recovered(disk) as logs:
+        append(await logs.create(A0, TOPIC_ID, CONFIG), b"x")
+        append(await logs.create(A1, TOPIC_ID, CONFIG), b"y")
+        directory = logs.directory_of(A0)
+        assert directory is not None
+    sound = await disk.read_file(f"{directory.path}/{A0}/partition.metadata")
+    await disk.write_atomically(f"{directory.path}/{A0}/partition.metadata", b"damaged")
+    async with recovered(disk) as logs:
+        await logs.shutdown_cleanly(broker_epoch=42)
+    assert not disk.exists(f"{directory.path}/.kafka_cleanshutdown")
+    await disk.write_atomically(f"{directory.path}/{A0}/partition.metadata", sound)
+    async with recovered(disk) as logs:
+        assert found(logs, A0).end_offset == 1
+        assert not directory.was_clean
+
+
 async def test_leaving_before_recovery_keeps_the_clean_marker() -> None:
     disk = await formatted_disk()
     async with recovered(disk) as logs:

@@ -57,6 +57,8 @@ class LogDirectory:
         self.progress = RecoveryProgress()
         self.is_recovered = False
         """Whether all its logs were opened, without which a clean marker would lie."""
+        self.is_partly_unchecked = False
+        """Whether a log could not be opened: a clean marker would have the next start trust it."""
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self.checkpoints = Checkpoints(disk, path)

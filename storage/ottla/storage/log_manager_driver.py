@@ -208,6 +208,7 @@ class LogManager:
             for path in held.to_delete:
                 self._start_removal(directory, path, delay_ms=0)
             directory.is_recovered = True
+            directory.is_partly_unchecked = bool(held.corrupt)
             if held.receded:  # what comes where flushed bytes were is not flushed
                 await self._checkpoint_in(directory, RECOVERY_POINT_FILE)
         for directory, held in found.items():
@@ -530,7 +531,7 @@ class LogManager:
             return  # nothing was opened; its marker, if it had one, may be spent
         directory.checkpoints.close()  # a late one would forget the logs that are closed by then
         lines: dict[str, dict[TopicPartition, Line]] = {name: {} for name in CHECKPOINTS}
-        is_clean = True
+        is_clean = not directory.is_partly_unchecked
         for partition, placed in list(self._placed.items()):
             if placed.directory is not directory:
                 continue
