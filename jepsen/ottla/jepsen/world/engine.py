@@ -124,6 +124,7 @@ ENGINES: dict[str, dict[str, str]] = {
     "whole": {
         "cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster",
         "names": "ottla.jepsen.world.whole.whole_cluster:NamesOfCluster",
+        "moves": "ottla.jepsen.world.whole.whole_cluster:MovesOfCluster",
         "disks": "ottla.jepsen.world.whole.whole_cluster:DisksOfCluster",
     },
 }

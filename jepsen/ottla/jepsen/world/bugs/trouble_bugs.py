@@ -30,7 +30,7 @@ from ottla.storage.log_failures import LogFailures
 from ottla.storage.log_manager_driver import LogManager
 from ottla.storage.producer_state import ProducerStates
 
-DISKS, NAMES = "disks", "names"
+DISKS, MOVES, NAMES = "disks", "moves", "names"
 
 # --- disks in trouble -----------------------------------------------------------------------------
 
@@ -214,6 +214,13 @@ def _forget_producers_by_their_records() -> Any:
     return patched(ProducerStates, expire=expire)
 
 
+# --- logs that move between directories -----------------------------------------------------------
+
+
+def _stay_with_the_old_log(self: ReplicaManager, at: TopicPartition, log: Log) -> None:
+    """Let the partition go on with the log that it had."""
+
+
 LOG_MUTANT = Mutant(
     name="truncation-of-closed-files",
     sentence="a truncation goes on in the files of a directory that failed meanwhile",
@@ -291,6 +298,15 @@ MUTANTS: tuple[Mutant, ...] = (
         _end_by_a_full_disk,
         20,
         quick_budget=10_000,
+    ),
+    _mutant(
+        MOVES,
+        "old-log-after-a-move",
+        "a partition whose log moved goes on with the old one",
+        lambda: patched(ReplicaManager, on_moved=_stay_with_the_old_log),
+        20,
+        quick_budget=8_000,
+        first_seed=3,
     ),
     _mutant(
         NAMES,

@@ -51,6 +51,9 @@ RESERVED_FOR = ("__cluster_metadata", ".tmp")
 ROOMS_BYTES = (30_000, 3_000, 300)
 """Less than this is left on a disk as it begins to be full."""
 
+MOVED_MS = (1, 3_000)
+"""How long replicas may move until it is looked where they are."""
+
 EVER = 1_000_000_000
 
 
@@ -305,6 +308,35 @@ class DiskTroubles:
         if machine.is_running:
             machine.kill()
             await machine.has_ended.wait()
+
+    # ---- replicas that move
+
+    async def move_replicas(self) -> None:
+        """Have replicas of a broker lie in other directories of it; some are called back."""
+        node, machine = self._pick_broker()
+        broker = self._cluster.brokers.get(node)
+        if broker is None or machine.is_paused or len(self._cluster.log_directories) < 2:
+            return
+        self._counts["moves asked for"] += 1
+        start_count = machine.start_count
+        wanted: dict[TopicPartition, LogDirectory] = {}
+        for at, _log in broker.logs:
+            directory = self._chance.pick(broker.logs.directories)
+            if directory.is_live and directory is not broker.logs.directory_of(at):
+                wanted[at] = directory
+                broker.logs.start_move(at, directory)
+        await self._wait(MOVED_MS)
+        if not machine.is_running or machine.start_count != start_count:
+            if wanted:
+                self._rare.sometimes("a broker ends while a replica moves")
+            return
+        for at, directory in wanted.items():
+            now = broker.logs.directory_of(at)
+            if now is directory:
+                self._rare.sometimes("a replica lies in another directory")
+            elif now is not None and not self._chance.below(4):
+                broker.logs.start_move(at, now)
+                self._rare.sometimes("a move is called back")
 
     # ---- descriptors and room
 

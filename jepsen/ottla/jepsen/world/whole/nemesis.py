@@ -112,6 +112,8 @@ class Nemesis:
             else:
                 weight = (1 + chance.below(3)) * only.count(name)
             self._faults += [(name, fault)] * weight
+        # No chance is asked about it, lest the runs of all other subjects' seeds change.
+        self._faults += [("moved replicas", disks.move_replicas)] * only.count("moved replicas")
 
     async def run(self, lasting_s: float) -> None:
         """Let things go wrong for so long, one fault beside another."""

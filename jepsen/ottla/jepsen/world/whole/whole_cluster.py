@@ -121,6 +121,28 @@ class NamesOfCluster(WholeCluster):
     )
 
 
+class MovesOfCluster(WholeCluster):
+    """Whole nodes and clients, and replicas that move between directories while nodes die."""
+
+    subject = "moves"
+    budget = 25_000
+    is_light = True
+    only = (
+        *("moved replicas",) * 4,
+        *("kill",) * 2,
+        "power",
+        "restart",
+        "lost directory",
+        "one file",
+    )
+    directory_counts = (2,)
+    required = (
+        "a replica lies in another directory",
+        "a broker ends while a replica moves",
+        "a move is called back",
+    )
+
+
 class _Run:
     """One run of one seed."""
 
