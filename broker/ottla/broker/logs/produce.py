@@ -191,10 +191,13 @@ class ProduceApi:
         response = ProduceResponse()
         waiting: list[WaitingPartition] = []
         inspected: list[Inspected] = []
-        with self._purgatory.one_event:
-            is_refused = self._append(
-                context, request, request.topic_data, response.responses, waiting, inspected
-            )
+        asked = request.topic_data
+        parts = context, request, asked, response.responses, waiting, inspected
+        if len(asked) == 1 and len(asked[0].partition_data) == 1:  # as most do
+            is_refused = self._append(*parts)
+        else:
+            with self._purgatory.one_event:
+                is_refused = self._append(*parts)
         if inspected:
             return self._inspect(context, request, response, waiting, is_refused, inspected)
         return self._answer(context, request, response, waiting, is_refused)

@@ -85,23 +85,20 @@ class OneEvent:
     An entry that waits for several of the keys then finds all that the block changed.
     """
 
-    __slots__ = ("_depth", "_purgatory")
+    __slots__ = ("_purgatory",)
 
     def __init__(self, purgatory: "Purgatory") -> None:
         self._purgatory = purgatory
-        self._depth = 0
 
     def __enter__(self) -> None:
-        if not self._depth:
-            self._purgatory._held_back = {}
-        self._depth += 1
+        self._purgatory._event_depth += 1
 
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if not self._depth:
-            purgatory = self._purgatory
-            keys, purgatory._held_back = purgatory._held_back, None
-            for key in keys or ():
+    def __exit__(self, _kind: object, _fault: object, _trace: object) -> None:
+        purgatory = self._purgatory
+        purgatory._event_depth -= 1
+        if purgatory._held_back and not purgatory._event_depth:
+            keys, purgatory._held_back = purgatory._held_back, {}
+            for key in keys:
                 purgatory.wake(key)
 
 
@@ -114,6 +111,7 @@ class Purgatory:
 
     __slots__ = (
         "_dead_timer_count",
+        "_event_depth",
         "_held_back",
         "_listeners",
         "_sequence",
@@ -128,8 +126,9 @@ class Purgatory:
     def __init__(self, errors: UnexpectedErrors | None = None) -> None:
         self.errors = errors or UnexpectedErrors()
         self.one_event = OneEvent(self)
-        self._held_back: dict[Hashable, None] | None = None
-        """The keys that the event under way wakes at its end; None without one."""
+        self._event_depth = 0
+        self._held_back: dict[Hashable, None] = {}
+        """The keys that the event under way wakes at its end."""
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
         self._listeners: dict[Hashable, dict[WakeListener, None]] = {}
         self._unwoken: dict[Hashable, dict[WaitingEntry, None]] = {}
@@ -180,7 +179,7 @@ class Purgatory:
         entries = self._watchers.get(key)
         if listeners is None and entries is None:
             return 0
-        if self._held_back is not None:
+        if self._event_depth:
             self._held_back[key] = None
             return 0
         if listeners is not None:
