@@ -1,5 +1,7 @@
 """Walks the batches of a segment's file in large blocks, checking each: what recovery trusts.
 
+Entries of the formats v0 and v1 count as batches, for old brokers may have written them.
+
 A scan ends at the end of the range or at the first byte that is no whole, valid batch following
 the last: `valid_end` says where, `problem` why.  Reading is on the directory's worker; headers and
 CRCs are done here, with no work per record.
@@ -12,7 +14,8 @@ from crc32c import crc32c
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, INT64_MAX, MIB
 from ottla.storage.disk_seam import Disk, DiskFile
-from ottla.wire.batch import CRC_START, LENGTH_END, BatchHeader, parse_header
+from ottla.wire.batch import CRC_START, LENGTH_END, MAGIC, BatchHeader, parse_header
+from ottla.wire.legacy import entry_header, is_crc_right, is_entry_at
 
 BLOCK_BYTES = 1 * MIB
 """Bytes read at once.  Smaller pays the worker's hand-over more often, larger leaves the cache
@@ -82,12 +85,15 @@ class BatchScan:
         next_offset = self._next_offset
         base_offset = self._base_offset
         offset_max = INT64_MAX if base_offset is None else base_offset + INT32_MAX
-        while size - at >= BATCH_HEADER_BYTES:
+        while size - at >= BATCH_HEADER_BYTES or is_entry_at(data, at):
             try:
                 header = parse_header(data, at)
             except CorruptDataError as error:
-                self.problem = error.where
-                break
+                try:
+                    header = entry_header(data, at)
+                except CorruptDataError:
+                    self.problem = error.where
+                    break
             end = at + header.batch_length + LENGTH_END
             last_offset = header.base_offset + header.last_offset_delta
             if end > left:
@@ -103,7 +109,11 @@ class BatchScan:
             if end > size:
                 self._next_offset = next_offset
                 return batches, at, end - at
-            if self._is_crc_checked and crc32c(data[at + CRC_START : end]) != header.crc:
+            if self._is_crc_checked and (
+                crc32c(data[at + CRC_START : end]) != header.crc
+                if header.magic == MAGIC
+                else not is_crc_right(data, at, header)
+            ):
                 self.problem = f"batch at {at}: its CRC is wrong"
                 break
             batches.append((at, header))

@@ -337,7 +337,7 @@ class LocalLog(LogFailures):
             return False
         try:
             await self._write_epochs()  # none is written while it cuts
-            place = self._segments[self._segment_index(offset)].find(offset)
+            place = self._segments[self._segment_index(offset)].find_whole(offset)
         except OSError as error:
             self._fail_by(error, self.directory)
             self._refuse(error)

@@ -44,9 +44,8 @@ from ottla.wire.batch import (
     LOG_APPEND_TIME_FLAG,
     NO_TIMESTAMP,
     BatchHeader,
-    batches,
-    check_crc,
 )
+from ottla.wire.legacy import batches_of_any_format, is_crc_right
 
 Placed = tuple[BatchHeader, Offset, Epoch, memoryview]
 """A batch about to be written: its header, the offset and epoch it gets, its bytes."""
@@ -222,12 +221,12 @@ class Log(LocalLog):
         max_timestamp = NO_TIMESTAMP
         found: list[tuple[int, BatchHeader]] = []
         try:
-            for at, header in batches(records, is_partial_end_allowed=True):
+            for at, header in batches_of_any_format(records):
                 is_first = is_empty and not found and header.end_offset > next_offset
                 is_back = header.base_offset < next_offset and not is_first
                 if is_back or header.last_offset_delta < 0:
                     raise CorruptDataError(f"offset {header.base_offset} after {next_offset - 1}")
-                if not check_crc(records, at, header):
+                if not is_crc_right(records, at, header):
                     raise CorruptDataError(f"CRC of the batch at offset {header.base_offset}")
                 found.append((at, header))
                 next_offset = header.end_offset

@@ -26,12 +26,18 @@ from ottla.storage.indexes import OffsetIndex, TimeIndex
 from ottla.storage.log_config import LogConfig
 from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.wire.batch import (
-    BATCH_LENGTH_MIN,
     LENGTH_END,
     MAGIC,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
     NO_TIMESTAMP,
+)
+from ottla.wire.legacy import (
+    ENTRY_BYTES_LEAST,
+    ENTRY_BYTES_MIN,
+    is_entry_at,
+    messages,
+    timestamp_at,
 )
 
 _BATCH_START = Struct(">qi")
@@ -51,6 +57,19 @@ need no look-up.  Fewer makes slow followers search, more costs memory in every 
 
 SEGMENT_OFFSETS_MAX = INT32_MAX + 1
 """How many offsets a segment can span: an index entry holds them as int32 above its base."""
+
+
+SIZE_MIN = {MAGIC: BATCH_HEADER_BYTES, **ENTRY_BYTES_MIN}
+"""Bytes of the smallest batch of each magic; those below are of old brokers (`wire.legacy`)."""
+
+
+def _max_timestamp_of(header: bytes) -> int:
+    """Return what the first bytes of a batch say of its largest timestamp."""
+    if header[MAGIC_AT] != MAGIC:
+        return timestamp_at(header, 0) if is_entry_at(header, 0) else NO_TIMESTAMP
+    if len(header) < WALK_HEADER_BYTES:
+        return NO_TIMESTAMP
+    return int(_TIMESTAMP.unpack_from(header, MAX_TIMESTAMP_AT)[0])
 
 
 class Segment:
@@ -209,6 +228,17 @@ class Segment:
         known_offset, position = self.offset_index.lookup(offset)
         return self.find_from(offset, position, known_offset if position else None)
 
+    def find_whole(self, offset: int) -> tuple[int, int, int] | None:
+        """Do what `find` does, with the true base offset of an old format's wrapper, too."""
+        found = self.find(offset)
+        if found is None:
+            return None
+        position, base_offset, size = found
+        if self.file.pread(position + MAGIC_AT, 1)[0] != MAGIC:
+            with suppress(CorruptDataError):
+                base_offset = next(messages(self.file.pread(position, size))).offset
+        return position, base_offset, size
+
     def find_from(
         self, offset: int, position: int, known_offset: int | None = None
     ) -> tuple[int, int, int] | None:
@@ -230,15 +260,18 @@ class Segment:
                 block_at = position
                 at = 0
                 block = self.file.pread(position, min(WALK_BLOCK_BYTES, end - position))
-                if len(block) < WALK_HEADER_BYTES:
+                if len(block) < WALK_HEADER_BYTES and not is_entry_at(block, 0):
                     if known_offset is not None:
                         raise self._no_batch_at(position)
                     return None  # cut while we read
             base_offset, length = _BATCH_START.unpack_from(block, at)
             size = length + LENGTH_END
-            if not BATCH_HEADER_BYTES <= size <= end - position or block[at + MAGIC_AT] != MAGIC:
+            magic = block[at + MAGIC_AT]
+            if not SIZE_MIN.get(magic, INT32_MAX) <= size <= end - position:
                 raise self._no_batch_at(position)
-            last_offset = base_offset + _DELTA.unpack_from(block, at + LAST_OFFSET_DELTA_AT)[0]
+            last_offset = base_offset
+            if magic == MAGIC:
+                last_offset += _DELTA.unpack_from(block, at + LAST_OFFSET_DELTA_AT)[0]
             if known_offset is not None and last_offset > known_offset:
                 raise CorruptDataError(
                     f"{self.offset_index.path}: the batch at {position} ends at {last_offset}, "
@@ -287,23 +320,25 @@ class Segment:
         if position < 0:
             raise CorruptDataError(f"{self.offset_index.path}: position {position}")
         self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, Offset(offset)
-        while position + WALK_HEADER_BYTES <= self.size_bytes:
-            header = self.file.pread(position, WALK_HEADER_BYTES)
+        while position + ENTRY_BYTES_LEAST <= self.size_bytes:
+            header = self.file.pread(position, min(WALK_HEADER_BYTES, self.size_bytes - position))
             base_offset, length = _BATCH_START.unpack_from(header)
-            if length < BATCH_LENGTH_MIN or header[MAGIC_AT] != MAGIC:
+            magic = header[MAGIC_AT]
+            if length + LENGTH_END < SIZE_MIN.get(magic, INT32_MAX):
                 raise self._no_batch_at(position)
-            (max_timestamp,) = _TIMESTAMP.unpack_from(header, MAX_TIMESTAMP_AT)
+            max_timestamp = _max_timestamp_of(header)
             if max_timestamp > self.max_timestamp_ms:
                 self.max_timestamp_ms = max_timestamp
-                delta = _DELTA.unpack_from(header, LAST_OFFSET_DELTA_AT)[0]
+                is_batch = magic == MAGIC
+                delta = _DELTA.unpack_from(header, LAST_OFFSET_DELTA_AT)[0] if is_batch else 0
                 self.max_timestamp_offset = Offset(base_offset + delta)
             position += length + LENGTH_END
 
     def load_first_timestamp(self) -> None:
         """Find the first batch's timestamp, from which segment.ms counts."""
         header = self.file.pread(0, min(WALK_HEADER_BYTES, self.size_bytes))
-        if len(header) == WALK_HEADER_BYTES:
-            (self.first_timestamp_ms,) = _TIMESTAMP.unpack_from(header, MAX_TIMESTAMP_AT)
+        if len(header) == WALK_HEADER_BYTES or is_entry_at(header, 0):
+            self.first_timestamp_ms = _max_timestamp_of(header)
 
     def activate(self, config: LogConfig) -> None:
         """Take appends (again): the indexes come into memory."""

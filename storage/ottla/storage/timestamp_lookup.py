@@ -4,7 +4,7 @@ The only read path that looks at records, and only in the batch where the answer
 claim larger timestamps than their records have, in a few more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappush, heappushpop
 from typing import NamedTuple
 
@@ -12,8 +12,9 @@ from ottla.model.ids import Epoch, Offset
 from ottla.storage.batch_scan import BatchScan
 from ottla.storage.disk_seam import Disk
 from ottla.storage.segment import Segment
-from ottla.wire.batch import NO_TIMESTAMP, BatchHeader, parse_header
-from ottla.wire.records import scan
+from ottla.wire.batch import MAGIC, NO_TIMESTAMP, BatchHeader
+from ottla.wire.legacy import LegacyMessage, header_of_any_format, messages
+from ottla.wire.records import Record, scan
 
 CLAIMS_INSPECTED_MAX = 16
 """Batches of a segment whose records are looked at where the largest timestamp that a header claims
@@ -103,8 +104,8 @@ async def _largest_of(
         if best is not None and claimed <= best.timestamp_ms:
             break
         data = memoryview(await disk.read(segment.file, -negative_position, size))
-        header = parse_header(data)
-        for record in scan(data, 0, header):
+        header = header_of_any_format(data)
+        for record in _records(data, 0, header):
             is_in_range = start_offset <= record.offset < end_offset
             if is_in_range and (best is None or record.timestamp_ms > best.timestamp_ms):
                 epoch = Epoch(header.partition_leader_epoch)
@@ -124,6 +125,15 @@ def _scan_from(disk: Disk, segment: Segment, position: int) -> BatchScan:
     )
 
 
+def _records(
+    data: memoryview, at: int, header: BatchHeader
+) -> Iterator[Record] | Iterator[LegacyMessage]:
+    """Yield the records of a batch, or of an entry of an old format."""
+    if header.magic == MAGIC:
+        return scan(data, at, header)
+    return messages(data[at : at + header.size_bytes])
+
+
 def _first_record(
     data: memoryview,
     at: int,
@@ -132,7 +142,7 @@ def _first_record(
     start_offset: Offset,
     end_offset: Offset,
 ) -> TimestampedOffset | None:
-    for record in scan(data, at, header):
+    for record in _records(data, at, header):
         if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < end_offset:
             epoch = Epoch(header.partition_leader_epoch)
             return TimestampedOffset(record.offset, record.timestamp_ms, epoch)

@@ -1,6 +1,8 @@
 """Reads message sets of the formats v0 and v1, which Kafka 4 still shows but never writes.
 
-Only the dump tool and the log's refusals look here.  An entry is offset, size, then the message:
+Logs that an old broker wrote are kept and served as they are; nothing writes these formats.  To the
+log an entry is a batch of one record, or, where it is a wrapper, of an unknown number up to
+its offset (`entry_header`).  An entry is offset, size, then the message:
 crc32, magic, attributes, from v1 on a timestamp, key, value.  A compressed message wraps a message
 set; in v1 the wrapped offsets are relative and the wrapper carries the last one (KIP-31, KIP-32).
 LZ4 of v0 has a frame checksum of its own (KAFKA-3160) and is reported as damaged.
@@ -12,9 +14,20 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.model.errors import CorruptDataError
-from ottla.model.ids import Offset
-from ottla.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
-from ottla.wire.batch import MAGIC_AT, NO_TIMESTAMP, Buffer
+from ottla.model.ids import NO_EPOCH, Offset
+from ottla.model.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BATCH_BYTES_MAX
+from ottla.wire.batch import (
+    CODEC_MASK,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    parse_header,
+)
 from ottla.wire.compression import Codec, codec_of, decompress
 
 ENTRY_HEADER_BYTES = 12
@@ -26,6 +39,11 @@ _ENTRY = Struct(">qi")
 _CRC_MAGIC_ATTRIBUTES = Struct(">Ibb")
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
+
+
+ENTRY_BYTES_MIN = {magic: ENTRY_HEADER_BYTES + size for magic, size in MESSAGE_BYTES_MIN.items()}
+ENTRY_BYTES_LEAST = min(ENTRY_BYTES_MIN.values())
+TIMESTAMP_AT = ENTRY_HEADER_BYTES + 6
 
 
 class LegacyMessage(NamedTuple):
@@ -45,6 +63,78 @@ def magic_at(data: Buffer, at: int = 0) -> int:
     if len(data) - at <= MAGIC_AT:
         raise CorruptDataError(f"entry at {at}: only {len(data) - at} bytes left")
     return data[at + MAGIC_AT]
+
+
+def is_entry_at(data: Buffer, at: int) -> bool:
+    """Return whether the start of an entry of v0 or v1 is there, as far as its magic tells."""
+    left = len(data) - at
+    return left > MAGIC_AT and left >= ENTRY_BYTES_MIN.get(data[at + MAGIC_AT], left + 1)
+
+
+def timestamp_at(data: Buffer, at: int) -> int:
+    """Return the timestamp of the entry at `at`; v0 has none."""
+    if data[at + MAGIC_AT] == 0:
+        return NO_TIMESTAMP
+    return int(_TIMESTAMP.unpack_from(data, at + TIMESTAMP_AT)[0])
+
+
+def entry_header(data: Buffer, at: int) -> BatchHeader:
+    """Read the entry at `at` as the header of a batch that ends at its offset.
+
+    CorruptDataError when it is cut off, not of v0 or v1, or impossibly short.
+    """
+    if not is_entry_at(data, at):
+        raise CorruptDataError(f"entry at {at}: cut off, or neither v0 nor v1")
+    offset, size = _ENTRY.unpack_from(data, at)
+    crc, magic, attributes = _CRC_MAGIC_ATTRIBUTES.unpack_from(data, at + ENTRY_HEADER_BYTES)
+    if size < MESSAGE_BYTES_MIN[magic]:
+        raise CorruptDataError(f"entry at {at}: length {size} is too small")
+    timestamp_ms = timestamp_at(data, at)
+    return BatchHeader(
+        base_offset=Offset(offset),
+        batch_length=size,
+        partition_leader_epoch=NO_EPOCH,
+        magic=magic,
+        crc=crc,
+        attributes=attributes & (CODEC_MASK | LOG_APPEND_TIME_FLAG),
+        last_offset_delta=0,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=NO_SEQUENCE,
+        record_count=1,
+    )
+
+
+def header_of_any_format(data: Buffer, at: int = 0) -> BatchHeader:
+    """Read the header of the batch or entry at `at`; CorruptDataError when there is none."""
+    try:
+        return parse_header(data, at)
+    except CorruptDataError:
+        if is_entry_at(data, at):
+            return entry_header(data, at)
+        raise
+
+
+def is_crc_right(data: Buffer, at: int, header: BatchHeader) -> bool:
+    """Return whether the batch or entry at `at`, which is whole, has its header's CRC."""
+    if header.magic == MAGIC:
+        return check_crc(data, at, header)
+    return zlib.crc32(memoryview(data)[at + MAGIC_AT : at + header.size_bytes]) == header.crc
+
+
+def batches_of_any_format(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of each batch and entry; one that is cut off at the end is none."""
+    at = 0
+    size = len(data)
+    while size - at >= BATCH_HEADER_BYTES or is_entry_at(data, at):
+        header = header_of_any_format(data, at)
+        end = at + header.batch_length + LENGTH_END
+        if end > size:
+            return
+        yield at, header
+        at = end
 
 
 def messages(
