@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.logs import fetch, fetch_read
-from ottla.broker.logs.fetch_read import FetchTarget
+from ottla.broker.logs.fetch import Fetch
+from ottla.broker.logs.fetch_read import FetchLimits, FetchTarget, targets_of
 from ottla.broker.logs.fetch_session import FAILED_LOOKED_AT
 from ottla.broker.logs.waiting_fetch import PARTITIONS_READ_AGAIN
 from ottla.broker.network.purgatory import COST_PER_TURN
@@ -577,6 +578,39 @@ async def test_a_forged_broker_epoch_does_not_lock_the_real_replica_out(world: W
     (believed,) = parts(world.fetch(ask(world, ("t", 0, 1), replica=2)))
     assert believed.error_code == 0
     assert partition.high_watermark == 1
+
+
+async def test_reading_for_a_follower_commits_nothing_until_its_position_is_noted(
+    world: World,
+) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    append(world, partition, b"a")
+    request = ask(world, ("t", 0, 1), replica=2, high_watermark=0)
+    limits = FetchLimits(request, 18, 1 << 20)
+    fetch = Fetch(world.fetch_api, world.call(1, 18).context, limits, targets_of(request, True))
+    reading = fetch.read()
+    assert partition.high_watermark == 0
+    fetch.note_positions(reading)
+    assert partition.high_watermark == 1
+    ((_, data),) = reading.results
+    assert data.high_watermark == 1
+    assert reading.is_urgent, "the follower is told of the commit at once"
+
+
+async def test_a_follower_refused_for_its_position_gets_no_records(world: World) -> None:
+    partition = await world.add("t", replicas=(1, 2))
+    append(world, partition, b"a")
+    follower = partition.followers[NodeId(2)]
+    follower.broker_epoch = 11
+    request = ask(world, ("t", 0, 0), replica=2)
+    limits = FetchLimits(request, 18, 1 << 20)
+    fetch = Fetch(world.fetch_api, world.call(1, 18).context, limits, targets_of(request, True))
+    reading = fetch.read()
+    assert reading.byte_count > 0
+    fetch.note_positions(reading)
+    ((_, data),) = reading.results
+    assert (data.error_code, data.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+    assert (reading.byte_count, reading.is_urgent) == (0, True)
 
 
 @pytest.mark.parametrize(
