@@ -1,7 +1,7 @@
 """Prometheus's text of a registry (exposition format 0.0.4), in pieces, to pause between them.
 
-Pure.  A piece is some rows of one family; whoever takes the pieces decides how many to take before
-others get their turn.  Invariants: OneFamilyOnePlace (all rows of a name stand together, below its
+Pure.  A piece is some rows of one family; the caller decides how many pieces to take before other
+tasks get their turn.  Invariants: OneFamilyOnePlace (all rows of a name stand together, below its
 TYPE), EveryRowParses.
 """
 

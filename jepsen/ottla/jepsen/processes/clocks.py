@@ -1,6 +1,6 @@
 """Wall clocks that jump: a small library in each node adds to its wall clock what a file says.
 
-Only the wall clock is false: the monotonic one, by which leases and timeouts go, stays true, as
+Only the wall clock is wrong.  The monotonic one, which leases and timeouts use, stays right, as
 when an administrator or NTP sets a machine's clock.  (libfaketime does the same, but breaks waiting
 by the monotonic clock: CPython's `time.sleep` fails under it.)
 """

@@ -1,10 +1,10 @@
-"""A network for who is not root: nodes on loopback, each behind a proxy of ours.
+"""A network for users without root: nodes on loopback, each behind a proxy of ours.
 
-Others are told the proxy's address, so all that nodes and clients say passes through here, and
-waits here while its link is cut.  Who opened a connection is found by its socket, which the kernel
-says the owner of.  What differs from a real network: a cut does not keep a connection from being
-opened (nobody answers on it), a lost packet is a pause as long as its repetition takes, and what
-was under way when a cut is healed arrives at once.
+Nodes and clients know only the proxies' addresses, so all their bytes pass through here, and wait
+here while a link is cut.  The kernel names the process that owns a socket, which tells who opened a
+connection.  Unlike a real network: a connection can be opened through a cut (it gets no answer), a
+lost packet is a pause of the length of its retransmission, and bytes held back by a cut arrive at
+once when it heals.
 """
 
 import math

@@ -1,7 +1,7 @@
 """One node of the cluster: a real `ottla` process in its seat, with its disk and its log.
 
-It starts nothing by itself but on order, and notes every end that nobody ordered: a node that dies
-by itself is a finding.  What it says goes to a file of bounded size.
+Its process starts and stops only when asked to; every other end is noted, because a node that dies
+by itself is a finding.  Its output goes to a file of bounded size.
 Invariant OneProcess: a node never has two processes at a time.
 """
 

@@ -1,9 +1,9 @@
-"""What clients did in a run, as events of `ottla.jepsen.history`, and what its judges say of them.
+"""Records what clients did as events of `ottla.jepsen.history`, and runs its checkers at the end.
 
-`history.py` judges while a run goes on, and ends it at the first promise that is not kept.  What
-needs the whole history is judged here, at the end of a run, by the judges of real clusters: records
-that a reader passed by, what was never read at the end, order in real time of what nobody
-acknowledged, keys of a group with two owners, committed offsets that fit no order.
+`history.py` checks while a run goes on, and ends it at the first broken promise.  Here the checkers
+of real clusters look at the whole history: records that a reader skipped or never read, the order
+in real time of unacknowledged records, keys of a group with two owners, committed offsets that fit
+no order.
 """
 
 from collections.abc import Callable, Iterable, Mapping
