@@ -15,7 +15,8 @@ isr_driver.py              sends them, and keeps the time
 Following
 follower_fetch.py          requests of a follower, and what follows from the leader's answers
 replica_fetcher_driver.py  one task and one connection for each leader followed
-follower_duties_driver.py  flushes and truncations that a leader's answer asks for
+follower_duties.py         carries out flushes and truncations that a leader's answer asks for
+follower_duties_driver.py  runs them side by side, for each leader
 
 Around them
 flush_driver.py            flushes what is acknowledged only when durable

@@ -1,4 +1,4 @@
-"""Performs what follows from one leader's answers and takes a disk: flushes and changes of logs.
+"""Runs the duties that follow from one leader's answers and take a disk.
 
 The duties of one answer are performed side by side, and the next request waits for them, but not
 for long: a duty that a slow or hanging disk holds up goes on by itself, its partition is not asked
@@ -11,23 +11,19 @@ from collections.abc import Callable
 
 import trio
 
+from ottla.broker.replicas.follower_duties import DiskDuty, carry_out
 from ottla.broker.replicas.follower_fetch import (
     BeginAnew,
     Flush,
     Followed,
     FollowerFetch,
-    RaiseStart,
     Truncate,
 )
-from ottla.model.errors import OttlaError
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log import Log
 
 logger = logging.getLogger("ottla.broker.replicas")
-
-DiskDuty = Flush | Truncate | BeginAnew | RaiseStart
-"""Duties that need nothing further from the leader."""
 
 PATIENCE_MS = 500
 """How long partitions wait for another one's duty.  Lower has partitions of a slow disk asked for
@@ -91,18 +87,12 @@ class FollowerDuties:
 
     async def _perform(self, followed: Followed, log: Log, duty: DiskDuty) -> None:
         try:
-            if isinstance(duty, Flush):
-                await log.flush()
-            else:
-                with trio.CancelScope(shield=True):
-                    await self._change(followed, log, duty)
-        except OttlaError as error:
-            self._core.set_aside(followed, error, self._clock.monotonic_ms())
-        except Exception as error:
-            self._errors.note("partition", followed.name, error)
-            self._core.set_aside(followed, error, self._clock.monotonic_ms())
-        else:
-            self._core.done(followed)
+            self._report(followed, log, duty)
+            # A change that has begun is ended, also when its partition is left.
+            with trio.CancelScope(shield=not isinstance(duty, Flush)):
+                await carry_out(
+                    self._core, followed, log, duty, clock=self._clock, errors=self._errors
+                )
         finally:
             self._changing.discard(followed)
             is_late = followed not in self._awaited
@@ -112,9 +102,7 @@ class FollowerDuties:
             if is_late:
                 self._on_late()
 
-    async def _change(
-        self, followed: Followed, log: Log, duty: Truncate | BeginAnew | RaiseStart
-    ) -> None:
+    def _report(self, followed: Followed, log: Log, duty: DiskDuty) -> None:
         if isinstance(duty, Truncate):
             said = logger.warning if duty.offset < log.high_watermark else logger.info
             said(
@@ -125,13 +113,9 @@ class FollowerDuties:
                 log.high_watermark,
                 self._core.leader_id,
             )
-            await log.truncate_to(duty.offset)
         elif isinstance(duty, BeginAnew):
             logger.warning(
                 "%r begins anew at %s, where the leader's log begins",
                 followed.partition,
                 duty.offset,
             )
-            await log.truncate_fully_and_start_at(duty.offset)
-        elif duty.offset > log.log_start_offset:
-            await log.delete_records_before(duty.offset)

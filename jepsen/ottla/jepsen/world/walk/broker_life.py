@@ -14,25 +14,24 @@ from ottla.broker.broker_core import BrokerCore, ReplicaPorts
 from ottla.broker.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.broker.network.request_times import Times
 from ottla.broker.network.steps import finished
+from ottla.broker.replicas.follower_duties import DiskDuty, carry_out
 from ottla.broker.replicas.follower_fetch import (
-    BeginAnew,
     Duty,
     FindPlace,
     Flush,
     Followed,
     FollowerFetch,
-    RaiseStart,
-    Truncate,
     place_of,
 )
 from ottla.broker.replicas.isr_keeper import Changes, IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import Directory
+from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.walk.disk_store import DiskStore
 from ottla.jepsen.world.walk.now import AtOnceWork
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY, MetadataImage
-from ottla.model.errors import OttlaError, RefusedError
+from ottla.model.errors import RefusedError
 from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition, TopicPartition
 from ottla.model.run_now import run_now
 from ottla.model.seams import Clock, Rng
@@ -133,7 +132,10 @@ class Life:
         self.fetchers: dict[NodeId, LeaderFetcher] = {}
         self._fetcher_of: dict[TopicIdPartition, LeaderFetcher] = {}
         self._clock = clock
-        self.core = BrokerCore(machine.config, clock=clock, rng=rng, dispatcher=Dispatcher())
+        self._errors = NotedErrors(_raise)
+        self.core = BrokerCore(
+            machine.config, clock=clock, rng=rng, dispatcher=Dispatcher(errors=self._errors)
+        )
         self.purgatory = self.core.purgatory
         self.table = self.core.table
         unused: Any = None
@@ -249,40 +251,32 @@ class Life:
                 elif isinstance(duty, FindPlace):
                     fetcher.places.append(followed)
                 else:
-                    self._perform(fetcher, followed, duty, now_ms)
+                    self._carry_out(fetcher, followed, duty)
         return duties
 
-    def _perform(self, fetcher: LeaderFetcher, followed: Followed, duty: Duty, now_ms: int) -> None:
-        try:
-            if isinstance(duty, Truncate):
-                run_now(followed.log.truncate_to(duty.offset))
-            elif isinstance(duty, BeginAnew):
-                run_now(followed.log.truncate_fully_and_start_at(duty.offset))
-            elif isinstance(duty, RaiseStart):
-                run_now(followed.log.delete_records_before(duty.offset))
-        except OttlaError as error:
-            fetcher.core.set_aside(followed, error, now_ms)
-        else:
-            fetcher.core.done(followed)
+    def _carry_out(self, fetcher: LeaderFetcher, followed: Followed, duty: DiskDuty) -> None:
+        run_now(
+            carry_out(
+                fetcher.core, followed, followed.log, duty, clock=self._clock, errors=self._errors
+            )
+        )
 
     def find_place(
-        self, fetcher: LeaderFetcher, followed: Followed, place: tuple[Offset, Offset], now_ms: int
+        self, fetcher: LeaderFetcher, followed: Followed, place: tuple[Offset, Offset]
     ) -> None:
         """Cut off what the leader never had, or begin where its log does; `place`: start, end."""
         fetcher.places.remove(followed)
         if fetcher.core.find(followed.key) is not followed:
             return
-        self._perform(fetcher, followed, place_of(followed, *place), now_ms)
+        self._carry_out(fetcher, followed, place_of(followed, *place))
 
     # --- flushing -----------------------------------------------------------------------------
 
     def flush_replica(self, fetcher: LeaderFetcher) -> None:
         """End the flushes of what a follower has appended, or wrote as a leader before."""
         for followed in fetcher.flushing:
-            if fetcher.core.find(followed.key) is not followed:
-                continue
-            run_now(followed.log.flush())
-            fetcher.core.done(followed)
+            if fetcher.core.find(followed.key) is followed:
+                self._carry_out(fetcher, followed, Flush())
         fetcher.flushing.clear()
 
     def flush_led(self, partition: Partition, left_count: int, now_ms: int) -> None:
@@ -377,3 +371,8 @@ def broker_config(node_id: NodeId) -> BrokerConfig:
             fetch_session_count_max=SESSION_SLOTS,
         )
     return found
+
+
+def _raise(error: BaseException) -> None:
+    """End the run: in a walk every unexpected error is a finding."""
+    raise error

@@ -208,7 +208,7 @@ class TalkingCluster(ReplicationCluster):
         self.rare.sometimes("a follower looks for its place")
         if place[0] > followed.log.end_offset:
             self.rare.sometimes("a follower begins anew at its leader's start")
-        life.find_place(fetcher, followed, place, self.now_ms)
+        life.find_place(fetcher, followed, place)
 
     # --- in-sync replicas -----------------------------------------------------------------------
 

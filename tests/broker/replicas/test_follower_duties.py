@@ -1,0 +1,113 @@
+"""What a duty does to a followed log, and what becomes of its partition."""
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.replicas.follower_duties import DiskDuty, carry_out
+from ottla.broker.replicas.follower_fetch import BeginAnew, Flush, RaiseStart, Truncate
+from ottla.model.errors import CorruptDataError, ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import Offset
+from ottla.model.run_now import run_now
+from ottla.model.unexpected_errors import UnexpectedErrors
+
+NOW_MS = 7
+
+
+class StandingClock:
+    """Time that stands."""
+
+    def monotonic_ms(self) -> int:
+        return NOW_MS
+
+    wall_ms = monotonic_ms
+
+
+class NotedLog:
+    """A log that notes what is done to it; it may fail."""
+
+    log_start_offset = Offset(10)
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self._error = error
+
+    async def _note(self, *call: object) -> None:
+        self.calls.append(call)
+        if self._error is not None:
+            raise self._error
+
+    async def flush(self) -> None:
+        await self._note("flush")
+
+    async def truncate_to(self, offset: Offset) -> None:
+        await self._note("truncate", offset)
+
+    async def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        await self._note("begin", offset)
+
+    async def delete_records_before(self, offset: Offset) -> None:
+        await self._note("delete", offset)
+
+
+class Followed:
+    """A partition that is followed."""
+
+    name = "t-0"
+
+
+class NotedCore:
+    """A core that notes what it is told of a partition."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+
+    def done(self, followed: object) -> None:
+        self.told.append(("done",))
+
+    def set_aside(self, followed: object, error: Exception, now_ms: int) -> None:
+        self.told.append(("set aside", error, now_ms))
+
+
+def carried_out(duty: DiskDuty, log: NotedLog) -> tuple[list[Any], dict[str, int]]:
+    """Carry out a duty; return what the core was told and the unexpected errors."""
+    core: Any = NotedCore()
+    followed: Any = Followed()
+    any_log: Any = log
+    errors = UnexpectedErrors()
+    run_now(carry_out(core, followed, any_log, duty, clock=StandingClock(), errors=errors))
+    return core.told, dict(errors.counts)
+
+
+@pytest.mark.parametrize(
+    ("duty", "calls"),
+    [
+        (Flush(), [("flush",)]),
+        (Truncate(Offset(5)), [("truncate", 5)]),
+        (BeginAnew(Offset(5)), [("begin", 5)]),
+        (RaiseStart(Offset(11)), [("delete", 11)]),
+        (RaiseStart(Offset(10)), []),
+    ],
+)
+def test_a_partition_is_asked_for_again_when_its_duty_is_done(
+    duty: DiskDuty, calls: list[tuple[object, ...]]
+) -> None:
+    log = NotedLog()
+    assert carried_out(duty, log) == ([("done",)], {})
+    assert log.calls == calls
+
+
+@pytest.mark.parametrize(
+    "error", [RefusedError(ErrorCode.KAFKA_STORAGE_ERROR), CorruptDataError("a segment")]
+)
+def test_a_partition_whose_log_refuses_is_set_aside(error: OttlaError) -> None:
+    told, counts = carried_out(Flush(), NotedLog(error))
+    assert told == [("set aside", error, NOW_MS)]
+    assert counts == {}
+
+
+def test_a_bug_in_a_duty_sets_its_partition_aside_and_is_counted() -> None:
+    bug = ValueError("a bug of ours")
+    told, counts = carried_out(Flush(), NotedLog(bug))
+    assert told == [("set aside", bug, NOW_MS)]
+    assert counts == {"partition": 1}
