@@ -2,8 +2,9 @@
 
 What may run on the loop is a plain call: writing, reading what is cached, opening.  What may hold
 a thread (fsync, unlink, truncate, rename, scans) is awaited and runs on a worker of its directory.
-Exactly two implementations exist: `RealDisk` (disk.py) and the deterministic world's.  Every
-failure is an `OSError` with its errno; nothing else is raised.
+Nodes have two implementations: `RealDisk` (disk.py) and the deterministic world's.  A third, of the
+command line, keeps its changes aside to show a recovery before it is done.  Every failure is an
+`OSError` with its errno; nothing else is raised.
 """
 
 from collections.abc import Sequence

@@ -3,14 +3,17 @@
 import json
 from pathlib import Path
 from struct import pack
+from uuid import UUID
 
 import pytest
 
 from ottla.cli.main import run
 from ottla.metadata.records import encode_record
-from ottla.model.ids import Epoch, Offset
+from ottla.model.ids import Epoch, Offset, TopicPartition
 from ottla.proto import metadata_pb2 as pb
 from ottla.raft.election_state import ElectionState, encode
+from ottla.storage.checkpoint_topics import format_topic_ids
+from ottla.storage.meta_properties import uuid_to_text
 from ottla.wire.batch_builder import build_batch
 
 LOG = "00000000000000000007.log"
@@ -109,6 +112,60 @@ def test_the_metadata_log_is_read_as_metadata(
     }
     assert "problem" in file["rows"][2]["metadata"]
     assert '"metadata.version"' in dumped(capsys, str(path), "--metadata")
+
+
+def test_values_are_cut_in_a_table_and_whole_in_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / LOG
+    path.write_bytes(build_batch([(5, None, b"v" * 900)]))
+    assert "… (900 bytes)" in dumped(capsys, str(path), "--records")
+    options = (str(path), "--records", "--format", "json")
+    assert json.loads(dumped(capsys, *options))[0]["rows"][1]["value"] == "v" * 900
+    cut = json.loads(dumped(capsys, *options, "--value-bytes", "3"))[0]["rows"][1]["value"]
+    assert cut == {"base64": "dnZ2", "bytes": 900}
+    assert run(["log", "dump", *options, "--value-bytes", "-1"]) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_an_index_is_shown_with_what_does_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / LOG).write_bytes(BATCH)
+    path = tmp_path / "00000000000000000007.index"
+    path.write_bytes(pack(">ii", 1, 100))
+    assert run(["log", "index", str(path)]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split(maxsplit=3) == ["0", "8", "100", f"it is beyond the end of {LOG}"]
+    (tmp_path / LOG).unlink()
+    assert run(["log", "index", str(path), "--format", "json"]) == 2
+    first, second = json.loads(capsys.readouterr().out)[0]["rows"]
+    assert first["problem"] == f"{LOG} is not beside it"
+    assert (second["at"], second["offset"]) == (0, 8)
+
+
+def test_a_checkpoint_has_the_topic_ids_that_lie_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic_id = UUID(int=5)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n2\na 0 7\nb 0 8\n")
+    (tmp_path / "checkpoint-topic-ids").write_bytes(
+        format_topic_ids({TopicPartition("a", 0): topic_id})
+    )
+    path = str(tmp_path / "recovery-point-offset-checkpoint")
+    assert run(["log", "checkpoint", path, "--format", "json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)[0]["rows"]
+    assert (first["offset"], first["topic_id"]) == (7, uuid_to_text(topic_id))
+    assert (second["offset"], second["topic_id"]) == (8, None)
+
+
+def test_a_verb_refuses_the_files_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / LOG).write_bytes(BATCH)
+    for verb in ("index", "snapshot", "checkpoint"):
+        assert run(["log", verb, str(tmp_path / LOG)]) == 1
+        assert "'log dump' shows it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,8 @@ def _add_files(parser: argparse.ArgumentParser, text: str) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the files; 0 when they are sound, 2 when any of them lies."""
     verb = arguments.log_command
+    if verb == "dump" and arguments.value_bytes is not None and arguments.value_bytes < 0:
+        raise ConfigError("--value-bytes", f"is {arguments.value_bytes}; it must be 0 or more")
     paths = list(files_of(arguments.files, KINDS_OF[verb], verb))
     note_if_in_use(paths)
     is_json = arguments.format == "json"
@@ -86,8 +88,6 @@ def _form(arguments: argparse.Namespace, path: Path) -> Form:
     if arguments.log_command != "dump":
         return Form()
     limit = arguments.value_bytes
-    if limit is not None and limit < 0:
-        raise ConfigError("--value-bytes", f"is {limit}; it must be 0 or more")
     if limit is None and arguments.format == "table":
         limit = VALUE_BYTES_DEFAULT
     is_metadata = arguments.metadata or path.resolve().parent.name == f"{METADATA_TOPIC}-0"
