@@ -79,3 +79,14 @@ def test_any_name_of_a_fault_node_or_operation_can_be_drawn(
     for picture in run_pictures(history, {}, faults):
         assert "<b>" not in picture.svg
         assert {"b1", "$\\frac{1$"} <= set(words_of(picture).split())
+
+
+def test_however_many_faults_and_nodes_there_are_a_picture_stays_small(
+    queue_run: Callable[..., History],
+) -> None:
+    faults = [Fault(f"fault-{i}", i * 10**6, i * 10**6 + 10, (f"node-{i}",)) for i in range(200)]
+    (picture, *_) = run_pictures(queue_run(20, seconds=1.0), {}, faults)
+    words = words_of(picture).split()
+    assert words.count("others") == 1
+    assert "fault-0" in words
+    assert len(words) < 100

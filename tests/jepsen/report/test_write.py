@@ -44,6 +44,7 @@ def make_run(tmp_path: Path, queue_history: History, monkeypatch: pytest.MonkeyP
         }
         results = {
             "valid": valid,
+            "reason": None if valid is True else "log: lost-write × 9",
             "verdicts": [verdict],
             "figures": {
                 "operations": 2_000,
@@ -113,7 +114,7 @@ def test_a_finding_has_the_operations_that_prove_it_and_the_log_of_its_key(
     directory = make_run(valid=False, planted="forgets", findings=[finding])
     index = write_report(directory, queue_history)
     text = text_of(index)
-    assert "Invalid: log found lost-write × 9, in" in text
+    assert "Invalid: log: lost-write × 9, in" in text
     assert "The planted bug, forgets, was found." in text
     assert "lost-write × 9 log, the first 1 listed" in text
     assert "17 <is> lost" in text

@@ -33,6 +33,7 @@ DOTS_MAX, MARKS_MAX = 6_000, 400
 PLOT_DOTS = (950, 190)
 """Columns and rows of the finest grid: one dot beside the next."""
 LANES_MAX = 14
+"""Nodes with a row of their own, and kinds of fault in the legend."""
 SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
 """Colours of lines and of kinds of fault; all further ones are grey."""
 QUANTILES = ((0.5, "median", "ok"), (0.95, "95 %", "c2"), (0.99, "99 %", "c1"),
@@ -238,14 +239,17 @@ def _durations(axes: "Axes", low_ns: float, high_ns: float) -> None:
 
 def _lanes(axes: "Axes", lanes: Mapping[str, Sequence[Fault]], end_s: float) -> None:
     """Draw faults as bars, a row for each node, a colour for each kind."""
-    kinds = dict.fromkeys(fault.name for faults in lanes.values() for fault in faults)
-    for number, kind in enumerate(kinds):
+    by_kind: dict[str, list[tuple[int, float, float]]] = {}
+    for row, faults in enumerate(lanes.values()):
+        for fault in faults:
+            start_s = fault.start_ns / 1e9
+            span = row, start_s, start_s + max(fault.seconds, end_s / 500)
+            by_kind.setdefault(fault.name, []).append(span)
+    for number, (kind, spans) in enumerate(by_kind.items()):
         colour = LIGHT[SERIES[number] if number < len(SERIES) else "rest"]
-        for row, faults in enumerate(lanes.values()):
-            mine = (f for f in faults if f.name == kind)
-            bars = [(f.start_ns / 1e9, max(f.seconds, end_s / 500)) for f in mine]
-            axes.broken_barh(bars, (row - 0.35, 0.7), color=colour, lw=0)
-        axes.plot([], [], color=colour, lw=5, label=label(kind))
+        axes.hlines(*zip(*spans, strict=True), color=colour, lw=8)
+        if number < LANES_MAX:
+            axes.plot([], [], color=colour, lw=5, label=label(kind))
     axes.set(yticks=range(len(lanes)), yticklabels=lanes)
     axes.set_ylim(len(lanes) - 0.4, -0.6)
     axes.grid(False)
@@ -270,8 +274,9 @@ def _picture(
     from matplotlib.figure import Figure
 
     lanes = _by_node(course.faults)
-    kinds = {fault.name for fault in course.faults}
-    strip = LANE_INCHES * (1 + max(len(lanes), len(kinds)))
+    spans = merged_spans((fault.start_ns, fault.end_ns) for fault in course.faults)
+    kinds = min(LANES_MAX, len({fault.name for fault in course.faults}))
+    strip = LANE_INCHES * (1 + max(len(lanes), kinds))
     heights = [strip] * bool(lanes) + [PLOT_INCHES] * len(panels)
     height = sum(heights) + GAP_INCHES * (len(heights) + 1) + 0.25
     with _style():
@@ -288,8 +293,9 @@ def _picture(
         if lanes:
             _lanes(plots[0], lanes, course.end_s)
         for plot, (words, draw) in zip(plots[-len(panels) :], panels.items(), strict=True):
-            for start, end in merged_spans((f.start_ns, f.end_ns) for f in course.faults):
-                plot.axvspan(start / 1e9, end / 1e9, color=LIGHT["shade"], lw=0, zorder=0)
+            bands = [(start / 1e9, (end - start) / 1e9) for start, end in spans]
+            place = plot.get_xaxis_transform()
+            plot.broken_barh(bands, (0, 1), transform=place, fc=LIGHT["shade"], lw=0, zorder=0)
             if course.final_s is not None:
                 plot.axvline(course.final_s, color=LIGHT["bad"], ls="--", lw=1, label="final reads")
             draw(plot)

@@ -138,7 +138,7 @@ def _cell(runs: Sequence[StoredRun]) -> Markup:
         " · ".join(filter(None, words)),
         class_=f"cell {VALIDITY_WORDS[files.valid]}",
         href=runs[0].href,
-        title=shortened(f"{files.started} {files.blame()}", 300),
+        title=shortened(f"{files.started} {files.reason}", 300),
     )
     more = f"{len(runs) - 1} earlier below" if len(runs) > 1 else ""
     return element("td", whole, element("span", more, class_="muted small"))
@@ -167,7 +167,7 @@ def _row(run: StoredRun) -> Sequence[object]:
         files.clients or "–",
         _outcome(run),
         "–" if rate is None else count_words(round(rate)),
-        shortened(files.blame(), 200),
+        shortened(files.reason, 200),
     )
 
 

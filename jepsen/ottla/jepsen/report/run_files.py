@@ -9,11 +9,7 @@ from dataclasses import dataclass, field
 
 from ottla.jepsen.checkers.verdict import Finding, Validity, Verdict
 from ottla.jepsen.history import Json
-from ottla.jepsen.report.words import count_words, many
 
-WORST = ("lost-write", "inconsistent-offsets", "duplicate", "aborted-read", "G1a", "truncated-read")
-"""Anomalies that are named first; of the others the most frequent."""
-ANOMALIES_NAMED_MAX = 4
 SEVERITY: Mapping[Validity, int] = {False: 0, "unknown": 1, True: 2}
 SIGNS: Mapping[Validity, str] = {True: "✓", False: "✗", "unknown": "?"}
 """The sign of a verdict, which needs no colour."""
@@ -95,6 +91,11 @@ class RunFiles:
                 found.update(verdict.figures["linear"])
         return found
 
+    @property
+    def reason(self) -> str:
+        """The checkers that object, with their anomalies; "" for a valid run."""
+        return str(self.results.get("reason") or "")
+
     def figure(self, name: str) -> float | None:
         """Return a figure of the results, or of the first verdict that has it."""
         for figures in (self.results.get("figures") or {}, *(v.figures for v in self.verdicts)):
@@ -102,25 +103,6 @@ class RunFiles:
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return float(value)
         return None
-
-    def blame(self) -> str:
-        """Return why the run is not valid: checkers with their anomalies, the worst first."""
-        guilty = [verdict for verdict in self.verdicts if verdict.valid == self.valid]
-        words = map(_blame, guilty) if self.valid is not True else ()
-        return "; ".join(words) or str(self.results.get("reason") or "")
-
-
-def _blame(verdict: Verdict) -> str:
-    reason = verdict.reason or ""
-    counts = {name: n for name, n in verdict.findings_count.items() if name in reason}
-    if not counts or verdict.valid is not False:
-        return f"{verdict.checker}: {reason or 'no reason given'}"
-    rank = {name: place for place, name in enumerate(WORST)}
-    ordered = sorted(counts, key=lambda name: (rank.get(name, len(WORST)), -counts[name]))
-    named = [f"{name} × {count_words(counts[name])}" for name in ordered[:ANOMALIES_NAMED_MAX]]
-    more = len(ordered) - len(named)
-    rest = f" and {many(more, 'other anomaly')}" if more else ""
-    return f"{verdict.checker} found {', '.join(named)}{rest}"
 
 
 def _verdict(row: Mapping[str, Json]) -> Verdict:

@@ -5,6 +5,7 @@ and pictures, checkers, faults, errors, files, the command that repeats the run.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -102,7 +103,7 @@ def verdict_sentence(parts: RunParts) -> str:
     load = f"{many(len(operations), 'operation')} over {lasted} {faults}"
     if files.valid is True:
         return f"Valid: {many(len(files.verdicts), 'checker')} found nothing wrong in {load}."
-    why = files.blame().rstrip(".")
+    why = files.reason.rstrip(".")
     if files.valid is False:
         planted = f" The planted bug, {files.planted}, was found." if files.planted else ""
         return f"Invalid: {why or 'a checker objected'}, in {load}.{planted}"
@@ -191,7 +192,7 @@ def _checkers(verdicts: Sequence[Verdict]) -> Markup:
         return element("p", "No checker has a verdict yet.", class_="muted")
     rows = []
     for one in verdicts:
-        found = [f"{name} × {count_words(n)}" for name, n in one.findings_count.items()]
+        found = [f"{name} × {n}" for name, n in one.findings_count.items()]
         if not set((one.reason or "").split(", ")) <= set(found):
             found.append(one.reason or "")
         figures = element("td", _figure_words(one.figures), class_="small muted")
@@ -226,9 +227,7 @@ def _faults(faults: Sequence[Fault]) -> Iterable[Markup]:
     if not faults:
         yield element("p", "The run had none.", class_="muted")
         return
-    counts: dict[str, int] = {}
-    for fault in faults:
-        counts[fault.name] = counts.get(fault.name, 0) + 1
+    counts = Counter(fault.name for fault in faults)
     yield element("p", joined((tag(f"{name} × {n}") for name, n in counts.items()), " "))
     rows = []
     for fault in faults[:FAULTS_MAX]:
