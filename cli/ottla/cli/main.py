@@ -68,7 +68,7 @@ COMMANDS = {
     "jepsen": Command("ottla.cli.lab.jepsen", "test real processes under faults"),
     "bench": Command("ottla.bench.commands", "measure any Kafka-compatible broker"),
     "doctor": Command(
-        "ottla.cli.cluster.doctor", "say what a machine lacks to run Spark with Ottla"
+        "ottla.cli.cluster.doctor", "what a machine lacks to run Spark, and what holds retention up"
     ),
     "version": Command("ottla.cli.version", "print the version"),
 }

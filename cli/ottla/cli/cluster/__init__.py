@@ -12,7 +12,7 @@ controller.py             `ottla controller`
 broker.py                 `ottla broker FILE`
 storage.py                `ottla storage`: format directories
 node_process.py           what both kinds of node share
-doctor.py                 `ottla doctor`: what a machine lacks for Spark
+doctor.py                 `ottla doctor`: Spark on this machine, retention of a cluster
 
 A running cluster
 status.py                 `ottla status`
@@ -20,6 +20,7 @@ quorum.py                 `ottla quorum`
 brokers.py                `ottla broker list | describe | drain`
 log_dirs.py               `ottla broker logdirs`
 survey.py                 asks the cluster
+retention_findings.py     judges what holds retention up (pure)
 health.py                 judges the answers: every reason names its cure
 reassign.py               `ottla topic reassign`
 reassignment_plan.py      decides which broker gets which replica (pure)

@@ -1,17 +1,24 @@
-"""`ottla doctor spark`: says whether this machine can run Spark with Ottla, and what it lacks."""
+"""`ottla doctor`: whether this machine can run Spark with Ottla, and retention can do its work."""
 
 import argparse
 import os
+import time
 
+from ottla.cli.cluster.retention_findings import COLUMNS as RETENTION_COLUMNS
+from ottla.cli.cluster.retention_findings import TopicAges, retention_findings
 from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
     bootstrap_of,
+    counted,
     print_json,
     print_table,
+    run_async,
 )
 from ottla.cli.terminal import note
+from ottla.client.admin import open_admin
 from ottla.model.errors import ConfigError
+from ottla.model.ids import TopicPartition
 from ottla.pipeline.doctor import (
     Finding,
     State,
@@ -24,6 +31,8 @@ from ottla.pipeline.doctor_facts import look
 from ottla.pipeline.doctor_trial import ROWS, TIMEOUT_SECONDS, try_query
 
 UNHEALTHY = 2
+MAX_TIMESTAMP = -3
+"""Asked for as a time: the record with the largest timestamp."""
 COLUMNS = ("QUESTION", "STATE", "FOUND", "WHAT TO DO")
 
 
@@ -47,10 +56,58 @@ def configure(parser: argparse.ArgumentParser) -> None:
     spark.add_argument("--verbose", action="store_true", help="show what Spark wrote, too")
     add_cluster_arguments(spark)
     add_format_argument(spark)
+    retention = subjects.add_parser(
+        "retention", help="topics that keep records for longer, for one is ahead of the clock"
+    )
+    add_cluster_arguments(retention)
+    add_format_argument(retention)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print every finding; exit code 2 when one has failed."""
+    if arguments.subject == "retention":
+        return run_async(lambda: _look_at_retention(arguments))
+    return _look_at_spark(arguments)
+
+
+async def _look_at_retention(arguments: argparse.Namespace) -> int:
+    topics: list[TopicAges] = []
+    async with open_admin(bootstrap_of(arguments)) as admin:
+        for name in await admin.list_topics():
+            configs = await admin.topic_configs(name)
+            partitions = (await admin.describe_topic(name)).partitions
+            found = await admin.list_offsets(
+                {TopicPartition(name, one.partition): MAX_TIMESTAMP for one in partitions}
+            )
+            topics.append(
+                TopicAges(
+                    topic=name,
+                    cleanup_policy=configs["cleanup.policy"].value or "",
+                    retention_ms=int(configs["retention.ms"].value or -1),
+                    newest_ms={at.partition: one.timestamp_ms for at, one in found.items()},
+                )
+            )
+    held_up = list(retention_findings(topics, int(time.time() * 1_000)))
+    if arguments.format == "json":
+        rows = [
+            {
+                "topic": one.topic,
+                "partitions": list(one.partitions),
+                "newest_ms": one.newest_ms,
+                "cure": one.cure,
+            }
+            for one in held_up
+        ]
+        print_json({"fit": not held_up, "topics": len(topics), "findings": rows})
+    elif held_up:
+        rows_shown = [(one.topic, State.FAILED, one.found, one.cure) for one in held_up]
+        print_table(RETENTION_COLUMNS, rows_shown)
+    else:
+        note(f"no record of {counted(len(topics), 'topic')} is ahead of the clock")
+    return UNHEALTHY if held_up else 0
+
+
+def _look_at_spark(arguments: argparse.Namespace) -> int:
     if arguments.timeout <= 0:
         raise ConfigError("--timeout", f"is {arguments.timeout:g}; it must be above 0 seconds")
     facts = look(os.environ)
