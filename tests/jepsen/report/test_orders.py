@@ -57,6 +57,7 @@ def test_a_value_contradicts_the_first_one_at_its_offset() -> None:
         ["1", "102", "0:04 by 3 (event 7)", "0:05 by 4 (event 9)", "1", "contradicts 101"],
     ]
     assert "The log of q<0> around 1 offset of findings" in words
+    assert words_of(log)[0] == rows, "a second value is odd even where no send is a finding's"
 
 
 def test_a_value_in_two_places_names_the_other_one() -> None:
