@@ -85,6 +85,11 @@ RIDDLES = {
 }
 """Words that a reader has to decode, and how often the tree still has them."""
 
+SAME_NAME: dict[str, str] = {
+    "LocalCluster": "the processes of a plan, and a started `ottla up`",
+}
+"""Class names that stand for two things; nothing is to be added."""
+
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 LINE_COLUMNS_MAX = 100
@@ -221,6 +226,18 @@ def modules_imported(tree: ast.AST) -> set[str]:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         found |= modules_imported(node)
     return found
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for _, path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(label(path))
+    shared = {name: places for name, places in homes.items() if len(places) > 1}
+    assert {name: shared[name] for name in shared.keys() - SAME_NAME.keys()} == {}
+    # A name that was given up is struck off, so that it cannot be shared again.
+    assert SAME_NAME.keys() - shared.keys() == set()
 
 
 def test_grpc_is_met_in_one_place_and_immutables_in_one_file() -> None:

@@ -4,15 +4,15 @@ from array import array
 
 import pytest
 
-from ottla.bench.audit import Found, Verdict, audit
-from ottla.bench.ledger import Answers, Lane, Ledger
+from ottla.bench.audit import AuditedRecords, AuditVerdict, audit
+from ottla.bench.ledger import Answers, LedgerLane, RunLedger
 
-LANE = Lane("load", 3, 10)
+LANE = LedgerLane("load", 3, 10)
 
 
 def judged(
     acknowledged: dict[int, int], found: list[tuple[int, int]], failed: tuple[int, ...] = ()
-) -> Verdict:
+) -> AuditVerdict:
     """Judge one lane: acknowledged is offset to number, found is (offset, number) as read."""
     answers = Answers(
         LANE,
@@ -21,9 +21,11 @@ def judged(
         at_s=array("d", [0.0] * len(acknowledged)),
         failed=array("L", failed),
     )
-    ledger = Ledger(run_id=1, started_s=0.0, answers=[answers])
+    ledger = RunLedger(run_id=1, started_s=0.0, answers=[answers])
     offsets = array("q", [offset for offset, _ in found])
-    return audit(ledger, {LANE: Found(offsets, array("L", [number for _, number in found]))})
+    return audit(
+        ledger, {LANE: AuditedRecords(offsets, array("L", [number for _, number in found]))}
+    )
 
 
 def test_what_was_acknowledged_and_is_there_is_clean() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.bench.comparison import (
-    Comparison,
+    FigureComparison,
+    FigureVerdict,
     Measured,
     Spread,
-    Verdict,
     as_table,
     compare,
     spread_of,
@@ -25,23 +25,23 @@ def test_a_spread_is_median_lowest_and_highest() -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs", "expected"),
     [
-        ([20.0, 21.0, 22.0], [10.0, 11.0, 12.0], Verdict.BETTER),
-        ([10.0, 11.0, 12.0], [20.0, 21.0, 22.0], Verdict.WORSE),
-        ([10.0, 12.0, 14.0], [13.0, 15.0, 17.0], Verdict.UNDECIDED),  # the spreads overlap
-        ([10.0, 10.0, 19.0], [19.0, 30.0, 30.0], Verdict.UNDECIDED),  # they touch
-        ([10.0, 19.0, 20.0], [21.0, 22.0, 31.0], Verdict.UNDECIDED),  # apart, and each wider
-        ([10.0, 11.0, 12.0], [13.0, 14.0, 23.0], Verdict.UNDECIDED),  # one of them wider
-        ([5.0, 5.0], [5.0, 5.0], Verdict.UNDECIDED),
-        ([100.0], [1.0], Verdict.UNDECIDED),  # one round has no spread
+        ([20.0, 21.0, 22.0], [10.0, 11.0, 12.0], FigureVerdict.BETTER),
+        ([10.0, 11.0, 12.0], [20.0, 21.0, 22.0], FigureVerdict.WORSE),
+        ([10.0, 12.0, 14.0], [13.0, 15.0, 17.0], FigureVerdict.UNDECIDED),  # the spreads overlap
+        ([10.0, 10.0, 19.0], [19.0, 30.0, 30.0], FigureVerdict.UNDECIDED),  # they touch
+        ([10.0, 19.0, 20.0], [21.0, 22.0, 31.0], FigureVerdict.UNDECIDED),  # apart, and each wider
+        ([10.0, 11.0, 12.0], [13.0, 14.0, 23.0], FigureVerdict.UNDECIDED),  # one of them wider
+        ([5.0, 5.0], [5.0, 5.0], FigureVerdict.UNDECIDED),
+        ([100.0], [1.0], FigureVerdict.UNDECIDED),  # one round has no spread
     ],
 )
 def test_a_gap_counts_where_it_is_outside_of_both_spreads(
-    ours: list[float], theirs: list[float], expected: Verdict
+    ours: list[float], theirs: list[float], expected: FigureVerdict
 ) -> None:
     assert verdict_of(ours, theirs, is_higher_better=True) is expected
-    other = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+    other = {FigureVerdict.BETTER: FigureVerdict.WORSE, FigureVerdict.WORSE: FigureVerdict.BETTER}
     turned = verdict_of(ours, theirs, is_higher_better=False)
-    assert turned is other.get(expected, Verdict.UNDECIDED)
+    assert turned is other.get(expected, FigureVerdict.UNDECIDED)
 
 
 def test_every_figure_of_every_row_is_compared() -> None:
@@ -58,9 +58,9 @@ def test_every_figure_of_every_row_is_compared() -> None:
     found = compare(rounds, {"per_second": True, "cpu": False, "ms": False})
 
     assert [(each.row, each.figure, each.ratio, each.verdict) for each in found] == [
-        ("produce", "per_second", 1.99, Verdict.BETTER),
-        ("produce", "cpu", None, Verdict.WORSE),
-        ("e2e", "ms", 0.5, Verdict.BETTER),
+        ("produce", "per_second", 1.99, FigureVerdict.BETTER),
+        ("produce", "cpu", None, FigureVerdict.WORSE),
+        ("e2e", "ms", 0.5, FigureVerdict.BETTER),
     ]
     assert found[0].figures()["kafka"] == {"median": 101, "lowest": 100, "highest": 102}
 
@@ -96,8 +96,10 @@ def test_once_it_is_late_only_complete_rounds_count(late_after: int, complete: i
 
 def test_a_table_has_medians_spreads_ratio_and_verdict() -> None:
     spread = Spread(1_234_567.0, 1_000_000.0, 2_000_000.0)
-    row = Comparison("produce", "per_second", spread, Spread(0.5, 0.25, 1), 2.0, Verdict.BETTER)
-    unknown = row._replace(ratio=None, verdict=Verdict.UNDECIDED)
+    row = FigureComparison(
+        "produce", "per_second", spread, Spread(0.5, 0.25, 1), 2.0, FigureVerdict.BETTER
+    )
+    unknown = row._replace(ratio=None, verdict=FigureVerdict.UNDECIDED)
 
     head, first, second = as_table([row, unknown]).splitlines()
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from ottla.bench.gate import HIGHEST_INCREASE, Comparison, as_text, compare, is_worse
+from ottla.bench.gate import HIGHEST_INCREASE, PathComparison, as_text, compare, is_worse
 from ottla.bench.gate_paths import LARGE_RECORD_BYTES, LARGE_RECORDS, paths
 
 
 def test_a_path_is_worse_above_the_highest_increase_only() -> None:
     assert HIGHEST_INCREASE == 0.05
-    assert not is_worse(Comparison("fetch", 1_050, 1_000))
-    assert is_worse(Comparison("fetch", 1_051, 1_000))
-    assert not is_worse(Comparison("fetch", 500, 1_000))
+    assert not is_worse(PathComparison("fetch", 1_050, 1_000))
+    assert is_worse(PathComparison("fetch", 1_051, 1_000))
+    assert not is_worse(PathComparison("fetch", 500, 1_000))
 
 
 def test_a_path_that_the_table_lacks_decides_nothing() -> None:

@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from ottla.bench.ledger import NOT_ACKNOWLEDGED, ROW, Lane, LedgerWriter, read_ledger
+from ottla.bench.ledger import NOT_ACKNOWLEDGED, ROW, LedgerLane, LedgerWriter, read_ledger
 
-LANES = (Lane("load", 0, 5), Lane("load", 1))
+LANES = (LedgerLane("load", 0, 5), LedgerLane("load", 1))
 
 
 def write(path: Path) -> None:

@@ -4,7 +4,8 @@ from functools import partial
 
 import trio
 
-from ottla.bench.scrape import Prober, Waited, run_scrapes
+from ottla.bench.requests import Waited
+from ottla.bench.scrape import Prober, run_scrapes
 from ottla.client.testing import import_cluster, open_test_cluster
 from ottla.model.settings.endpoints import parse_bootstrap
 

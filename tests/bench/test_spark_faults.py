@@ -3,18 +3,18 @@
 import pytest
 
 from ottla.bench.spark_faults import is_clean
-from ottla.bench.spark_faults_driver import Row, compare
+from ottla.bench.spark_faults_driver import SourceRow, compare
 
-SOURCE = [Row(n % 2, n, b"k" if n % 3 else None, b"%d text" % n) for n in range(12)]
+SOURCE = [SourceRow(n % 2, n, b"k" if n % 3 else None, b"%d text" % n) for n in range(12)]
 
 OTHERS = {"acknowledged_missing": 0, "copy_read_whole_doubled_or_else": 0}
 
 
-def copied(rows: list[Row]) -> list[Row]:
+def copied(rows: list[SourceRow]) -> list[SourceRow]:
     return [row._replace(partition=0, offset=10 + at) for at, row in enumerate(rows)]
 
 
-def verdict(archive: list[Row], copy: list[Row]) -> dict[str, int]:
+def verdict(archive: list[SourceRow], copy: list[SourceRow]) -> dict[str, int]:
     return {**compare(SOURCE, archive, copy), **OTHERS}
 
 
@@ -36,7 +36,7 @@ def test_a_faithful_archive_and_copy_are_clean() -> None:
     ],
 )
 def test_what_is_wrong_is_counted(
-    archive: list[Row], copy: list[Row], counts: dict[str, int]
+    archive: list[SourceRow], copy: list[SourceRow], counts: dict[str, int]
 ) -> None:
     found = verdict(archive, copied(copy))
 

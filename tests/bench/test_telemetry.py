@@ -7,9 +7,9 @@ import pytest
 import trio
 
 from ottla.bench import telemetry_beside
-from ottla.bench.steady_produce import Waited
+from ottla.bench.requests import Waited
 from ottla.bench.telemetry import run_telemetry
-from ottla.bench.telemetry_beside import Phase, cost_of_push_s, run_beside
+from ottla.bench.telemetry_beside import PushPhase, cost_of_push_s, run_beside
 from ottla.bench.telemetry_payload import payload_of
 from ottla.client import open_admin
 from ottla.client.testing import ClusterUnderTest
@@ -110,16 +110,16 @@ async def test_a_producer_is_measured_with_pushes_and_without(
 
 def test_a_push_costs_what_a_phase_with_pushes_takes_more_than_one_without() -> None:
     phases = [
-        Phase(False, began_at=0, ended_at=4, pushes=0, loop_s=0.4),
-        Phase(True, began_at=4, ended_at=8, pushes=1_000, loop_s=0.5),
-        Phase(True, began_at=8, ended_at=16, pushes=2_000, loop_s=1.0),
-        Phase(False, began_at=16, ended_at=20, pushes=0, loop_s=0.4),
+        PushPhase(False, began_at=0, ended_at=4, pushes=0, loop_s=0.4),
+        PushPhase(True, began_at=4, ended_at=8, pushes=1_000, loop_s=0.5),
+        PushPhase(True, began_at=8, ended_at=16, pushes=2_000, loop_s=1.0),
+        PushPhase(False, began_at=16, ended_at=20, pushes=0, loop_s=0.4),
     ]
     assert cost_of_push_s(phases) == pytest.approx(100e-6)
     assert cost_of_push_s(phases[:1]) == 0
 
 
 def test_requests_count_into_the_phase_they_were_sent_in_once_it_has_settled() -> None:
-    phase = Phase(True, began_at=10, ended_at=14, pushes=1, loop_s=0)
+    phase = PushPhase(True, began_at=10, ended_at=14, pushes=1, loop_s=0)
     waited = [Waited(at, at / 1e3) for at in (9.9, 10.1, 13.9, 12, 14.1)]
     assert phase.waits_ms(waited) == pytest.approx([12, 13.9])

@@ -1,21 +1,21 @@
 from array import array
 from xml.etree import ElementTree
 
-from ottla.bench.ledger import Answers, Lane, Ledger
+from ottla.bench.ledger import Answers, LedgerLane, RunLedger
 from ottla.bench.timeline import Gap, Mark, as_svg, as_text, longest_gap, per_second
 
 
-def run_of(*lanes: list[float]) -> Ledger:
+def run_of(*lanes: list[float]) -> RunLedger:
     answers = [
         Answers(
-            Lane("load", index),
+            LedgerLane("load", index),
             numbers=array("L", range(len(at))),
             offsets=array("q", range(len(at))),
             at_s=array("d", at),
         )
         for index, at in enumerate(lanes)
     ]
-    return Ledger(run_id=1, started_s=100.0, answers=answers)
+    return RunLedger(run_id=1, started_s=100.0, answers=answers)
 
 
 def test_records_are_counted_in_the_second_of_their_acknowledgement() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from ottla.client.accumulator import Accumulator, ProducerIdentity
-from ottla.client.producer_lane import NUMBERING_ERRORS, Batch, Fate
+from ottla.client.producer_lane import NUMBERING_ERRORS, Fate, ProducerBatch
 from ottla.model.errors import ErrorCode, row_of
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
@@ -33,18 +33,18 @@ def accumulator(*, is_known: bool = True, **settings: object) -> Accumulator:
 
 def put(
     gathered: Accumulator, *, at: TopicPartition = AT, count: int = 1, now_ms: int = 0
-) -> Batch:
+) -> ProducerBatch:
     for _ in range(count):
         batch, _ = gathered.append(at, now_ms, None, b"x" * 100, (), now_ms)
     return batch
 
 
-def header_of(batch: Batch) -> BatchHeader:
+def header_of(batch: ProducerBatch) -> BatchHeader:
     assert batch.encoded is not None
     return parse_header(batch.encoded)
 
 
-def in_flight(gathered: Accumulator, count: int) -> list[Batch]:
+def in_flight(gathered: Accumulator, count: int) -> list[ProducerBatch]:
     """Send so many batches of one partition, one after the other."""
     found = []
     for _ in range(count):
@@ -53,7 +53,7 @@ def in_flight(gathered: Accumulator, count: int) -> list[Batch]:
     return found
 
 
-def sequences(batches: Iterable[Batch]) -> list[int]:
+def sequences(batches: Iterable[ProducerBatch]) -> list[int]:
     return [batch.base_sequence for batch in batches]
 
 
@@ -368,7 +368,7 @@ def test_every_code_that_passes_is_tried_again_and_no_other(code: ErrorCode) -> 
         assert batch.failure.code is code
 
 
-def values(batch: Batch) -> list[bytes | None]:
+def values(batch: ProducerBatch) -> list[bytes | None]:
     assert batch.encoded is not None
     return [record.value for record in scan(batch.encoded, 0, header_of(batch))]
 

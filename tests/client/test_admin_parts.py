@@ -19,9 +19,9 @@ from ottla.client import (
     open_consumer,
     open_producer,
 )
-from ottla.client.admin_configs import ConfigSource
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.ids import NodeId
+from ottla.model.settings.resources import ConfigSource
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NODE = NodeId(1)

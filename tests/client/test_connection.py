@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from ottla.client.connection import Connection, ConnectionLostError
+from ottla.client.connection import BrokerConnection, ConnectionLostError
 from ottla.client.transport import TcpStream
 from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.metadata_response import MetadataResponse
@@ -15,7 +15,7 @@ async def test_who_gives_up_an_answer_leaves_it_to_nobody_else() -> None:
     address = listeners[0].socket.getsockname()
     async with listeners[0]:
         stream = await trio.open_tcp_stream(address[0], address[1])
-        connection = Connection(TcpStream(stream), "127.0.0.1", "test")
+        connection = BrokerConnection(TcpStream(stream), "127.0.0.1", "test")
         with trio.move_on_after(0.01) as patience:
             await connection.request(MetadataRequest(), MetadataResponse, 9)
         assert patience.cancelled_caught

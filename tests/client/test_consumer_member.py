@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.consumer_member import IN_GROUP, Assignment, ConsumerMember, State
+from ottla.client.consumer_member import (
+    IN_GROUP,
+    Assignment,
+    ConsumerProtocolMember,
+    MembershipState,
+)
 from ottla.client.group_member import Step
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.client import ConsumerConfig
@@ -26,8 +31,8 @@ CONFIG = ConsumerConfig(
 )
 
 
-def new(config: ConsumerConfig = CONFIG) -> ConsumerMember:
-    member = ConsumerMember("g", "m", config)
+def new(config: ConsumerConfig = CONFIG) -> ConsumerProtocolMember:
+    member = ConsumerProtocolMember("g", "m", config)
     member.subscribe(["t", "u"], None)
     member.join()
     return member
@@ -52,7 +57,7 @@ def answer(
     )
 
 
-def in_group(owned: Assignment, config: ConsumerConfig = CONFIG) -> ConsumerMember:
+def in_group(owned: Assignment, config: ConsumerConfig = CONFIG) -> ConsumerProtocolMember:
     """Return a member that has, and has acknowledged, these partitions."""
     member = new(config)
     member.heartbeat_request()
@@ -60,11 +65,11 @@ def in_group(owned: Assignment, config: ConsumerConfig = CONFIG) -> ConsumerMemb
     if owned:
         member.on_reconciled(member.next_owned(set(owned)))
         member.heartbeat_request()
-    assert state_of(member) is State.STABLE
+    assert state_of(member) is MembershipState.STABLE
     return member
 
 
-def state_of(member: ConsumerMember) -> State:
+def state_of(member: ConsumerProtocolMember) -> MembershipState:
     """Return where it stands now."""
     return member.state
 
@@ -91,7 +96,7 @@ def test_the_first_heartbeat_says_everything_and_the_next_nothing() -> None:
         "timeout": 300_000, "names": ["t", "u"], "assignor": "range", "owned": [],
     }  # fmt: skip
     assert member.on_answer(answer(3, {})) is Step.GO_ON
-    assert state_of(member) is State.STABLE
+    assert state_of(member) is MembershipState.STABLE
     assert not member.is_heartbeat_due
     assert member.heartbeat_interval_ms == 5_000
     second = member.heartbeat_request()
@@ -103,15 +108,15 @@ def test_it_takes_what_it_is_given_and_acknowledges_at_once() -> None:
     member = new()
     member.heartbeat_request()
     member.on_answer(answer(1, {T: frozenset({0, 1})}))
-    assert state_of(member) is State.RECONCILING
+    assert state_of(member) is MembershipState.RECONCILING
     assert said(member.heartbeat_request()) == {}, "nothing is owned before it is read"
 
     member.on_reconciled(member.next_owned({T}))
 
-    assert state_of(member) is State.ACKNOWLEDGING
+    assert state_of(member) is MembershipState.ACKNOWLEDGING
     assert member.is_heartbeat_due
     assert said(member.heartbeat_request()) == {"owned": {T: {0, 1}}}
-    assert state_of(member) is State.STABLE
+    assert state_of(member) is MembershipState.STABLE
     assert not member.is_heartbeat_due
 
 
@@ -133,7 +138,7 @@ def test_an_answer_without_an_assignment_changes_none() -> None:
     member.on_answer(answer(4))
 
     assert member.target == {T: {0}}
-    assert state_of(member) is State.STABLE
+    assert state_of(member) is MembershipState.STABLE
 
 
 def test_a_topic_without_a_name_waits_and_the_rest_is_taken() -> None:
@@ -144,11 +149,11 @@ def test_a_topic_without_a_name_waits_and_the_rest_is_taken() -> None:
     assert member.next_owned({T}) == {T: {0}}
     member.on_reconciled(member.next_owned({T}))
     assert said(member.heartbeat_request()) == {"owned": {T: {0}}}
-    assert state_of(member) is State.RECONCILING
+    assert state_of(member) is MembershipState.RECONCILING
 
     member.on_reconciled(member.next_owned({T, U}))
     assert said(member.heartbeat_request()) == {"owned": {T: {0}, U: {0}}}
-    assert state_of(member) is State.STABLE
+    assert state_of(member) is MembershipState.STABLE
 
 
 def test_a_new_target_amid_the_acknowledgement_is_reconciled_first() -> None:
@@ -157,7 +162,7 @@ def test_a_new_target_amid_the_acknowledgement_is_reconciled_first() -> None:
     member.on_reconciled(member.next_owned({T}))
     member.on_answer(answer(1, {T: frozenset({0})}))
 
-    assert state_of(member) is State.RECONCILING
+    assert state_of(member) is MembershipState.RECONCILING
     assert said(member.heartbeat_request()) == {"owned": {T: {0, 1}}}
 
 
@@ -183,7 +188,7 @@ def test_a_change_of_mind_is_told_at_once_and_once() -> None:
     ],
 )
 def test_who_may_not_have_been_heard_says_everything_again(
-    happens: Callable[[ConsumerMember], None],
+    happens: Callable[[ConsumerProtocolMember], None],
 ) -> None:
     member = in_group({T: frozenset({0})})
     member.heartbeat_request()
@@ -211,7 +216,7 @@ def test_what_an_error_means_to_a_member(code: ErrorCode, step: Step) -> None:
 
     assert member.on_answer(answer(code=code)) is step
 
-    assert (member.state is State.FENCED) == (step is Step.JOIN_AGAIN)
+    assert (member.state is MembershipState.FENCED) == (step is Step.JOIN_AGAIN)
     assert bool(member.owned) == (step is not Step.JOIN_AGAIN)
 
 
@@ -259,9 +264,9 @@ def test_who_leaves_says_whether_it_will_be_back() -> None:
     assert member.leave_request().instance_id == "i"
     assert member.leave_request(is_final=True).member_epoch == -1
     member.on_left(is_stale=True)
-    assert state_of(member) is State.STALE
+    assert state_of(member) is MembershipState.STALE
     member.join()
-    assert state_of(member) is State.JOINING
+    assert state_of(member) is MembershipState.JOINING
 
 
 TARGETS = st.none() | st.dictionaries(
@@ -282,7 +287,9 @@ def test_whatever_comes_what_it_says_it_owns_is_what_it_reads(
     member = new()
     epoch, heard, is_asked = 0, dict[UUID, frozenset[int]](), False
     for event, target, code in events:
-        if event == "beat" and (member.state in IN_GROUP or member.state is State.JOINING):
+        if event == "beat" and (
+            member.state in IN_GROUP or member.state is MembershipState.JOINING
+        ):
             request = member.heartbeat_request()
             is_asked = True
             if request.member_epoch == 0:
@@ -295,10 +302,10 @@ def test_whatever_comes_what_it_says_it_owns_is_what_it_reads(
         elif event == "answer" and is_asked:
             is_asked, epoch = False, epoch + 1
             member.on_answer(answer(epoch, target, code))
-        elif event == "reconcile" and member.state is State.RECONCILING:
+        elif event == "reconcile" and member.state is MembershipState.RECONCILING:
             member.on_reconciled(member.next_owned({T, U}))
             assert member.owned == member.target
-        elif event == "lose" and member.state is State.FENCED:
+        elif event == "lose" and member.state is MembershipState.FENCED:
             member.join()
         if member.state not in IN_GROUP:
             assert not member.owned

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.client.fetch_session import FetchSession
+from ottla.client.fetch_session import FetchSessionHandler
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicIdPartition
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
@@ -22,7 +22,7 @@ def asked(index: int, offset: int) -> FetchPartition:
     return FetchPartition(partition=index, fetch_offset=offset)
 
 
-def told(session: FetchSession) -> tuple[int, int, dict[int, int], list[int]]:
+def told(session: FetchSessionHandler) -> tuple[int, int, dict[int, int], list[int]]:
     """Return (id, epoch, offsets asked by partition, partitions forgotten) of the next request."""
     request = FetchRequest()
     session.fill(request)
@@ -35,9 +35,9 @@ def told(session: FetchSession) -> tuple[int, int, dict[int, int], list[int]]:
 
 
 @pytest.fixture
-def session() -> FetchSession:
+def session() -> FetchSessionHandler:
     """A session open over partitions 0 and 1."""
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.want(at(0), asked(0, 10))
     session.want(at(1), asked(1, 20))
     assert told(session) == (0, 0, {0: 10, 1: 20}, [])
@@ -45,14 +45,14 @@ def session() -> FetchSession:
     return session
 
 
-def test_once_open_only_changes_are_told(session: FetchSession) -> None:
+def test_once_open_only_changes_are_told(session: FetchSessionHandler) -> None:
     session.want(at(1), asked(1, 21))
     assert told(session) == (SESSION_ID, 1, {1: 21}, [])
     session.take(FetchResponse(session_id=SESSION_ID))
     assert told(session) == (SESSION_ID, 2, {}, [])
 
 
-def test_what_is_wanted_no_more_is_forgotten_once(session: FetchSession) -> None:
+def test_what_is_wanted_no_more_is_forgotten_once(session: FetchSessionHandler) -> None:
     session.forget(at(0))
     session.forget(at(0))
     assert told(session) == (SESSION_ID, 1, {}, [0])
@@ -60,14 +60,14 @@ def test_what_is_wanted_no_more_is_forgotten_once(session: FetchSession) -> None
     assert told(session) == (SESSION_ID, 2, {}, [])
 
 
-def test_what_is_forgotten_and_wanted_again_is_only_wanted(session: FetchSession) -> None:
+def test_what_is_forgotten_and_wanted_again_is_only_wanted(session: FetchSessionHandler) -> None:
     session.forget(at(0))
     session.want(at(0), asked(0, 5))
     assert told(session) == (SESSION_ID, 1, {0: 5}, [])
 
 
 def test_an_answer_that_was_lost_ends_the_session_and_all_is_told_again(
-    session: FetchSession,
+    session: FetchSessionHandler,
 ) -> None:
     session.want(at(1), asked(1, 21))
     told(session)
@@ -78,7 +78,7 @@ def test_an_answer_that_was_lost_ends_the_session_and_all_is_told_again(
 @pytest.mark.parametrize(
     "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-def test_a_refused_session_is_opened_anew(session: FetchSession, code: ErrorCode) -> None:
+def test_a_refused_session_is_opened_anew(session: FetchSessionHandler, code: ErrorCode) -> None:
     with pytest.raises(RefusedError) as refused:
         session.take(FetchResponse(error_code=code))
     assert refused.value.code is code
@@ -86,7 +86,7 @@ def test_a_refused_session_is_opened_anew(session: FetchSession, code: ErrorCode
 
 
 def test_a_broker_without_room_for_sessions_is_told_everything_each_time() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.want(at(0), asked(0, 10))
     for _ in range(2):
         assert told(session) == (0, 0, {0: 10}, [])

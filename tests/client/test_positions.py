@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.client.fetched import Fetched
-from ottla.client.positions import Place, Positions
+from ottla.client.positions import PartitionPlace, Positions
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch, TopicPartition
 from ottla.wire.batch_builder import build_batch
@@ -25,7 +25,7 @@ def placed(*partitions: TopicPartition, reset: str = "earliest") -> Positions:
     return positions
 
 
-def answer(place: Place, count: int = 3, *, value: bytes = b"") -> Fetched:
+def answer(place: PartitionPlace, count: int = 3, *, value: bytes = b"") -> Fetched:
     base = place.fetch.offset
     data = build_batch(
         [(0, None, value or b"%d" % (base + n)) for n in range(count)],

@@ -11,7 +11,7 @@ from collections import deque
 import pytest
 
 from ottla.client.accumulator import Accumulator, ProducerIdentity
-from ottla.client.producer_lane import Batch
+from ottla.client.producer_lane import ProducerBatch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
@@ -34,7 +34,7 @@ class Log:
         self.epoch = -1
         self.last: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
 
-    def append(self, batch: Batch, header: BatchHeader) -> ErrorCode:
+    def append(self, batch: ProducerBatch, header: BatchHeader) -> ErrorCode:
         first = header.base_sequence
         if header.producer_epoch != self.epoch:
             if header.producer_epoch < self.epoch:
@@ -60,8 +60,8 @@ class World:
         self.chance = random.Random(seed)
         self.gathered = Accumulator(CONFIG, ends_at_failure=ends_at_failure)
         self.logs = {at: Log() for at in PARTITIONS}
-        self.flying: deque[Batch] = deque()
-        self.places: dict[int, tuple[Batch, int]] = {}
+        self.flying: deque[ProducerBatch] = deque()
+        self.places: dict[int, tuple[ProducerBatch, int]] = {}
         self.now_ms = 0
         self.epoch = -1
 
@@ -103,7 +103,7 @@ class World:
             code = self.append(batch)
         self.gathered.on_answer(batch, code, None, self.now_ms)
 
-    def append(self, batch: Batch) -> ErrorCode:
+    def append(self, batch: ProducerBatch) -> ErrorCode:
         assert batch.encoded is not None
         return self.logs[batch.partition].append(batch, parse_header(batch.encoded))
 

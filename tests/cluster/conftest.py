@@ -23,9 +23,9 @@ import pytest
 import trio
 from kafka import KafkaAdminClient
 
-from ottla.bench.ledger import Ledger, read_ledger
+from ottla.bench.ledger import RunLedger, read_ledger
 from ottla.bench.timeline import Mark, as_svg, as_text, longest_gap
-from ottla.cli.cluster.cluster_file import Node, Plan, make_plan, properties_of
+from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, make_plan, properties_of
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.cluster.status import status_of
 from ottla.client.admin import Admin, open_admin
@@ -51,7 +51,7 @@ T = TypeVar("T")
 class Processes:
     """The controllers and brokers of one plan as processes of their own; owns them."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self._seen: object = None
@@ -79,7 +79,7 @@ class Processes:
         """Return a node's whole name: "broker" alone is the first broker."""
         return name if name in self._nodes else self.named(name)[0]
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> ListedNode:
         """Return where a node listens and keeps its data."""
         return self._nodes[self.full_name(name)]
 
@@ -334,7 +334,7 @@ def plan_cluster(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
 class Run(NamedTuple):
     """What became of a load: every answer, what was done meanwhile, and what was found wrong."""
 
-    ledger: Ledger
+    ledger: RunLedger
     marks: list[Mark]
     report: dict[str, Any]
 

@@ -41,7 +41,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.cli.cluster.cluster_file import free_ports
 from ottla.client import ClientInstanceDescription, open_admin
-from ottla.client.connection import Connection, open_connection
+from ottla.client.connection import BrokerConnection, open_connection
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_bootstrap
@@ -356,7 +356,7 @@ def seconds_to_tell_an_assignment(reporting: Reporting, consumer: Any) -> dict[s
 class ByHand:
     """A client whose every push is written down here; one connection is all it has."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
         self.asked = GetTelemetrySubscriptionsResponse()
 

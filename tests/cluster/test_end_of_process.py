@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.jepsen.oracles.end_of_process import SETTINGS, BrokerAddress, Prey, hunt
+from ottla.jepsen.oracles.end_of_process import SETTINGS, BrokerPort, Prey, hunt
 from ottla.jepsen.processes.run_evidence import errors_in
 from ottla.wire.apis import API
 
@@ -39,7 +39,7 @@ def test_no_request_ends_a_process_or_a_neighbours_connection(
         ]
 
     brokers = [
-        BrokerAddress(name, processes.node(name).id, processes.node(name).address)
+        BrokerPort(name, processes.node(name).id, processes.node(name).address)
         for name in processes.named("broker")
     ]
     report = trio.run(partial(hunt, Prey(brokers, deaths), seed=SEED, seconds=SECONDS))

@@ -31,11 +31,11 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.quorum import QuorumConfig
-from ottla.model.settings.resources import ResourceType
+from ottla.model.settings.resources import ConfigKind
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.record_batches import batch_of
 from ottla.proto import controller_pb2 as pb
-from ottla.raft.progress import QuorumDescription
+from ottla.raft.progress import QuorumProgress
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.method import guarded
 from ottla.wire.apis import response_class
@@ -144,7 +144,7 @@ class PlayedQuorum:
             await self.moved.wait()
         raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def describe(self) -> QuorumDescription | None:
+    def describe(self) -> QuorumProgress | None:
         return None
 
     def _move(self) -> None:
@@ -196,7 +196,7 @@ class Played:
                 name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
             )
         body = encode(CreateTopicsRequest(topics=[topic]), 7)
-        _, metadata_offset = await self.controller.forwarded(19, 7, body)
+        _, metadata_offset = await self.controller.decide_client_request(19, 7, body)
         return metadata_offset
 
     def is_fenced(self, broker: int) -> bool:
@@ -516,7 +516,7 @@ async def test_an_unexpected_error_ends_one_round_of_upkeep_and_no_task(
             IncrementalAlterConfigsRequest(
                 resources=[
                     AlterConfigsResource(
-                        resource_type=ResourceType.BROKER,
+                        resource_type=ConfigKind.BROKER,
                         resource_name="9" * 5_000,
                         configs=[AlterableConfig(name="log.retention.ms", value="1")],
                     )
@@ -529,7 +529,7 @@ async def test_an_unexpected_error_ends_one_round_of_upkeep_and_no_task(
             IncrementalAlterConfigsRequest(
                 resources=[
                     AlterConfigsResource(
-                        resource_type=ResourceType.CLIENT_METRICS,
+                        resource_type=ConfigKind.CLIENT_METRICS,
                         resource_name="all",
                         configs=[
                             AlterableConfig(name="match", value="client_id=a{99999999999999999999}")
@@ -604,5 +604,7 @@ async def test_a_deposed_controller_answers_nothing_even_where_it_writes_nothing
         played.quorum.elect(None)
         version = request_.VERSIONS[-1]
         with pytest.raises(RefusedError) as caught:
-            await played.controller.forwarded(request_.API_KEY, version, encode(request_, version))
+            await played.controller.decide_client_request(
+                request_.API_KEY, version, encode(request_, version)
+            )
         assert caught.value.code is ErrorCode.NOT_CONTROLLER

@@ -16,7 +16,7 @@ from ottla.metadata.features import SUPPORTED
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.endpoints import Endpoint, Voter
+from ottla.model.settings.endpoints import ConfiguredVoter, ListenAddress
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member
@@ -47,7 +47,7 @@ class Running:
 
     rpc: RpcRuntime
     client: ControllerClient
-    voter: Voter
+    voter: ConfiguredVoter
     cluster_id: str
     stop: Callable[[], None]
 
@@ -63,8 +63,8 @@ def config_of(directory: Path, port: int, *, session_timeout_ms: int = 9_000) ->
     return ControllerConfig(
         node_id=CONTROLLER,
         metadata_log_dir=str(directory / "controller"),
-        listeners=(Endpoint("CONTROLLER", "127.0.0.1", port),),
-        controller_quorum_voters=(Voter(CONTROLLER, "127.0.0.1", port),),
+        listeners=(ListenAddress("CONTROLLER", "127.0.0.1", port),),
+        controller_quorum_voters=(ConfiguredVoter(CONTROLLER, "127.0.0.1", port),),
         session_timeout_ms=session_timeout_ms,
     )
 
@@ -262,7 +262,10 @@ async def test_a_forwarded_body_that_is_no_request_is_refused(tmp_path: Path) ->
 
 async def test_one_of_several_voters_never_formats_an_empty_directory(tmp_path: Path) -> None:
     port = free_port()
-    voters = (Voter(CONTROLLER, "127.0.0.1", port), Voter(NodeId(102), "127.0.0.1", port + 1))
+    voters = (
+        ConfiguredVoter(CONTROLLER, "127.0.0.1", port),
+        ConfiguredVoter(NodeId(102), "127.0.0.1", port + 1),
+    )
     config = ControllerConfig(
         node_id=CONTROLLER, metadata_log_dir=str(tmp_path), controller_quorum_voters=voters
     )

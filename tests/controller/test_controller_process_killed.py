@@ -15,7 +15,7 @@ import pytest
 from ottla.metadata.features import INITIAL_LEVELS
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.model.settings.endpoints import Voter
+from ottla.model.settings.endpoints import ConfiguredVoter
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 from ottla.rpc.cluster_id import cluster_id_of_quorum
@@ -82,7 +82,7 @@ async def create(client: ControllerClient, *names: str) -> dict[str, ErrorCode]:
     return {result.name: ErrorCode(result.error_code) for result in results}
 
 
-async def register(client: ControllerClient, runtime: RpcRuntime, voter: Voter) -> None:
+async def register(client: ControllerClient, runtime: RpcRuntime, voter: ConfiguredVoter) -> None:
     request = pb.RegisterRequest(
         cluster_id=await cluster_id_of_quorum(runtime, [voter]),
         broker_id=1,
@@ -103,7 +103,7 @@ async def register(client: ControllerClient, runtime: RpcRuntime, voter: Voter) 
 async def test_what_a_killed_controller_acknowledged_is_there_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    voter = Voter(CONTROLLER, "127.0.0.1", free_port())
+    voter = ConfiguredVoter(CONTROLLER, "127.0.0.1", free_port())
     async with open_rpc_runtime() as runtime:
         client = ControllerClient(runtime, [voter], lambda: None)
         with process(tmp_path, voter.port) as child:

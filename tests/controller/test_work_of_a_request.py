@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import forward, topics
+from ottla.controller import client_requests, topics
 from ottla.controller.assignments import check_manual, place_new
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.persistent_map import PersistentMap
@@ -119,7 +119,7 @@ def test_a_request_that_places_too_many_replicas_is_refused(cluster: Rehearsal) 
 def test_a_request_of_too_many_changes_is_refused_as_a_whole(
     cluster: Rehearsal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forward, "USER_OPERATION_RECORDS_MAX", 5)
+    monkeypatch.setattr(client_requests, "USER_OPERATION_RECORDS_MAX", 5)
     resources = [
         AlterConfigsResource(
             resource_type=2,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.jepsen.checkers.verdict import DirectoryCheck, Facts, Findings, Verdict, combined
-from ottla.jepsen.history import NEMESIS, Event, History, Kind, Operation, Recorder
+from ottla.jepsen.checkers.verdict import DirectoryCheck, Findings, RunFacts, Verdict, combined
+from ottla.jepsen.history import NEMESIS, Event, EventKind, History, Operation, Recorder
 
 
 class Ticking:
@@ -26,8 +26,8 @@ def test_an_operation_is_its_invocation_and_what_came_next_of_its_process() -> N
     first = noting.invoke(0, "send", [["send", "q-0", 1]])
     second = noting.invoke(1, "poll", [["poll"]])
     fault = noting.nemesis("kill", {"nodes": ["b1"], "phase": "start"})
-    done = noting.complete(second, Kind.OK, [["poll", {}]])
-    failed = noting.complete(first, Kind.FAIL, error="NOT_LEADER_OR_FOLLOWER")
+    done = noting.complete(second, EventKind.OK, [["poll", {}]])
+    failed = noting.complete(first, EventKind.FAIL, error="NOT_LEADER_OR_FOLLOWER")
     third = noting.invoke(0, "poll", [["poll"]])
     history = noting.history()
     assert history.operations() == (
@@ -43,7 +43,7 @@ def test_an_operation_is_its_invocation_and_what_came_next_of_its_process() -> N
 
 def test_a_process_that_does_not_know_how_it_ended_never_acts_again() -> None:
     noting = recorded()
-    noting.complete(noting.invoke(1, "send"), Kind.INFO)
+    noting.complete(noting.invoke(1, "send"), EventKind.INFO)
     assert noting.process(1) == 3
     assert noting.process(0) == 0
     with pytest.raises(AssertionError):
@@ -56,9 +56,9 @@ def test_a_process_does_one_thing_at_a_time() -> None:
     begun = noting.invoke(0, "send")
     with pytest.raises(AssertionError):
         noting.invoke(0, "send")
-    noting.complete(begun, Kind.OK)
+    noting.complete(begun, EventKind.OK)
     with pytest.raises(AssertionError):
-        noting.complete(begun, Kind.OK)
+        noting.complete(begun, EventKind.OK)
 
 
 def test_what_happens_beside_an_operation_is_noted_under_a_number_of_its_own() -> None:
@@ -66,7 +66,7 @@ def test_what_happens_beside_an_operation_is_noted_under_a_number_of_its_own() -
     begun = noting.invoke(0, "poll")
     told = {"keys": ["q-0"]}
     noted = noting.note(1_000_000, "revoked", told)
-    done = noting.complete(begun, Kind.OK)
+    done = noting.complete(begun, EventKind.OK)
     first, second = noting.history().operations()
     assert first == Operation(begun, done)
     assert (second.completion, second.invoke.value) == (noted, told)
@@ -82,7 +82,7 @@ def test_an_event_is_handed_on_at_once() -> None:
 def test_a_history_is_read_as_it_was_written() -> None:
     noting = recorded()
     begun = noting.invoke(0, "send", [["send", "ö-0", 1]], {"client": "ottla"})
-    noting.complete(begun, Kind.INFO, error="timed out", extra={"rebalanced": ["q-0"]})
+    noting.complete(begun, EventKind.INFO, error="timed out", extra={"rebalanced": ["q-0"]})
     noting.nemesis("heal")
     history = noting.history()
     assert History.from_lines(history.to_lines()).events == history.events
@@ -102,8 +102,8 @@ def test_what_an_operation_came_to_is_what_was_asked_when_nobody_knows() -> None
     noting = recorded()
     begun = noting.invoke(0, "send", [["send", "q-0", 1]], {"client": "ottla"})
     assert Operation(begun).value == [["send", "q-0", 1]]
-    assert Operation(begun).kind is Kind.INFO
-    done = noting.complete(begun, Kind.OK, [["send", "q-0", [7, 1]]], extra={"node": "b1"})
+    assert Operation(begun).kind is EventKind.INFO
+    done = noting.complete(begun, EventKind.OK, [["send", "q-0", [7, 1]]], extra={"node": "b1"})
     operation = Operation(begun, done)
     assert operation.value == [["send", "q-0", [7, 1]]]
     assert operation.extra == {"client": "ottla", "node": "b1"}
@@ -111,14 +111,14 @@ def test_what_an_operation_came_to_is_what_was_asked_when_nobody_knows() -> None
 
 
 def test_facts_and_verdicts_are_read_as_they_were_written() -> None:
-    facts = Facts(
+    facts = RunFacts(
         clients=("ottla", "confluent"),
         allowed=frozenset({"G0"}),
         server_errors=(("b1", "AssertionError"),),
         directory_checks=(DirectoryCheck("b1", is_sound=True),),
     )
-    assert Facts.from_json(facts.to_json()) == facts
-    assert Facts.from_json({}) == Facts()
+    assert RunFacts.from_json(facts.to_json()) == facts
+    assert RunFacts.from_json({}) == RunFacts()
     findings = Findings("log")
     findings.add("lost-write", "value 7 of q-0 is gone", (3, 4), "q-0")
     findings.figures["reads"] = 3
@@ -130,14 +130,14 @@ def test_a_verdict_counts_everything_keeps_a_few_and_fails_by_what_is_not_allowe
     findings = Findings("log")
     for number in range(20):
         findings.add("G0", f"cycle {number}")
-    assert findings.verdict(Facts()).valid is False
-    allowed = findings.verdict(Facts(), allowed=frozenset({"G0"}))
+    assert findings.verdict(RunFacts()).valid is False
+    allowed = findings.verdict(RunFacts(), allowed=frozenset({"G0"}))
     assert allowed.valid is True
     assert allowed.findings_count == {"G0": 20}
     assert len(allowed.findings) == 8
     findings.undecided.append("q-0 was too much")
-    assert findings.verdict(Facts(allowed=frozenset({"G0"}))).valid == "unknown"
-    assert findings.verdict(Facts()).valid is False
+    assert findings.verdict(RunFacts(allowed=frozenset({"G0"}))).valid == "unknown"
+    assert findings.verdict(RunFacts()).valid is False
 
 
 def test_what_is_unknown_is_never_a_pass() -> None:

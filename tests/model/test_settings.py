@@ -9,7 +9,12 @@ from ottla.model.settings.client_metrics import SubscriptionConfig
 from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.declare import definitions, load, settings_without_effect
 from ottla.model.settings.dynamic import broker_definitions, check_texts
-from ottla.model.settings.endpoints import Endpoint, Voter, parse_address, parse_listeners
+from ottla.model.settings.endpoints import (
+    ConfiguredVoter,
+    ListenAddress,
+    parse_address,
+    parse_listeners,
+)
 from ottla.model.settings.exporters import (
     ExporterConfig,
     OtlpEndpoint,
@@ -18,7 +23,7 @@ from ottla.model.settings.exporters import (
 )
 from ottla.model.settings.group_overrides import GroupSettings, group_settings_of
 from ottla.model.settings.groups import GroupConfig
-from ottla.model.settings.resources import ResourceType
+from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import TOPIC_DEFINITIONS, TopicConfig, topic_defaults_of
 
@@ -61,8 +66,8 @@ def test_a_broker_file_sets_what_it_names_and_reports_what_nobody_knows() -> Non
         }
     )
     assert config.node_id == 1
-    assert config.controller_quorum_voters == (Voter(NodeId(101), "localhost", 9093),)
-    assert config.listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 0),)
+    assert config.controller_quorum_voters == (ConfiguredVoter(NodeId(101), "localhost", 9093),)
+    assert config.listeners == (ListenAddress("PLAINTEXT", "127.0.0.1", 0),)
     assert config.topic_defaults == {"retention.ms": "7200000"}
     assert config.quorum.fetch_timeout_ms == 300
     assert unknown == {"num.io.threads"}
@@ -133,7 +138,7 @@ def test_the_finer_unit_wins_where_a_file_sets_both() -> None:
 
 
 def refusal_of(
-    kind: ResourceType, texts: dict[str, str], groups: GroupConfig | None = None
+    kind: ConfigKind, texts: dict[str, str], groups: GroupConfig | None = None
 ) -> tuple[ErrorCode, str] | None:
     """Return how a change is refused, None where it is not."""
     try:
@@ -146,38 +151,38 @@ def refusal_of(
 @pytest.mark.parametrize(
     ("kind", "key", "text", "code", "sentence"),
     [
-        (ResourceType.TOPIC, "segment.bytes", "5", "INVALID_CONFIG", "at least 1048576"),
-        (ResourceType.TOPIC, "nonsense", "5", "INVALID_CONFIG", "Unknown topic config"),
-        (ResourceType.TOPIC, THROTTLED, "0", "INVALID_CONFIG", "PARTITION:BROKER"),
-        (ResourceType.TOPIC, THROTTLED, "*", None, ""),
-        (ResourceType.TOPIC, THROTTLED, "0:1,12:3", None, ""),
-        (ResourceType.BROKER, "node.id", "5", "INVALID_REQUEST", "dynamically: node.id"),
-        (ResourceType.BROKER, "group.max.size", "5", "INVALID_REQUEST", "dynamically: group.max"),
-        (ResourceType.BROKER, "log.retention.ms", "soon", "INVALID_REQUEST", "an integer"),
-        (ResourceType.BROKER, "log.retention.ms", "60000", None, ""),
-        (ResourceType.GROUP, SESSION, "44999", "INVALID_CONFIG", "consumer.min"),
-        (ResourceType.GROUP, SESSION, "60001", "INVALID_CONFIG", "consumer.max"),
-        (ResourceType.GROUP, SESSION, "0", "INVALID_CONFIG", "at least 1"),
-        (ResourceType.GROUP, SESSION, "60000", None, ""),
-        (ResourceType.GROUP, HEARTBEAT, "4999", "INVALID_CONFIG", "consumer.min"),
-        (ResourceType.GROUP, HEARTBEAT, "15001", "INVALID_CONFIG", "consumer.max"),
-        (ResourceType.GROUP, "nonsense", "1", "INVALID_CONFIG", "Unknown group config"),
-        (ResourceType.CLIENT_METRICS, "interval.ms", "99", "INVALID_REQUEST", "between 100 and"),
-        (ResourceType.CLIENT_METRICS, "interval.ms", "soon", "INVALID_CONFIG", "an integer"),
-        (ResourceType.CLIENT_METRICS, "interval.ms", "3600000", None, ""),
-        (ResourceType.CLIENT_METRICS, "nonsense", "1", "INVALID_REQUEST", "Unknown client metrics"),
-        (ResourceType.CLIENT_METRICS, "match", "client_id=a.*,client_software_name=b", None, ""),
-        (ResourceType.CLIENT_METRICS, "match", "", None, ""),
-        (ResourceType.CLIENT_METRICS, "match", "colour=red", "INVALID_CONFIG", "colour=red"),
-        (ResourceType.CLIENT_METRICS, "match", "client_id", "INVALID_CONFIG", "client_id"),
-        (ResourceType.CLIENT_METRICS, "match", "client_id=", "INVALID_CONFIG", "client_id="),
-        (ResourceType.CLIENT_METRICS, "match", "client_id=a=b", "INVALID_CONFIG", "client_id=a=b"),
-        (ResourceType.CLIENT_METRICS, "match", "client_id=[", "INVALID_CONFIG", "client_id=["),
-        (ResourceType.CLIENT_METRICS, "metrics", "*", None, ""),
+        (ConfigKind.TOPIC, "segment.bytes", "5", "INVALID_CONFIG", "at least 1048576"),
+        (ConfigKind.TOPIC, "nonsense", "5", "INVALID_CONFIG", "Unknown topic config"),
+        (ConfigKind.TOPIC, THROTTLED, "0", "INVALID_CONFIG", "PARTITION:BROKER"),
+        (ConfigKind.TOPIC, THROTTLED, "*", None, ""),
+        (ConfigKind.TOPIC, THROTTLED, "0:1,12:3", None, ""),
+        (ConfigKind.BROKER, "node.id", "5", "INVALID_REQUEST", "dynamically: node.id"),
+        (ConfigKind.BROKER, "group.max.size", "5", "INVALID_REQUEST", "dynamically: group.max"),
+        (ConfigKind.BROKER, "log.retention.ms", "soon", "INVALID_REQUEST", "an integer"),
+        (ConfigKind.BROKER, "log.retention.ms", "60000", None, ""),
+        (ConfigKind.GROUP, SESSION, "44999", "INVALID_CONFIG", "consumer.min"),
+        (ConfigKind.GROUP, SESSION, "60001", "INVALID_CONFIG", "consumer.max"),
+        (ConfigKind.GROUP, SESSION, "0", "INVALID_CONFIG", "at least 1"),
+        (ConfigKind.GROUP, SESSION, "60000", None, ""),
+        (ConfigKind.GROUP, HEARTBEAT, "4999", "INVALID_CONFIG", "consumer.min"),
+        (ConfigKind.GROUP, HEARTBEAT, "15001", "INVALID_CONFIG", "consumer.max"),
+        (ConfigKind.GROUP, "nonsense", "1", "INVALID_CONFIG", "Unknown group config"),
+        (ConfigKind.CLIENT_METRICS, "interval.ms", "99", "INVALID_REQUEST", "between 100 and"),
+        (ConfigKind.CLIENT_METRICS, "interval.ms", "soon", "INVALID_CONFIG", "an integer"),
+        (ConfigKind.CLIENT_METRICS, "interval.ms", "3600000", None, ""),
+        (ConfigKind.CLIENT_METRICS, "nonsense", "1", "INVALID_REQUEST", "Unknown client metrics"),
+        (ConfigKind.CLIENT_METRICS, "match", "client_id=a.*,client_software_name=b", None, ""),
+        (ConfigKind.CLIENT_METRICS, "match", "", None, ""),
+        (ConfigKind.CLIENT_METRICS, "match", "colour=red", "INVALID_CONFIG", "colour=red"),
+        (ConfigKind.CLIENT_METRICS, "match", "client_id", "INVALID_CONFIG", "client_id"),
+        (ConfigKind.CLIENT_METRICS, "match", "client_id=", "INVALID_CONFIG", "client_id="),
+        (ConfigKind.CLIENT_METRICS, "match", "client_id=a=b", "INVALID_CONFIG", "client_id=a=b"),
+        (ConfigKind.CLIENT_METRICS, "match", "client_id=[", "INVALID_CONFIG", "client_id=["),
+        (ConfigKind.CLIENT_METRICS, "metrics", "*", None, ""),
     ],
 )  # fmt: skip
 def test_a_change_that_is_not_allowed_is_refused_with_kafkas_code_and_why(
-    kind: ResourceType, key: str, text: str, code: str | None, sentence: str
+    kind: ConfigKind, key: str, text: str, code: str | None, sentence: str
 ) -> None:
     refusal = refusal_of(kind, {key: text})
     if code is None:
@@ -191,11 +196,11 @@ def test_a_change_that_is_not_allowed_is_refused_with_kafkas_code_and_why(
 def test_a_groups_session_outlasts_its_heartbeats() -> None:
     wide = GroupConfig(consumer_heartbeat_interval_ms_max=60_000)
     settings = {"consumer.heartbeat.interval.ms": "45000"}
-    refusal = refusal_of(ResourceType.GROUP, settings, wide)
+    refusal = refusal_of(ConfigKind.GROUP, settings, wide)
     assert refusal is not None
     assert "must be greater than consumer.heartbeat.interval.ms" in refusal[1]
     longer = {**settings, "consumer.session.timeout.ms": "45001"}
-    assert refusal_of(ResourceType.GROUP, longer, wide) is None
+    assert refusal_of(ConfigKind.GROUP, longer, wide) is None
 
 
 def test_a_group_goes_by_what_is_set_on_it_and_else_by_the_brokers_file() -> None:

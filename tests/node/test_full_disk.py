@@ -10,7 +10,7 @@ from ottla.metadata.records import Record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.endpoints import Voter
+from ottla.model.settings.endpoints import ConfiguredVoter
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import (
@@ -36,7 +36,7 @@ SHORT = QuorumConfig(election_timeout_ms=100, segment_bytes=2_048, retention_byt
 async def open_voter(
     disk: SimulatedDisk, runtime: RpcRuntime, config: QuorumConfig = CONFIG
 ) -> AsyncIterator[QuorumMember]:
-    voter = Voter(VOTER, "127.0.0.1", 1)
+    voter = ConfiguredVoter(VOTER, "127.0.0.1", 1)
     settings = ControllerConfig(
         node_id=VOTER, metadata_log_dir=DIRECTORY, controller_quorum_voters=(voter,)
     )
@@ -62,7 +62,7 @@ async def open_observer(
     *,
     room_bytes: int | None = None,
 ) -> AsyncIterator[QuorumMember]:
-    voter = Voter(VOTER, "127.0.0.1", port)
+    voter = ConfiguredVoter(VOTER, "127.0.0.1", port)
     await format_directories(
         disk,
         {DIRECTORY: RealRng().uuid()},

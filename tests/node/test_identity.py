@@ -8,7 +8,7 @@ import pytest
 from ottla.model.errors import ConfigError
 from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.endpoints import Voter as ConfiguredVoter
+from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import (
     format_directories,
@@ -17,7 +17,7 @@ from ottla.node.identity import (
     read_meta_properties,
 )
 from ottla.raft.snapshot import check_whole, voters_of
-from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.disk import RealDisk
 
 CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
@@ -143,7 +143,9 @@ async def test_voters_come_from_the_snapshot_and_their_addresses_from_the_settin
 ) -> None:
     directory_id = RealRng().uuid()
     stored = Voter(
-        id=NodeId(101), directory_id=directory_id, endpoints=(Endpoint("CONTROLLER", "old", 1),)
+        id=NodeId(101),
+        directory_id=directory_id,
+        endpoints=(VoterEndpoint("CONTROLLER", "old", 1),),
     )
     await format_directories(
         RealDisk(),
@@ -157,7 +159,7 @@ async def test_voters_come_from_the_snapshot_and_their_addresses_from_the_settin
     assert properties is not None
     identity = await quorum_identity(RealDisk(), str(tmp_path), properties, [LONE])
     assert identity.is_voter
-    assert identity.voters.endpoints_of(NodeId(101)) == (Endpoint("CONTROLLER", "host", 9093),)
+    assert identity.voters.endpoints_of(NodeId(101)) == (VoterEndpoint("CONTROLLER", "host", 9093),)
 
 
 async def test_a_voter_whose_disk_was_wiped_is_an_observer(tmp_path: Path) -> None:

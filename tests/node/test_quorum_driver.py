@@ -15,7 +15,7 @@ from ottla.metadata.records import Record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.endpoints import Voter
+from ottla.model.settings.endpoints import ConfiguredVoter
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import (
@@ -57,7 +57,7 @@ async def open_voter(
     directory: Path, runtime: RpcRuntime, config: QuorumConfig | None = None
 ) -> AsyncIterator[QuorumMember]:
     """A lone voter on a directory, which it formats when it is empty."""
-    voter = Voter(CONTROLLER, "127.0.0.1", IMPOSSIBLE_PORT)
+    voter = ConfiguredVoter(CONTROLLER, "127.0.0.1", IMPOSSIBLE_PORT)
     settings = ControllerConfig(
         node_id=CONTROLLER, metadata_log_dir=str(directory), controller_quorum_voters=(voter,)
     )
@@ -87,7 +87,7 @@ async def open_observer(
         )
     properties = await read_meta_properties(disk, str(directory))
     assert properties is not None
-    voter = Voter(CONTROLLER, "127.0.0.1", port)
+    voter = ConfiguredVoter(CONTROLLER, "127.0.0.1", port)
     async with open_quorum_member(
         disk=disk,
         metadata_log_dir=str(directory),

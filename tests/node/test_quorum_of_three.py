@@ -13,7 +13,7 @@ import trio.testing
 from ottla.metadata.records import config_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
-from ottla.model.settings.endpoints import Voter as ConfiguredVoter
+from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
 from ottla.model.settings.quorum import QuorumConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
@@ -21,7 +21,7 @@ from ottla.node.metadata_log import MetadataLog
 from ottla.node.quorum_driver import QuorumMember, open_quorum_member
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import EndQuorumEpochRequest
-from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.rpc.quorum_client import quorum_handlers
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
 from ottla.storage.directory_names import METADATA_DIRECTORY
@@ -85,7 +85,7 @@ class Quorum:
                 Voter(
                     id=one.id,
                     directory_id=rng.uuid(),
-                    endpoints=(Endpoint("CONTROLLER", one.host, one.port),),
+                    endpoints=(VoterEndpoint("CONTROLLER", one.host, one.port),),
                 )
                 for one in self._configured
             )

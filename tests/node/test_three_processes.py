@@ -21,12 +21,12 @@ import trio
 from ottla.metadata.features import SUPPORTED
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
-from ottla.model.settings.endpoints import Voter as Address
+from ottla.model.settings.endpoints import ConfiguredVoter as Address
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
-from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.rpc.controller_client import ControllerClient
 from ottla.rpc.rpc_driver import RpcRuntime, open_rpc_runtime
 from ottla.storage.disk import RealDisk
@@ -82,7 +82,7 @@ class Controllers:
                 Voter(
                     id=one.id,
                     directory_id=RealRng().uuid(),
-                    endpoints=(Endpoint(CONTROLLER_LISTENER, one.host, one.port),),
+                    endpoints=(VoterEndpoint(CONTROLLER_LISTENER, one.host, one.port),),
                 )
                 for one in self.addresses
             )

@@ -13,7 +13,7 @@ import pytest
 from ottla.model.errors import ConfigError
 from ottla.pipeline.archive import ArchiveOptions, arranged, clashing, own_place, start_archive
 from ottla.pipeline.archive_directory import ArchiveDirectory
-from ottla.pipeline.backfill import Span, backfill
+from ottla.pipeline.backfill import TimeSpan, backfill
 from ottla.pipeline.compaction import compact
 from ottla.pipeline.transforms import read_schema
 
@@ -100,7 +100,7 @@ def test_an_archive_has_each_record_once_through_compaction_backfill_and_new_rec
     assert set(told(stored(spark, options))) == {(n, at) for n in (0, 1) for at in range(20, 60)}
 
     produce(live_cluster, topic, make_record, range(120, 180))
-    span = Span(start_ms=NOON_MS, end_ms=NOON_MS + 3 * HOUR_MS, late_ms=0)
+    span = TimeSpan(start_ms=NOON_MS, end_ms=NOON_MS + 3 * HOUR_MS, late_ms=0)
     # The hole, and not what the stream has yet to come to.
     assert backfill(spark, options, span) == 40
     before_new = once({0: 60, 1: 60})
@@ -134,9 +134,9 @@ def test_a_backfill_adds_what_is_missing_and_nothing_else(
     topic = live_cluster.new_topic(2)
     options = options_for(live_cluster, topic, tmp_path / "lake")
     produce(live_cluster, topic, make_record, range(180))
-    half = Span(start_ms=NOON_MS, end_ms=NOON_MS + HOUR_MS // 2, late_ms=0)
+    half = TimeSpan(start_ms=NOON_MS, end_ms=NOON_MS + HOUR_MS // 2, late_ms=0)
     assert backfill(spark, options, half) == 30
-    most = Span(start_ms=NOON_MS + HOUR_MS // 4, end_ms=NOON_MS + 2 * HOUR_MS, late_ms=HOUR_MS)
+    most = TimeSpan(start_ms=NOON_MS + HOUR_MS // 4, end_ms=NOON_MS + 2 * HOUR_MS, late_ms=HOUR_MS)
     assert backfill(spark, options, most) == 90
     found = stored(spark, options)
     assert sorted(row.offset for row in found if row.partition == 0) == list(range(60))
@@ -163,7 +163,7 @@ def test_a_backfill_of_what_cannot_be_told_apart_is_refused(
     topic = live_cluster.new_topic(1)
     options = options_for(live_cluster, topic, tmp_path / "lake", transform=loud)
     with pytest.raises(ConfigError, match="drops partition, offset, timestamp"):
-        backfill(spark, options, Span(start_ms=0, end_ms=NOON_MS, late_ms=0))
+        backfill(spark, options, TimeSpan(start_ms=0, end_ms=NOON_MS, late_ms=0))
 
 
 def test_columns_may_come_and_go_but_not_change_their_types(spark: "SparkSession") -> None:

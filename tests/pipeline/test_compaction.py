@@ -17,7 +17,7 @@ from pyarrow import parquet
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.pipeline.archive_directory import LOCK, ArchiveDirectory, changing
 from ottla.pipeline.compaction import compact
-from ottla.pipeline.sink_log import FOLDER, Entry, LogFile, text_of
+from ottla.pipeline.sink_log import FOLDER, LogFile, SinkLogEntry, text_of
 
 HOUR = "topic=t/date=2026-07-31/hour=5"
 OLD = time.time() - 86_400
@@ -50,7 +50,7 @@ class Archive:
             )
             parquet.write_table(table, path, store_schema=False)
             os.utime(path, (OLD, OLD))
-            entries.append(Entry(str(path.absolute()), path.stat().st_size))
+            entries.append(SinkLogEntry(str(path.absolute()), path.stat().st_size))
         (self.path / FOLDER / file.name).write_text(text_of(entries, 0))
         (self.path / FOLDER / f".{file.name}.crc").write_bytes(b"crc\0")
 

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.pipeline.compaction_plan import Merge, merges_of, replaced
-from ottla.pipeline.sink_log import Entry
+from ottla.pipeline.sink_log import SinkLogEntry
 
 TARGET = 100
 
 
-def entry(directory: str, number: int, size: int) -> Entry:
-    return Entry(f"/lake/{directory}/part-{number}.parquet", size)
+def entry(directory: str, number: int, size: int) -> SinkLogEntry:
+    return SinkLogEntry(f"/lake/{directory}/part-{number}.parquet", size)
 
 
 ENTRIES = st.lists(
@@ -29,13 +29,13 @@ def test_a_file_that_is_large_enough_is_left_alone() -> None:
 
 
 def test_what_is_no_parquet_is_left_alone() -> None:
-    rows = [Entry(f"/lake/a/part-{number}.csv", 1) for number in range(3)]
+    rows = [SinkLogEntry(f"/lake/a/part-{number}.csv", 1) for number in range(3)]
     assert merges_of(rows, TARGET) == []
 
 
 @given(ENTRIES)
 def test_a_merge_is_of_several_small_files_of_one_directory_and_not_larger_than_the_target(
-    entries: list[Entry],
+    entries: list[SinkLogEntry],
 ) -> None:
     found = merges_of(entries, TARGET)
     for merge in found:
@@ -48,10 +48,10 @@ def test_a_merge_is_of_several_small_files_of_one_directory_and_not_larger_than_
 
 @given(ENTRIES)
 def test_what_a_merge_made_stands_where_its_first_file_stood_and_the_rest_is_as_it_was(
-    entries: list[Entry],
+    entries: list[SinkLogEntry],
 ) -> None:
     merged = [
-        (merge, [Entry(f"{merge.directory}/compacted-{number}.parquet", merge.byte_count)])
+        (merge, [SinkLogEntry(f"{merge.directory}/compacted-{number}.parquet", merge.byte_count)])
         for number, merge in enumerate(merges_of(entries, TARGET))
     ]
     found = replaced(entries, merged)
@@ -68,6 +68,6 @@ def test_what_a_merge_made_stands_where_its_first_file_stood_and_the_rest_is_as_
 
 
 @given(ENTRIES)
-def test_a_second_compaction_of_large_files_has_nothing_to_do(entries: list[Entry]) -> None:
+def test_a_second_compaction_of_large_files_has_nothing_to_do(entries: list[SinkLogEntry]) -> None:
     large = [one for one in entries if one.byte_count * 2 >= TARGET]
     assert merges_of(large, TARGET) == []

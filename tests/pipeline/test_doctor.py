@@ -6,11 +6,11 @@ import pytest
 
 from ottla.pipeline.doctor import (
     PACKAGES_MIN,
-    Facts,
+    AnswerState,
     Interpreter,
+    MachineFacts,
     Package,
     Reached,
-    State,
     Trial,
     brokers_finding,
     findings,
@@ -25,15 +25,15 @@ GOOD = {"pyspark": Package("4.3.0"), "pyarrow": Package("26.0.1"), "numpy": Pack
 OURS = {"pyarrow": Package("26.0.1"), "numpy": Package("2.4.6"), "ottla": Package("0.1.0")}
 JAVA = Java("/jvm/17", 17, "17.0.15", True, "PATH")
 WORKER = Interpreter(HERE, "this one", (3, 11), OURS)
-FIT = Facts((3, 11), HERE, GOOD, [JAVA], "", "", "", WORKER, WORKER)
+FIT = MachineFacts((3, 11), HERE, GOOD, [JAVA], "", "", "", WORKER, WORKER)
 
 
-def told(facts: Facts) -> dict[str, tuple[State, str, str]]:
+def told(facts: MachineFacts) -> dict[str, tuple[AnswerState, str, str]]:
     """Return what is not well of a machine."""
     return {
         one.name: (one.state, one.found, one.cure)
         for one in findings(facts)
-        if one.state is not State.OK
+        if one.state is not AnswerState.OK
     }
 
 
@@ -69,17 +69,17 @@ def test_a_package_that_lacks_is_too_old_or_broken_is_told_with_what_mends_it(
     name: str, package: Package, found: str, cure: str
 ) -> None:
     facts = replace(FIT, packages={**GOOD, name: package})
-    assert told(facts) == {name: (State.FAILED, found, cure)}
+    assert told(facts) == {name: (AnswerState.FAILED, found, cure)}
     assert not is_worth_a_trial(list(findings(facts)))
 
 
 def test_no_java_or_none_that_does_has_failed() -> None:
     state, found, cure = told(replace(FIT, javas=[]))["java"]
-    assert (state, found) == (State.FAILED, "no Java was found here, and Spark needs Java 17")
+    assert (state, found) == (AnswerState.FAILED, "no Java was found here, and Spark needs Java 17")
     assert cure.startswith("install a full Java 17")
     trimmed = JAVA._replace(has_vector=False)
     state, found, _ = told(replace(FIT, javas=[trimmed]))["java"]
-    assert state is State.FAILED
+    assert state is AnswerState.FAILED
     assert found == "/jvm/17 is a trimmed Java 17 without the module jdk.incubator.vector"
 
 
@@ -108,7 +108,7 @@ def test_a_java_that_only_we_find_is_a_warning_since_spark_alone_would_fail(
     java_home: str, javas: list[Java], words: str
 ) -> None:
     state, found, cure = told(replace(FIT, java_home=java_home, javas=javas))["java"]
-    assert state is State.WARNING
+    assert state is AnswerState.WARNING
     assert found.endswith(words)
     assert cure == "export JAVA_HOME=/jvm/17"
 
@@ -116,11 +116,11 @@ def test_a_java_that_only_we_find_is_a_warning_since_spark_alone_would_fail(
 def test_another_spark_than_pyspark_is_or_none_where_spark_home_points_has_failed() -> None:
     elsewhere = replace(FIT, spark_home="/opt/spark")
     assert told(elsewhere) == {
-        "SPARK_HOME": (State.FAILED, "/opt/spark has no Spark", "unset SPARK_HOME")
+        "SPARK_HOME": (AnswerState.FAILED, "/opt/spark has no Spark", "unset SPARK_HOME")
     }
     other = replace(elsewhere, spark_home_version="3.5.1")
     assert told(other)["SPARK_HOME"] == (
-        State.FAILED,
+        AnswerState.FAILED,
         "Spark 3.5.1 (/opt/spark), but pyspark is 4.3.0",
         "unset SPARK_HOME, or pip install pyspark==3.5.1",
     )
@@ -151,11 +151,11 @@ def test_a_worker_that_cannot_run_our_code_has_failed_and_is_a_warning_where_onl
     worker: Interpreter, words: str
 ) -> None:
     state, found, cure = told(replace(FIT, worker=worker, plain_worker=None))["PYSPARK_PYTHON"]
-    assert state is State.FAILED
+    assert state is AnswerState.FAILED
     assert words in found
     assert cure == f"export PYSPARK_PYTHON={HERE}"
     state, found, cure = told(replace(FIT, plain_worker=worker))["PYSPARK_PYTHON"]
-    assert state is State.WARNING
+    assert state is AnswerState.WARNING
     assert words in found
     assert cure == f"export PYSPARK_PYTHON={HERE}"
 
@@ -211,30 +211,33 @@ def test_a_query_that_fails_is_told_by_the_first_error_of_its_log_and_what_helps
 ) -> None:
     assert reason_in(log) == reason
     found = trial_finding(Trial(3.0, problem=reason or GATEWAY, log=log), 10)
-    assert found == ("query", State.FAILED, reason or GATEWAY, cure)
+    assert found == ("query", AnswerState.FAILED, reason or GATEWAY, cure)
 
 
 def test_a_query_is_judged_by_its_rows_and_its_time() -> None:
-    assert trial_finding(None, 10).state is State.NOT_TRIED
+    assert trial_finding(None, 10).state is AnswerState.NOT_TRIED
     assert trial_finding(Trial(8.84, rows=10), 10)[1:3] == (
-        State.OK,
+        AnswerState.OK,
         "10 rows through a Python worker and Arrow in 8.8 s",
     )
-    assert trial_finding(Trial(8.8, rows=9), 10)[1:3] == (State.FAILED, "gave 9 rows of 10")
+    assert trial_finding(Trial(8.8, rows=9), 10)[1:3] == (AnswerState.FAILED, "gave 9 rows of 10")
     late = trial_finding(Trial(30.0, log="WARN Failed to connect to master h:1", is_late=True), 10)
     assert late.found == "was not done after 30 s"
     assert late.cure.startswith("look at --master")
 
 
 def test_brokers_are_judged_by_what_a_worker_reached() -> None:
-    assert brokers_finding(None).state is State.NOT_TRIED
-    assert brokers_finding(Reached(1, []))[1:3] == (State.OK, "1 broker answers a worker")
+    assert brokers_finding(None).state is AnswerState.NOT_TRIED
+    assert brokers_finding(Reached(1, []))[1:3] == (AnswerState.OK, "1 broker answers a worker")
     assert brokers_finding(Reached(3, [])).found == "3 brokers answer a worker"
     nobody = brokers_finding(Reached(0, ["cannot connect to h:1: nobody listens there"]))
-    assert nobody.state is State.FAILED
+    assert nobody.state is AnswerState.FAILED
     assert nobody.cure.startswith("look at --bootstrap-server")
     some = brokers_finding(Reached(2, ["broker 2: cannot connect to inner:9092"]))
-    assert (some.state, some.found) == (State.FAILED, "broker 2: cannot connect to inner:9092")
+    assert (some.state, some.found) == (
+        AnswerState.FAILED,
+        "broker 2: cannot connect to inner:9092",
+    )
     assert "advertised.listeners" in some.cure
 
 

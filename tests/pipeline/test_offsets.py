@@ -14,9 +14,9 @@ from ottla.pipeline.offsets import (
     Each,
     Everywhere,
     Patience,
-    Position,
     Since,
     SinceEach,
+    StreamPosition,
     ask_for,
     between,
     is_behind,
@@ -30,21 +30,23 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 PARTITIONS = st.sampled_from([TopicPartition(topic, n) for topic in "abc" for n in range(3)])
 OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 1_000))
 IDS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["Xl3-", "q_9"]))
-POSITIONS = st.builds(Position, OFFSETS, IDS, st.none() | OFFSETS)
+POSITIONS = st.builds(StreamPosition, OFFSETS, IDS, st.none() | OFFSETS)
 
 
 @given(POSITIONS)
-def test_a_position_comes_back_from_the_checkpoint_as_it_was(position: Position) -> None:
-    assert Position.from_json(json.loads(json.dumps(position.to_json()))) == position
+def test_a_position_comes_back_from_the_checkpoint_as_it_was(position: StreamPosition) -> None:
+    assert StreamPosition.from_json(json.loads(json.dumps(position.to_json()))) == position
 
 
 def test_a_position_is_the_json_of_sparks_own_connector() -> None:
-    position = Position({A1: 7, A0: 250_000, B0: 0})
+    position = StreamPosition({A1: 7, A0: 250_000, B0: 0})
     assert json.dumps(position.to_json()) == '{"a": {"0": 250000, "1": 7}, "b": {"0": 0}}'
 
 
 @given(POSITIONS)
-def test_what_is_ours_in_a_position_is_no_partition_to_the_connector(position: Position) -> None:
+def test_what_is_ours_in_a_position_is_no_partition_to_the_connector(
+    position: StreamPosition,
+) -> None:
     # It reads topics of partitions of offsets, and makes one partition of each pair.
     pairs = {(t, int(n)): at for t, told in position.to_json().items() for n, at in told.items()}
     assert pairs == {(at.topic, at.partition): end for at, end in position.offsets.items()}
@@ -63,12 +65,12 @@ def test_other_json_is_no_offsets(text: str) -> None:
 
 
 @given(st.lists(POSITIONS, min_size=2, max_size=5))
-def test_batches_that_follow_each_other_read_every_offset_once(ends: list[Position]) -> None:
+def test_batches_that_follow_each_other_read_every_offset_once(ends: list[StreamPosition]) -> None:
     grown: dict[TopicPartition, int] = {}
     positions = []
     for one in ends:
         grown = {at: max(end, grown.get(at, 0)) for at, end in (grown | dict(one.offsets)).items()}
-        positions.append(Position(grown))
+        positions.append(StreamPosition(grown))
     read: list[tuple[str, int, int]] = []
     for start, end in pairwise(positions):
         batch = between(start, end)
@@ -81,46 +83,46 @@ def test_batches_that_follow_each_other_read_every_offset_once(ends: list[Positi
 
 
 def test_a_new_partition_is_read_from_its_first_record() -> None:
-    batch = between(Position({A0: 5}), Position({A0: 7, A1: 3}))
+    batch = between(StreamPosition({A0: 5}), StreamPosition({A0: 7, A1: 3}))
     assert batch == ((OffsetRange("a", 0, 5, 7), OffsetRange("a", 1, 0, 3)), ())
 
 
 def test_a_partition_or_topic_that_is_gone_is_a_loss() -> None:
-    batch = between(Position({A0: 5, A1: 4, B0: 1}), Position({A0: 5}))
+    batch = between(StreamPosition({A0: 5, A1: 4, B0: 1}), StreamPosition({A0: 5}))
     assert batch.losses == ("a-1 is gone", "b-0 is gone")
 
 
 def test_an_end_that_went_back_is_a_loss_and_nothing_is_read_twice() -> None:
-    batch = between(Position({A0: 5}), Position({A0: 3}))
+    batch = between(StreamPosition({A0: 5}), StreamPosition({A0: 3}))
     assert batch == ((), ("a-0 ends at 3 but was read up to 5",))
-    assert is_behind(Position({A0: 5}), Position({A0: 3}))
+    assert is_behind(StreamPosition({A0: 5}), StreamPosition({A0: 3}))
 
 
 def test_a_topic_made_anew_is_read_from_its_first_record_however_much_it_has() -> None:
-    start = Position({A0: 5, A1: 2}, {"a": "old"})
+    start = StreamPosition({A0: 5, A1: 2}, {"a": "old"})
     for end_offset in (3, 5, 9):
-        batch = between(start, Position({A0: end_offset}, {"a": "new"}))
+        batch = between(start, StreamPosition({A0: end_offset}, {"a": "new"}))
         assert batch.ranges == (OffsetRange("a", 0, 0, end_offset, "new"),)
         assert batch.losses == ("topic 'a' was deleted and made anew",)
-        assert not is_behind(start, Position({A0: end_offset}, {"a": "new"}))
+        assert not is_behind(start, StreamPosition({A0: end_offset}, {"a": "new"}))
 
 
 def test_a_checkpoint_of_sparks_own_connector_knows_no_ids_and_is_gone_on_with() -> None:
-    start = Position.from_json({"a": {"0": 5}})
-    assert between(start, Position({A0: 7}, {"a": "new"})) == (
+    start = StreamPosition.from_json({"a": {"0": 5}})
+    assert between(start, StreamPosition({A0: 7}, {"a": "new"})) == (
         (OffsetRange("a", 0, 5, 7, "new"),),
         (),
     )
 
 
 def test_a_repeated_first_batch_begins_where_it_did_whatever_latest_is_now() -> None:
-    end = Position({A0: 7}, {"a": "id"}, begin={A0: 5})
-    later = Position({A0: 99}, {"a": "id"})
+    end = StreamPosition({A0: 7}, {"a": "id"}, begin={A0: 5})
+    later = StreamPosition({A0: 99}, {"a": "id"})
     assert between(later, end) == ((OffsetRange("a", 0, 5, 7, "id"),), ())
 
 
 def test_there_is_nothing_between_a_position_and_itself() -> None:
-    end = Position({A0: 7}, {"a": "id"}, begin={A0: 5})
+    end = StreamPosition({A0: 7}, {"a": "id"}, begin={A0: 5})
     assert between(end, end) == ((), ())
 
 
@@ -131,8 +133,8 @@ def test_there_is_nothing_between_a_position_and_itself() -> None:
 def test_a_rate_is_shared_out_by_what_partitions_have(
     started: dict[TopicPartition, int], more: dict[TopicPartition, int], limit: int
 ) -> None:
-    start = Position(started)
-    latest = Position({at: started.get(at, 0) + count for at, count in more.items()})
+    start = StreamPosition(started)
+    latest = StreamPosition({at: started.get(at, 0) + count for at, count in more.items()})
     end = rate_limited(limit, start, latest, {})
     total = sum(more.values())
     for at, count in more.items():
@@ -143,14 +145,21 @@ def test_a_rate_is_shared_out_by_what_partitions_have(
 
 
 def test_a_rate_takes_new_partitions_from_where_their_log_begins() -> None:
-    end = rate_limited(10, Position({A0: 5}), Position({A0: 105, A1: 1_100}), {A1: 1_000})
+    end = rate_limited(
+        10, StreamPosition({A0: 5}), StreamPosition({A0: 105, A1: 1_100}), {A1: 1_000}
+    )
     assert end.offsets == {A0: 10, A1: 1_005}
-    anew = rate_limited(10, Position({A0: 5}, {"a": "old"}), Position({A0: 105}, {"a": "new"}), {})
+    anew = rate_limited(
+        10, StreamPosition({A0: 5}, {"a": "old"}), StreamPosition({A0: 105}, {"a": "new"}), {}
+    )
     assert anew.offsets == {A0: 10}
 
 
 def test_the_records_ahead_are_counted() -> None:
-    assert record_count(Position({A0: 5}), Position({A0: 105, A1: 1_100}), {A1: 1_000}) == 200
+    assert (
+        record_count(StreamPosition({A0: 5}), StreamPosition({A0: 105, A1: 1_100}), {A1: 1_000})
+        == 200
+    )
 
 
 def test_a_small_batch_is_held_back_until_it_is_large_or_has_waited() -> None:

@@ -19,7 +19,7 @@ from ottla.model.errors import RefusedError
 from ottla.pipeline.produce_rows import produce_rows, rows_of, sorted_rows
 from ottla.pipeline.provenance import BATCH, CHECK, PARTITION, QUERY, ROWS_PER_TURN, SEQ, WriteId
 from ottla.pipeline.replays import ReplayFilter
-from ottla.pipeline.sink_options import HEADERS, Columns, Target, find_columns, read_target
+from ottla.pipeline.sink_options import HEADERS, Columns, SinkTarget, find_columns, read_target
 
 from .conftest import LiveCluster
 
@@ -33,7 +33,7 @@ TYPES: dict[str, tuple[str, Any]] = {
 }
 
 
-def target(cluster: LiveCluster, columns: list[str], **options: str) -> Target:
+def target(cluster: LiveCluster, columns: list[str], **options: str) -> SinkTarget:
     fields = [(name, TYPES[name][0]) for name in columns]
     texts = {"kafka.bootstrap.servers": cluster.bootstrap, **options}
     return read_target(texts, fields, is_streaming=True)

@@ -2,7 +2,7 @@
 
 from ottla.model.ids import Offset
 from ottla.pipeline.fetched_batches import FetchedBatches
-from ottla.pipeline.range_course import Course, Courses
+from ottla.pipeline.range_course import Courses, RangeCourse
 from ottla.pipeline.ranges import OffsetRange
 from ottla.wire.batch_builder import build_batch
 
@@ -36,13 +36,13 @@ def test_a_range_without_offsets_is_done_at_once() -> None:
 
 
 def test_an_answer_without_records_moves_nothing() -> None:
-    course = Course(OffsetRange("t", 0, 5, 9))
+    course = RangeCourse(OffsetRange("t", 0, 5, 9))
     course.take(fetched(5, 0, 9))
     assert (course.position, course.held, course.is_done) == (5, None, False)
 
 
 def test_what_retention_took_is_named_and_stepped_over() -> None:
-    course = Course(OffsetRange("t", 0, 5, 9))
+    course = RangeCourse(OffsetRange("t", 0, 5, 9))
     course.is_out_of_range = True
     assert course.on_log_bounds(7, 20) == (
         "t-0 has lost its records from offset 5 to 6: its log begins at 7 now"
@@ -52,25 +52,25 @@ def test_what_retention_took_is_named_and_stepped_over() -> None:
 
 def test_a_range_that_is_gone_as_a_whole_is_done() -> None:
     for earliest, latest in ((30, 40), (0, 4)):
-        course = Course(OffsetRange("t", 0, 5, 9))
+        course = RangeCourse(OffsetRange("t", 0, 5, 9))
         lost = course.on_log_bounds(earliest, latest)
         assert lost is not None and "from offset 5 to 8" in lost
         assert course.is_done
 
 
 def test_a_log_that_has_the_position_after_all_is_asked_again() -> None:
-    course = Course(OffsetRange("t", 0, 5, 9))
+    course = RangeCourse(OffsetRange("t", 0, 5, 9))
     course.is_out_of_range = True
     assert course.on_log_bounds(0, 5) is None
     assert (course.position, course.is_out_of_range) == (5, False)
 
 
 def test_what_lies_before_the_range_is_no_loss() -> None:
-    course = Course(OffsetRange("t", 0, 50, 90), lookback=20)
+    course = RangeCourse(OffsetRange("t", 0, 50, 90), lookback=20)
     assert course.position == 30
     assert course.on_log_bounds(40, 100) is None
     assert course.position == 40
-    course = Course(OffsetRange("t", 0, 50, 90), lookback=200)
+    course = RangeCourse(OffsetRange("t", 0, 50, 90), lookback=200)
     assert course.position == 0
     assert course.on_log_bounds(60, 100) == (
         "t-0 has lost its records from offset 50 to 59: its log begins at 60 now"
@@ -78,7 +78,7 @@ def test_what_lies_before_the_range_is_no_loss() -> None:
 
 
 def test_a_partition_that_is_gone_loses_what_was_not_fetched() -> None:
-    course = Course(OffsetRange("t", 0, 0, 10))
+    course = RangeCourse(OffsetRange("t", 0, 0, 10))
     course.take(fetched(0, 4, 10))
     assert course.lose_rest("why") == "t-0 has lost its records from offset 4 to 9: why"
     assert course.is_fetched

@@ -16,7 +16,7 @@ from ottla.bench.spark_faults import (
     last_batch,
     spark_driver,
 )
-from ottla.bench.spark_faults_driver import COPY, QUERIES, Work, drain, verify
+from ottla.bench.spark_faults_driver import COPY, QUERIES, SparkWork, drain, verify
 from ottla.pipeline.provenance import BATCH, PARTITION, QUERY
 
 from .conftest import LiveCluster, Record
@@ -37,7 +37,7 @@ def test_what_a_killed_driver_left_undone_is_done_once(
         source,
         (Record(b"%d text" % n, key=b"%d" % (n % 7) if n % 2 else None) for n in range(COUNT)),
     )
-    work = Work(live_cluster.bootstrap, source, copy, str(tmp_path), batch_records=100)
+    work = SparkWork(live_cluster.bootstrap, source, copy, str(tmp_path), batch_records=100)
 
     with spark_driver(work) as driver:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -64,7 +64,7 @@ def test_what_a_killed_driver_left_undone_is_done_once(
     assert {int(stamp[PARTITION]) for stamp in stamps} == {0, 1}
 
 
-def headers_of(spark: "SparkSession", work: Work) -> list[Any]:
+def headers_of(spark: "SparkSession", work: SparkWork) -> list[Any]:
     """Read the headers of all that was written."""
     rows = (
         spark.read.format("ottla")

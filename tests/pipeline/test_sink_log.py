@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.model.errors import CorruptDataError
-from ottla.pipeline.sink_log import Entry, log_file, parse, read_order, text_of
+from ottla.pipeline.sink_log import SinkLogEntry, log_file, parse, read_order, text_of
 
 LINE = (
     '{"path":"file:///a%20lake/topic=t/part-0.parquet","size":81203,"isDir":false,'
@@ -48,7 +48,7 @@ def test_what_spark_wrote_is_read_and_written_back_as_it_was() -> None:
 
 
 def test_a_new_entry_is_written_as_spark_would() -> None:
-    entry = Entry("/a lake/topic=t/part-0.parquet", 81_203)
+    entry = SinkLogEntry("/a lake/topic=t/part-0.parquet", 81_203)
     assert text_of([entry], modified_ms=1795282507761) == f"v1\n{LINE}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.pipeline.progress import BatchProgress
-from ottla.pipeline.watching import Ending, Watch, follow
+from ottla.pipeline.watching import QueriesEnding, QueryWatch, follow
 
 
 def told(event: dict[str, Any]) -> Any:
@@ -65,16 +65,16 @@ def shown() -> list[BatchProgress]:
 
 
 @pytest.fixture
-def ending() -> Ending:
-    return Ending()
+def ending() -> QueriesEnding:
+    return QueriesEnding()
 
 
 @pytest.fixture
-def watch(shown: list[BatchProgress], ending: Ending) -> Watch:
-    return Watch(shown.append, ending)
+def watch(shown: list[BatchProgress], ending: QueriesEnding) -> QueryWatch:
+    return QueryWatch(shown.append, ending)
 
 
-def test_each_batch_is_shown_once(watch: Watch, shown: list[BatchProgress]) -> None:
+def test_each_batch_is_shown_once(watch: QueryWatch, shown: list[BatchProgress]) -> None:
     query = FakeQuery()
     query.end_batch()
     watch.look([query])
@@ -86,7 +86,7 @@ def test_each_batch_is_shown_once(watch: Watch, shown: list[BatchProgress]) -> N
 
 
 def test_a_look_that_found_nothing_is_no_batch_and_hides_none(
-    watch: Watch, shown: list[BatchProgress]
+    watch: QueryWatch, shown: list[BatchProgress]
 ) -> None:
     query = FakeQuery()
     for act in (query.find_nothing, query.end_batch, query.find_nothing, query.end_batch):
@@ -95,7 +95,7 @@ def test_a_look_that_found_nothing_is_no_batch_and_hides_none(
     assert [batch.batch for batch in shown] == [0, 1]
 
 
-def test_events_of_before_are_only_asked_for_when_one_was_missed(watch: Watch) -> None:
+def test_events_of_before_are_only_asked_for_when_one_was_missed(watch: QueryWatch) -> None:
     query = FakeQuery()
     query.end_batch()
     watch.look([query])
@@ -111,7 +111,7 @@ def test_events_of_before_are_only_asked_for_when_one_was_missed(watch: Watch) -
     assert query.asked_count == asked_count + 1
 
 
-def test_runs_are_told_apart(watch: Watch, shown: list[BatchProgress]) -> None:
+def test_runs_are_told_apart(watch: QueryWatch, shown: list[BatchProgress]) -> None:
     queries = [FakeQuery("run-1"), FakeQuery("run-2")]
     for query in queries:
         query.end_batch()
@@ -120,7 +120,7 @@ def test_runs_are_told_apart(watch: Watch, shown: list[BatchProgress]) -> None:
 
 
 def test_the_last_batch_of_a_query_that_has_ended_is_shown(
-    watch: Watch, shown: list[BatchProgress]
+    watch: QueryWatch, shown: list[BatchProgress]
 ) -> None:
     query = FakeQuery()
     query.end_batch()
@@ -129,7 +129,7 @@ def test_the_last_batch_of_a_query_that_has_ended_is_shown(
     assert len(shown) == 1
 
 
-def test_an_end_waits_for_the_batch_that_runs(watch: Watch, ending: Ending) -> None:
+def test_an_end_waits_for_the_batch_that_runs(watch: QueryWatch, ending: QueriesEnding) -> None:
     query = FakeQuery()
     query.end_batch()
     watch.look([query])
@@ -141,7 +141,9 @@ def test_an_end_waits_for_the_batch_that_runs(watch: Watch, ending: Ending) -> N
     assert not query.isActive
 
 
-def test_an_end_does_not_wait_for_a_batch_that_is_not_there(watch: Watch, ending: Ending) -> None:
+def test_an_end_does_not_wait_for_a_batch_that_is_not_there(
+    watch: QueryWatch, ending: QueriesEnding
+) -> None:
     query = FakeQuery()
     query.status = {"isTriggerActive": False}
     ending.ask()
@@ -149,7 +151,7 @@ def test_an_end_does_not_wait_for_a_batch_that_is_not_there(watch: Watch, ending
     assert not query.isActive
 
 
-def test_whoever_asks_twice_does_not_wait(watch: Watch, ending: Ending) -> None:
+def test_whoever_asks_twice_does_not_wait(watch: QueryWatch, ending: QueriesEnding) -> None:
     query = FakeQuery()
     ending.ask()
     watch.look([query])
@@ -159,7 +161,7 @@ def test_whoever_asks_twice_does_not_wait(watch: Watch, ending: Ending) -> None:
     assert not query.isActive
 
 
-def test_what_a_query_failed_with_is_raised_when_all_have_ended(watch: Watch) -> None:
+def test_what_a_query_failed_with_is_raised_when_all_have_ended(watch: QueryWatch) -> None:
     queries = [FakeQuery("run-1"), FakeQuery("run-2")]
     queries[1].error = ValueError("no such column")
     for query in queries:

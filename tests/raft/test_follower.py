@@ -16,7 +16,7 @@ from ottla.raft.messages import (
     FetchSnapshotResponse,
     Records,
 )
-from ottla.raft.testing.memory_log import Entries, Entry
+from ottla.raft.testing.memory_log import Entries, MemoryEntry
 from ottla.raft.testing.solo import Solo
 from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.raft.transitions import Role
@@ -38,7 +38,7 @@ def following(
 
 
 def entries(*values: str, epoch: int = 2) -> Entries:
-    return Entries(Entry(Epoch(epoch), value) for value in values)
+    return Entries(MemoryEntry(Epoch(epoch), value) for value in values)
 
 
 def fetched(

@@ -31,12 +31,12 @@ from ottla.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from ottla.raft.testing.memory_log import Entries, Entry
+from ottla.raft.testing.memory_log import Entries, MemoryEntry
 from ottla.raft.testing.solo import Solo
 from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.raft.transitions import Role
 from ottla.raft.trust import EPOCH_JUMP_MAX, EPOCH_MAX
-from ottla.raft.voters import Endpoint, ReplicaKey
+from ottla.raft.voters import ReplicaKey, VoterEndpoint
 
 ROLES = (
     "unattached",
@@ -235,12 +235,16 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "error": st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, *ErrorCode]),
     "pre_vote": st.booleans(),
     "vote_granted": st.booleans(),
-    "leader_endpoints": st.just((Endpoint("A", "nowhere", 0),)),
+    "leader_endpoints": st.just((VoterEndpoint("A", "nowhere", 0),)),
     "preferred_candidates": st.lists(
         st.builds(ReplicaKey, INT32.map(NodeId), UUIDS), max_size=5
     ).map(tuple),
-    "records": st.lists(st.builds(Entry, st.just(2), st.text(max_size=2)), max_size=2).map(Entries),
-    "data": st.lists(st.builds(Entry, st.just(2), st.text(max_size=2)), max_size=2).map(Entries),
+    "records": st.lists(st.builds(MemoryEntry, st.just(2), st.text(max_size=2)), max_size=2).map(
+        Entries
+    ),
+    "data": st.lists(st.builds(MemoryEntry, st.just(2), st.text(max_size=2)), max_size=2).map(
+        Entries
+    ),
     "diverging": st.none() | POSITIONS,
     "snapshot_id": POSITIONS,
 }

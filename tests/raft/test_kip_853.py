@@ -20,12 +20,12 @@ from ottla.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from ottla.raft.testing.member import Member
+from ottla.raft.testing.member import MemoryMember
 from ottla.raft.testing.seeded_rng import SeededRng
 from ottla.raft.testing.solo import Solo
 from ottla.raft.testing.world import CLUSTER_ID, Weather, World, identity, voter
 from ottla.raft.transitions import Role
-from ottla.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import ControlType
 from ottla.wire.codec import encode as encode_message
@@ -111,7 +111,7 @@ class TestWipedVoter:
         for node_id in wiped_ids:
             world.crash(node_id)
             old = world.members[NodeId(node_id)]
-            world.members[NodeId(node_id)] = Member(
+            world.members[NodeId(node_id)] = MemoryMember(
                 old.config,
                 identity(node_id, voter_ids, is_wiped=True),
                 world.chance,
@@ -217,7 +217,7 @@ class TestBootstrapSnapshot:
         first = record.voters[0]
         assert (first.voter_id, first.voter_directory_id) == (1, voter(1).directory_id)
         assert [(each.name, each.host, each.port) for each in first.endpoints] == [
-            Endpoint("CONTROLLER", "host-1", 9093)
+            VoterEndpoint("CONTROLLER", "host-1", 9093)
         ]
         assert first.kraft_version_feature.min_supported_version == 0
         assert first.kraft_version_feature.max_supported_version == 1

@@ -17,7 +17,7 @@ from ottla.raft.messages import (
     FetchSnapshotResponse,
     VoteResponse,
 )
-from ottla.raft.testing.memory_log import Entries, Entry
+from ottla.raft.testing.memory_log import Entries, MemoryEntry
 from ottla.raft.testing.solo import Solo
 from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.raft.transitions import Role
@@ -35,7 +35,7 @@ def leader() -> Solo:
 
 def append(solo: Solo, *values: str) -> Effects:
     epoch = solo.core.epoch
-    records = Entries(Entry(epoch, value) for value in values)
+    records = Entries(MemoryEntry(epoch, value) for value in values)
     return solo.step(AppendRequested(epoch=epoch, records=records))
 
 
@@ -110,7 +110,7 @@ def test_a_fetch_of_an_earlier_offset_takes_no_acknowledgement_back(leader: Solo
 
 def test_an_append_under_another_epoch_is_refused_and_changes_nothing(leader: Solo) -> None:
     with pytest.raises(RefusedError) as refused:
-        leader.step(AppendRequested(epoch=Epoch(9), records=Entries([Entry(Epoch(9), "x")])))
+        leader.step(AppendRequested(epoch=Epoch(9), records=Entries([MemoryEntry(Epoch(9), "x")])))
 
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leader.log.end_offset == 1
@@ -154,7 +154,7 @@ class TestFetching:
         answer = leader.answers[leader.last_token]
         assert isinstance(effects.append[0], LeaderAppend)
         assert isinstance(answer, FetchResponse)
-        assert answer.records == Entries([Entry(Epoch(1), "a")])
+        assert answer.records == Entries([MemoryEntry(Epoch(1), "a")])
 
     def test_a_higher_watermark_wakes_who_does_not_know_it(self, leader: Solo) -> None:
         fetched(leader, 2, 1)

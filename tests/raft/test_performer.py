@@ -26,7 +26,7 @@ from ottla.raft.events import AppendRequested, Event, Tick
 from ottla.raft.messages import FetchResponse, FetchSnapshotResponse, Records
 from ottla.raft.performer import perform, take_step
 from ottla.raft.quorum import QuorumCore
-from ottla.raft.testing.memory_log import Entries, Entry, MemoryLog
+from ottla.raft.testing.memory_log import Entries, MemoryEntry, MemoryLog
 from ottla.raft.testing.seeded_rng import SeededRng
 from ottla.raft.testing.solo import Solo
 from ottla.raft.testing.world import identity
@@ -184,7 +184,7 @@ def leader(ports: NotedPorts) -> QuorumCore:
 
 def append_of(core: QuorumCore, epoch: Epoch) -> Event:
     """Return an append under the leadership of an epoch."""
-    return AppendRequested(epoch=epoch, records=Entries([Entry(core.epoch, "v")]))
+    return AppendRequested(epoch=epoch, records=Entries([MemoryEntry(core.epoch, "v")]))
 
 
 def test_an_append_that_the_core_refuses_changes_nothing_and_ends_nobody() -> None:

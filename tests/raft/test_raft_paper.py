@@ -9,7 +9,7 @@ import pytest
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import VoteResponse
-from ottla.raft.testing.memory_log import Entry
+from ottla.raft.testing.memory_log import MemoryEntry
 from ottla.raft.testing.seeded_rng import SeededRng
 from ottla.raft.testing.solo import Solo
 from ottla.raft.testing.world import Weather, World
@@ -30,7 +30,7 @@ def quorum(*voter_ids: int, seed: int = 3) -> World:
     return world
 
 
-def entries_of(world: World, node_id: int) -> list[Entry]:
+def entries_of(world: World, node_id: int) -> list[MemoryEntry]:
     log = world.members[NodeId(node_id)].log
     found = [log.entry(offset) for offset in range(log.end_offset)]
     return [entry for entry in found if entry is not None]
@@ -106,7 +106,7 @@ class TestLeaderAppendOnly:
             weather=Weather(drop=0.1, repeat=0.1, latency_ms_max=40, flush_ms_max=20),
         )
         world.start()
-        seen: dict[tuple[NodeId, Epoch], list[Entry]] = {}
+        seen: dict[tuple[NodeId, Epoch], list[MemoryEntry]] = {}
         for at in range(400):
             world.run_until(world.now_ms + 1 + chance.below(200))
             world.propose(f"value {at}")
@@ -404,6 +404,6 @@ class TestClientInteraction:
         core = world.members[leader_id].running
         start = core.epoch_start_offset
         assert start is not None
-        opening = Entry(core.epoch, f"leader {leader_id}", is_leader_change=True)
+        opening = MemoryEntry(core.epoch, f"leader {leader_id}", is_leader_change=True)
         assert world.members[leader_id].log.entry(start) == opening
         assert core.high_watermark > start

@@ -8,18 +8,18 @@ import trio.testing
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
-from ottla.model.settings.endpoints import Voter
+from ottla.model.settings.endpoints import ConfiguredVoter
 from ottla.rpc import cluster_id
 from ottla.rpc.cluster_id import cluster_id_handler, cluster_id_of_quorum
 from ottla.rpc.rpc_driver import open_rpc_runtime
 
-DEAD = Voter(NodeId(101), "127.0.0.1", 1)
+DEAD = ConfiguredVoter(NodeId(101), "127.0.0.1", 1)
 
 
 async def test_whoever_answers_tells() -> None:
     async with open_rpc_runtime() as runtime:
         port = await runtime.serve("127.0.0.1", 0, [cluster_id_handler("the id")])
-        voters = [DEAD, Voter(NodeId(102), "127.0.0.1", port)]
+        voters = [DEAD, ConfiguredVoter(NodeId(102), "127.0.0.1", port)]
 
         found = await cluster_id_of_quorum(runtime, voters)
 
@@ -52,7 +52,7 @@ async def test_a_bounded_patience_ends_with_every_address_and_its_reason() -> No
 
         nursery.start_soon(trio.serve_listeners, hang_up, listeners)
         port = listeners[0].socket.getsockname()[1]
-        voters = [DEAD, Voter(NodeId(102), "127.0.0.1", port)]
+        voters = [DEAD, ConfiguredVoter(NodeId(102), "127.0.0.1", port)]
         with trio.fail_after(5), pytest.raises(ConfigError) as caught:
             await cluster_id_of_quorum(runtime, voters, timeout_ms=200)
         nursery.cancel_scope.cancel()

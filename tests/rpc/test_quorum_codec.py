@@ -10,10 +10,10 @@ from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.model.ids import Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.proto import quorum_pb2 as pb
 from ottla.raft import messages as raft
-from ottla.raft.voters import Endpoint, ReplicaKey
+from ottla.raft.voters import ReplicaKey, VoterEndpoint
 from ottla.rpc.quorum_codec import CONVERSATIONS
 
-ENDPOINTS = (Endpoint("CONTROLLER", "host", 9093), Endpoint("OTHER", "::1", 1))
+ENDPOINTS = (VoterEndpoint("CONTROLLER", "host", 9093), VoterEndpoint("OTHER", "::1", 1))
 POSITION = OffsetAndEpoch(Offset(77), Epoch(5))
 VALUES: dict[str, Any] = {
     "cluster_id": "31KS2JtqQaygF2owBPlqAQ",

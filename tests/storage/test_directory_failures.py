@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
@@ -76,19 +76,19 @@ def append(log: Log, size: int = 100, epoch: int = 0) -> None:
 
 
 async def an_append(bench: Bench) -> None:
-    bench.disk.fail(Operation.WRITE, path_part="/one/a-0/00000000000000000000.log", times=9)
+    bench.disk.fail(DiskOperation.WRITE, path_part="/one/a-0/00000000000000000000.log", times=9)
     append(bench.struck)
 
 
 async def an_index_entry(bench: Bench) -> None:
     append(bench.struck)
-    bench.disk.fail(Operation.WRITE, path_part="/one/a-0/00000000000000000000.index", times=9)
+    bench.disk.fail(DiskOperation.WRITE, path_part="/one/a-0/00000000000000000000.index", times=9)
     append(bench.struck)
 
 
 async def a_roll(bench: Bench) -> None:
     append(bench.struck, 15_000)
-    bench.disk.fail(Operation.OPEN, path_part="/one/a-0/00000000000000000001", times=9)
+    bench.disk.fail(DiskOperation.OPEN, path_part="/one/a-0/00000000000000000001", times=9)
     append(bench.struck, 15_000)
 
 
@@ -96,7 +96,7 @@ async def a_read(bench: Bench) -> None:
     for _ in range(20):
         append(bench.struck)
     await bench.struck.roll(now_ms=1_000)
-    bench.disk.fail(Operation.READ, path_part="/one/a-0/", times=9)
+    bench.disk.fail(DiskOperation.READ, path_part="/one/a-0/", times=9)
     bench.struck.read(Offset(3), bytes_max=100, end_offset=Offset(20), at_least_one=True)
 
 
@@ -106,7 +106,7 @@ async def a_slice_that_is_read_elsewhere(bench: Bench) -> None:
         Offset(0), bytes_max=100, end_offset=Offset(1), at_least_one=True
     ).slice
     assert piece is not None
-    bench.disk.fail(Operation.READ, path_part="/one/a-0/", times=9)
+    bench.disk.fail(DiskOperation.READ, path_part="/one/a-0/", times=9)
     with pytest.raises(SliceError) as met:
         piece.read()
     bench.logs.on_file_error(met.value.filename, met.value)
@@ -114,40 +114,44 @@ async def a_slice_that_is_read_elsewhere(bench: Bench) -> None:
 
 async def a_look_up_by_time(bench: Bench) -> None:
     append(bench.struck)
-    bench.disk.fail(Operation.READ, path_part="/one/a-0/", times=9)
+    bench.disk.fail(DiskOperation.READ, path_part="/one/a-0/", times=9)
     await bench.struck.offset_for_timestamp(1_000, Offset(1))
 
 
 async def a_flush(bench: Bench) -> None:
     append(bench.struck)
-    bench.disk.fail(Operation.FSYNC, path_part="/one/a-0/00000000000000000000.log")
+    bench.disk.fail(DiskOperation.FSYNC, path_part="/one/a-0/00000000000000000000.log")
     await bench.struck.flush()
 
 
 async def a_flush_for_want_of_room(bench: Bench) -> None:
     """The kernel forgets what it could not write, whatever kept it from writing."""
     append(bench.struck)
-    bench.disk.fail(Operation.FSYNC, errno.ENOSPC, path_part="/one/a-0/00000000000000000000.log")
+    bench.disk.fail(
+        DiskOperation.FSYNC, errno.ENOSPC, path_part="/one/a-0/00000000000000000000.log"
+    )
     await bench.struck.flush()
 
 
 async def an_epoch_file(bench: Bench) -> None:
     append(bench.struck, epoch=7)
-    bench.disk.fail(Operation.NAME, path_part="/one/a-0/leader-epoch-checkpoint", times=9)
-    bench.disk.fail(Operation.WRITE, path_part="/one/a-0/leader-epoch-checkpoint", times=9)
+    bench.disk.fail(DiskOperation.NAME, path_part="/one/a-0/leader-epoch-checkpoint", times=9)
+    bench.disk.fail(DiskOperation.WRITE, path_part="/one/a-0/leader-epoch-checkpoint", times=9)
     await bench.struck.flush()
 
 
 async def a_snapshot_of_producers(bench: Bench) -> None:
     append(bench.struck)
-    bench.disk.fail(Operation.WRITE, path_part="/one/a-0/00000000000000000001.snapshot", times=9)
+    bench.disk.fail(
+        DiskOperation.WRITE, path_part="/one/a-0/00000000000000000001.snapshot", times=9
+    )
     await bench.struck.roll(now_ms=1_000)
 
 
 async def a_truncation(bench: Bench) -> None:
     append(bench.struck)
     append(bench.struck)
-    bench.disk.fail(Operation.WRITE, path_part="/one/a-0/00000000000000000000.log", times=9)
+    bench.disk.fail(DiskOperation.WRITE, path_part="/one/a-0/00000000000000000000.log", times=9)
     await bench.struck.truncate_to(Offset(1))
 
 
@@ -155,7 +159,7 @@ async def a_removal(bench: Bench) -> None:
     append(bench.struck)
     await bench.struck.roll(now_ms=1_000)
     bench.struck.update_high_watermark(Offset(1))
-    bench.disk.fail(Operation.NAME, path_part="/one/a-0/00000000000000000000", times=9)
+    bench.disk.fail(DiskOperation.NAME, path_part="/one/a-0/00000000000000000000", times=9)
     await bench.struck.delete_records_before(Offset(1))
 
 
@@ -163,32 +167,32 @@ async def a_retention_round(bench: Bench) -> None:
     append(bench.struck)
     await bench.struck.roll(now_ms=1_000)
     bench.struck.update_high_watermark(Offset(1))
-    bench.disk.fail(Operation.NAME, path_part="/one/a-0/00000000000000000000", times=9)
+    bench.disk.fail(DiskOperation.NAME, path_part="/one/a-0/00000000000000000000", times=9)
     bench.struck.log_start_offset = Offset(1)
     await bench.struck.delete_old_segments(1_000)
 
 
 async def a_checkpoint(bench: Bench) -> None:
-    bench.disk.fail(Operation.NAME, path_part="/one/recovery-point-offset-checkpoint", times=9)
-    bench.disk.fail(Operation.WRITE, path_part="/one/recovery-point-offset-checkpoint", times=9)
+    bench.disk.fail(DiskOperation.NAME, path_part="/one/recovery-point-offset-checkpoint", times=9)
+    bench.disk.fail(DiskOperation.WRITE, path_part="/one/recovery-point-offset-checkpoint", times=9)
     await bench.logs.checkpoint_recovery_points()
 
 
 async def a_new_log(bench: Bench) -> None:
-    bench.disk.fail(Operation.NAME, path_part="/one/b-0", times=9)
+    bench.disk.fail(DiskOperation.NAME, path_part="/one/b-0", times=9)
     await bench.logs.create(
         TopicPartition("b", 0), UUID(int=2000), CONFIG, directory_id=UUID(int=500)
     )
 
 
 async def a_deletion(bench: Bench) -> None:
-    bench.disk.fail(Operation.NAME, path_part="/one/", times=99)
+    bench.disk.fail(DiskOperation.NAME, path_part="/one/", times=99)
     await bench.logs.delete(A0)
 
 
 async def the_files_of_a_deleted_log(bench: Bench) -> None:
     await bench.logs.delete(A0)
-    bench.disk.fail(Operation.NAME, path_part="-delete", times=99)
+    bench.disk.fail(DiskOperation.NAME, path_part="-delete", times=99)
     await trio.sleep(70)
 
 
@@ -240,7 +244,7 @@ async def test_what_passes_by_itself_fails_nothing(
     async with opened() as bench:
         fail = bench.disk.fail
 
-        def fail_so(operation: Operation, **named: object) -> object:
+        def fail_so(operation: DiskOperation, **named: object) -> object:
             return fail(operation, number, path_part=str(named["path_part"]), times=1)
 
         monkeypatch.setattr(bench.disk, "fail", fail_so)
@@ -327,7 +331,7 @@ async def test_a_failed_directory_returns_with_the_next_start(autojump_clock: Mo
         disk = bench.disk
         append(bench.struck)
         await bench.struck.flush()
-        disk.fail(Operation.WRITE, path_part="/one/a-0/", times=9)
+        disk.fail(DiskOperation.WRITE, path_part="/one/a-0/", times=9)
         with pytest.raises(RefusedError):
             append(bench.struck)
         assert bench.told == ["/one"]
@@ -345,7 +349,7 @@ async def test_a_failure_met_by_a_coordinator_fails_the_directory_too(
     autojump_clock: MockClock,
 ) -> None:
     async with opened() as bench:
-        bench.disk.fail(Operation.WRITE, path_part="/one/a-0/", times=9)
+        bench.disk.fail(DiskOperation.WRITE, path_part="/one/a-0/", times=9)
         batch = build_batch([(1_000, b"k", b"v")])
         with pytest.raises(RefusedError):
             bench.struck.append_as_leader(

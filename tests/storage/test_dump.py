@@ -31,7 +31,7 @@ from ottla.storage.dump import (
 from ottla.storage.meta_properties import uuid_to_text
 from ottla.storage.producer_batches import encode_batches
 from ottla.storage.producer_snapshot import encode_snapshot
-from ottla.storage.producer_state import Producer, ProducerStates, SequencedBatch
+from ottla.storage.producer_state import ProducerEntry, ProducerStates, SequencedBatch
 from ottla.wire.batch_builder import (
     ControlType,
     build_batch,
@@ -175,7 +175,7 @@ def test_what_lies_beside_checkpoints_and_snapshots_is_shown() -> None:
     text = format_topic_ids({TopicPartition("a", 0): topic_id})
     assert list(dump_checkpoint_topics(text)) == [FieldRow("a-0", uuid_to_text(topic_id))]
     states = ProducerStates(Offset(9))
-    producer = Producer()
+    producer = ProducerEntry()
     producer.last_seen_ms = 3
     producer.batches = [SequencedBatch(0, 1, Offset(5), Offset(6), 2)]
     states.restore(8, producer)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.jepsen.world.walk.stepping import DoomedDisk, run_through
 from ottla.model.errors import RefusedError
@@ -66,7 +66,7 @@ async def roll_in_vain(bench: Workbench) -> Log:
     """Fill a segment until a batch needs a new one, for which the disk has no room."""
     log = await bench.open(CONFIG)
     fill(log, 3)
-    world(bench).fail(Operation.OPEN, errno.ENOSPC, path_part=".timeindex")
+    world(bench).fail(DiskOperation.OPEN, errno.ENOSPC, path_part=".timeindex")
     with pytest.raises(RefusedError):
         append(log, build_batch([(NOW_MS, None, bytes(200))]))
     append(log, build_batch([(NOW_MS, None, b"")]))
@@ -128,7 +128,7 @@ async def test_what_a_start_found_removed_never_comes_back(seed: int) -> None:
     fill(log, 12, b"old")
     await log.flush()
     disk = world(bench)
-    disk.fail(Operation.NAME, path_part=DIRECTORY, skip_count=3)
+    disk.fail(DiskOperation.NAME, path_part=DIRECTORY, skip_count=3)
     with pytest.raises(RefusedError):
         await log.truncate_to(Offset(2))  # it dies before what it unlinked is durable
     log.abandon()
@@ -169,7 +169,7 @@ async def test_a_removal_cut_off_leaves_no_segment_without_its_transaction_index
     await log.flush()
     log.update_high_watermark(log.end_offset)
     disk = world(bench)
-    disk.fail(Operation.NAME, path_part=".log")
+    disk.fail(DiskOperation.NAME, path_part=".log")
     with pytest.raises(RefusedError):
         await log.delete_records_before(Offset(10))
 

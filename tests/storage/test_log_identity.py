@@ -13,7 +13,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
@@ -309,7 +309,7 @@ async def test_a_full_disk_makes_no_log_that_older_lines_speak_of(
     async with started(disk) as logs:
         await write_old(logs)
         await logs.delete(A0)
-        disk.fail(Operation.WRITE, errno.ENOSPC, path_part="checkpoint", times=1_000)
+        disk.fail(DiskOperation.WRITE, errno.ENOSPC, path_part="checkpoint", times=1_000)
         with pytest.raises(RefusedError) as refused:
             await logs.create(A0, NEW, CONFIG)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -486,7 +486,7 @@ async def test_what_another_topic_left_under_the_name_is_set_aside(
     """A creation that found no room, of a topic that was deleted while nobody looked."""
     disk = await world_disk()
     async with started(disk) as logs:
-        disk.fail(Operation.OPEN, errno.ENOSPC, path_part=".timeindex")
+        disk.fail(DiskOperation.OPEN, errno.ENOSPC, path_part=".timeindex")
         with pytest.raises(RefusedError):
             await logs.create(A0, OLD, CONFIG)
         assert disk.exists("/one/a-0")
@@ -497,7 +497,7 @@ async def test_what_another_topic_left_under_the_name_is_set_aside(
 async def test_a_creation_is_finished_where_it_was_begun(autojump_clock: MockClock) -> None:
     disk = await world_disk(0, *DIRECTORIES)
     async with started(disk, *DIRECTORIES) as logs:
-        disk.fail(Operation.OPEN, errno.ENOSPC, path_part=".timeindex")
+        disk.fail(DiskOperation.OPEN, errno.ENOSPC, path_part=".timeindex")
         with pytest.raises(RefusedError):
             await logs.create(A0, OLD, CONFIG, directory_id=UUID(int=501))
         assert (await logs.create(A0, OLD, CONFIG)).directory == "/two/a-0"
@@ -520,7 +520,7 @@ async def test_while_a_directory_is_missing_only_replicas_that_hold_nothing_are_
     if way == "empty":
         await disk.remove_tree("/two")  # not mounted: the mount point is on another disk
     else:
-        disk.fail(Operation.READ, errno.EIO, path_part="/two/meta.properties", times=1_000)
+        disk.fail(DiskOperation.READ, errno.EIO, path_part="/two/meta.properties", times=1_000)
     async with started(disk, *DIRECTORIES, ours=OLD) as logs:
         with pytest.raises(RefusedError) as refused:
             await logs.create(A0, OLD, CONFIG, directory_id=directory_id, holds_nothing=False)

@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
@@ -388,7 +388,7 @@ async def test_a_directory_that_fails_takes_only_its_own_logs(autojump_clock: Mo
         await logs.create(A1, TOPIC_ID, CONFIG)
         told: list[str] = []
         logs.on_directory_failed = lambda directory: told.append(directory.path)
-        disk.fail(Operation.FSYNC, errno.EIO, path_part="/one/", times=1_000)
+        disk.fail(DiskOperation.FSYNC, errno.EIO, path_part="/one/", times=1_000)
         await trio.sleep(120)
         assert told == ["/one"]
         with pytest.raises(RefusedError) as caught:
@@ -435,7 +435,7 @@ async def test_a_directory_that_cannot_be_read_at_the_start_is_left_out(
     autojump_clock: MockClock,
 ) -> None:
     disk = await formatted_disk()
-    disk.fail(Operation.READ, errno.EIO, path_part="/one/meta.properties", times=1_000)
+    disk.fail(DiskOperation.READ, errno.EIO, path_part="/one/meta.properties", times=1_000)
     async with recovered(disk) as logs:
         assert [directory.is_live for directory in logs.directories] == [False, True]
     with pytest.raises(ConfigError, match="no directory can be used"):

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
@@ -288,7 +288,7 @@ async def test_a_disk_that_fails_ends_the_move_and_takes_its_own_logs_alone(
         (move,) = logs.moves.into(two(logs))
         while move.copy is None:
             await trio.lowlevel.checkpoint()
-        operation = Operation.READ if path == "/one" else Operation.WRITE
+        operation = DiskOperation.READ if path == "/one" else DiskOperation.WRITE
         disk.fail(operation, path_part=f"{path}/a-0", times=9)
         await moved(logs)
 

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
@@ -189,7 +189,7 @@ async def test_on_a_full_disk_deleted_records_make_room_before_they_are_refused(
         for _ in range(4):
             append(log, b"x" * 800)
         log.update_high_watermark(log.end_offset)
-        disk.fail(Operation.WRITE, errno.ENOSPC, path_part="log-start-offset", times=99)
+        disk.fail(DiskOperation.WRITE, errno.ENOSPC, path_part="log-start-offset", times=99)
         with pytest.raises(RefusedError, match="KAFKA_STORAGE_ERROR"):
             await log.delete_records_before(Offset(2))
         assert (log.segment_count, log.failure) == (2, None)

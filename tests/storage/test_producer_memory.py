@@ -18,7 +18,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_batches import add_batches, encode_batches
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import (
-    Producer,
+    ProducerEntry,
     ProducerRoom,
     ProducerStates,
     SequencedBatch,
@@ -220,7 +220,7 @@ async def test_a_power_cut_leaves_no_batches_beside_a_snapshot_that_is_not_their
 
 def test_batches_of_one_snapshot_say_nothing_beside_another() -> None:
     states = ProducerStates(Offset(10))
-    producer = Producer()
+    producer = ProducerEntry()
     producer.batches = [SequencedBatch(n, n, Offset(n), Offset(n), NOW_MS) for n in range(3)]
     states.restore(7, producer)
     snapshot = encode_snapshot(states)

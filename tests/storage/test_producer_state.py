@@ -14,7 +14,7 @@ from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from ottla.storage.producer_state import Producer, ProducerStates
+from ottla.storage.producer_state import ProducerEntry, ProducerStates
 from ottla.storage.workbench import NOW_MS, Workbench, append
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 
@@ -210,7 +210,7 @@ def test_a_snapshot_that_names_something_twice_is_corrupt(twice: str) -> None:
     """Two producers with one open transaction: ending it for the second would find nothing."""
     states = ProducerStates(Offset(10))
     for producer_id in (1, 2):
-        producer = Producer()
+        producer = ProducerEntry()
         producer.txn_first_offset = Offset(4 if twice == "transaction" else 4 + producer_id)
         states.restore(producer_id, producer)
     data = bytearray(encode_snapshot(states))

@@ -11,13 +11,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.telemetry.batching_driver import BATCH_BYTES_MAX, BATCH_PUSHES_MAX, BatchingExporter
-from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.exporter import LabelledPush
 
 Build = Callable[..., Any]
 
-SENT = Outcome(verdict=Verdict.SENT)
-DOWN = Outcome(verdict=Verdict.RETRY, why="nobody listens")
+SENT = ExportOutcome(verdict=ExportVerdict.SENT)
+DOWN = ExportOutcome(verdict=ExportVerdict.RETRY, why="nobody listens")
 
 
 class Receiver:
@@ -27,7 +27,7 @@ class Receiver:
         self.outcome = SENT
         self.got: list[tuple[float, list[int]]] = []
 
-    async def deliver(self, batch: Sequence[LabelledPush]) -> Outcome:
+    async def deliver(self, batch: Sequence[LabelledPush]) -> ExportOutcome:
         await trio.lowlevel.checkpoint()
         self.got.append((trio.current_time(), [push.received_ms for push in batch]))
         return self.outcome
@@ -161,7 +161,7 @@ async def test_a_wait_that_is_asked_for_is_kept(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     receiver = Receiver()
-    receiver.outcome = Outcome(verdict=Verdict.RETRY, retry_after_ms=45_000)
+    receiver.outcome = ExportOutcome(verdict=ExportVerdict.RETRY, retry_after_ms=45_000)
     exporter = exporter_to(receiver, linger_ms=0)
     nursery.start_soon(exporter.run)
     exporter.offer([push(1)])
@@ -174,12 +174,12 @@ async def test_what_is_refused_for_good_is_counted_and_not_sent_again(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     receiver = Receiver()
-    receiver.outcome = Outcome(verdict=Verdict.REFUSED, why="400")
+    receiver.outcome = ExportOutcome(verdict=ExportVerdict.REFUSED, why="400")
     exporter = exporter_to(receiver)
     nursery.start_soon(exporter.run)
     exporter.offer([push(1), push(2)])
     await trio.sleep(30)
-    receiver.outcome = Outcome(verdict=Verdict.SENT, rejected_points=4)
+    receiver.outcome = ExportOutcome(verdict=ExportVerdict.SENT, rejected_points=4)
     exporter.offer([push(3)])
     await trio.sleep(30)
     assert [batch for _, batch in receiver.got] == [[1, 2], [3]]

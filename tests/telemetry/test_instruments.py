@@ -4,14 +4,21 @@ import random
 
 import pytest
 
-from ottla.telemetry.instruments import Family, Histogram, Kind, Registry, quantile, summary_of
+from ottla.telemetry.instruments import (
+    Family,
+    Histogram,
+    MetricKind,
+    Registry,
+    quantile,
+    summary_of,
+)
 
 
 def test_a_registry_reads_numbers_when_it_is_asked() -> None:
     registry = Registry()
     counter = registry.counter("ottla_things_total", "Things.")
     level = 3
-    registry.read("ottla_level", Kind.GAUGE, "Level.", lambda: level)
+    registry.read("ottla_level", MetricKind.GAUGE, "Level.", lambda: level)
     counter.value += 2
     level = 5
 
@@ -34,7 +41,7 @@ def test_counters_of_the_same_labels_are_one() -> None:
 
 def test_a_family_may_be_collected_again_and_again() -> None:
     registry = Registry()
-    registry.read_each("ottla_x", Kind.GAUGE, "X.", ("a",), lambda: [(("1",), 1)])
+    registry.read_each("ottla_x", MetricKind.GAUGE, "X.", ("a",), lambda: [(("1",), 1)])
 
     for _ in range(2):
         assert [list(family.samples) for family in registry.collect() if family] == [[(("1",), 1)]]
@@ -43,7 +50,7 @@ def test_a_family_may_be_collected_again_and_again() -> None:
 
 def test_a_collector_may_ask_for_a_pause() -> None:
     registry = Registry()
-    family = Family("ottla_x", Kind.GAUGE, "X.", (), ())
+    family = Family("ottla_x", MetricKind.GAUGE, "X.", (), ())
     registry.register(lambda: iter((None, family)))
 
     assert registry.names() == ["ottla_x"]

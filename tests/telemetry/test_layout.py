@@ -10,7 +10,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from ottla.bench.telemetry_payload import payload_of
 from ottla.telemetry import layout
-from ottla.telemetry.layout import Layouts, Shape
+from ottla.telemetry.layout import Layouts, PushShape
 from ottla.telemetry.otlp import decode, points_of
 from ottla.telemetry.outline import Outline, Value, taken_apart
 
@@ -21,7 +21,7 @@ def apart(data: bytes) -> tuple[Outline, list[Value]]:
     return taken_apart(points_of(decode(data)))
 
 
-def shape_of(data: bytes) -> Shape | None:
+def shape_of(data: bytes) -> PushShape | None:
     return Layouts().shape_of(data, apart(data)[1])
 
 

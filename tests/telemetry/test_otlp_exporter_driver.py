@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint, parse_otlp_endpoints
-from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.otlp import decode, label
 from ottla.telemetry.otlp_exporter_driver import OtlpExporter, OtlpSender, open_sender
@@ -31,9 +31,9 @@ class Watched:
 
     def __init__(self, sender: OtlpSender) -> None:
         self._sender = sender
-        self._tell, self.outcomes = trio.open_memory_channel[Outcome](1_000)
+        self._tell, self.outcomes = trio.open_memory_channel[ExportOutcome](1_000)
 
-    async def send(self, body: bytes) -> Outcome:
+    async def send(self, body: bytes) -> ExportOutcome:
         outcome = await self._sender.send(body)
         self._tell.send_nowait(outcome)
         return outcome
@@ -73,7 +73,7 @@ async def until_sent(clock: MockClock, watched: Watched) -> int:
     while True:
         await wait_all_tasks_blocked()
         clock.jump(10)
-        if (await watched.outcomes.receive()).verdict is Verdict.SENT:
+        if (await watched.outcomes.receive()).verdict is ExportVerdict.SENT:
             return failures
         failures += 1
 
@@ -116,7 +116,7 @@ async def test_a_collector_that_is_down_and_back_costs_only_what_the_queue_canno
     for number in range(1, 9):
         exporter.offer([make_push(number)])
     for failures in (1, 2, 3):
-        assert (await watched.outcomes.receive()).verdict is Verdict.RETRY
+        assert (await watched.outcomes.receive()).verdict is ExportVerdict.RETRY
         await wait_all_tasks_blocked()
         if failures < 3:
             mock_clock.jump(10)
@@ -145,11 +145,11 @@ async def test_offering_to_a_collector_that_hangs_costs_nothing_and_ends_with_th
             exporter.offer([make_push(1)])
             await wait_all_tasks_blocked()
             mock_clock.jump(1)
-            assert (await watched.outcomes.receive()).verdict is Verdict.RETRY
+            assert (await watched.outcomes.receive()).verdict is ExportVerdict.RETRY
     nursery.cancel_scope.cancel()
 
 
-async def send_once(collector: Any, **settings: Any) -> Outcome:
+async def send_once(collector: Any, **settings: Any) -> ExportOutcome:
     sender = open_sender(collector.endpoint(), ExporterConfig(**settings), "metrics")
     try:
         return await sender.send(b"")
@@ -164,7 +164,7 @@ async def test_headers_are_sent_and_the_body_is_packed_when_that_is_set(
     sender = open_sender(collector.endpoint(), config, "metrics")
     outcome = await sender.send(make_push(7).otlp)
     sender.close()
-    assert outcome.verdict is Verdict.SENT
+    assert outcome.verdict is ExportVerdict.SENT
     assert collector.values() == [7]
     (headers,) = collector.headers
     assert headers["authorization"] == "Bearer x"
@@ -176,7 +176,7 @@ async def test_headers_are_sent_and_the_body_is_packed_when_that_is_set(
 async def test_points_that_a_collector_leaves_out_are_told(collector: Any) -> None:
     collector.rejected_points = 3
     outcome = await send_once(collector)
-    assert (outcome.verdict, outcome.rejected_points) == (Verdict.SENT, 3)
+    assert (outcome.verdict, outcome.rejected_points) == (ExportVerdict.SENT, 3)
 
 
 def wanting(seconds: int) -> bytes:
@@ -192,18 +192,18 @@ def wanting(seconds: int) -> bytes:
 @pytest.mark.parametrize(
     ("refusal", "verdict", "retry_after_ms"),
     [
-        ((grpc.StatusCode.UNAVAILABLE, None), Verdict.RETRY, None),
-        ((grpc.StatusCode.UNAVAILABLE, wanting(7)), Verdict.RETRY, 7_000),
-        ((grpc.StatusCode.RESOURCE_EXHAUSTED, wanting(3)), Verdict.RETRY, 3_000),
-        ((grpc.StatusCode.RESOURCE_EXHAUSTED, None), Verdict.REFUSED, None),
-        ((grpc.StatusCode.RESOURCE_EXHAUSTED, b"\xff"), Verdict.REFUSED, None),
-        ((grpc.StatusCode.INVALID_ARGUMENT, None), Verdict.REFUSED, None),
-        ((grpc.StatusCode.UNAUTHENTICATED, None), Verdict.REFUSED, None),
+        ((grpc.StatusCode.UNAVAILABLE, None), ExportVerdict.RETRY, None),
+        ((grpc.StatusCode.UNAVAILABLE, wanting(7)), ExportVerdict.RETRY, 7_000),
+        ((grpc.StatusCode.RESOURCE_EXHAUSTED, wanting(3)), ExportVerdict.RETRY, 3_000),
+        ((grpc.StatusCode.RESOURCE_EXHAUSTED, None), ExportVerdict.REFUSED, None),
+        ((grpc.StatusCode.RESOURCE_EXHAUSTED, b"\xff"), ExportVerdict.REFUSED, None),
+        ((grpc.StatusCode.INVALID_ARGUMENT, None), ExportVerdict.REFUSED, None),
+        ((grpc.StatusCode.UNAUTHENTICATED, None), ExportVerdict.REFUSED, None),
     ],
 )
 @pytest.mark.parametrize("collector", ["grpc"], indirect=True)
 async def test_grpc_refusals_are_tried_again_as_otlp_says(
-    collector: Any, refusal: Any, verdict: Verdict, retry_after_ms: int | None
+    collector: Any, refusal: Any, verdict: ExportVerdict, retry_after_ms: int | None
 ) -> None:
     collector.refusal = refusal
     outcome = await send_once(collector)
@@ -214,20 +214,20 @@ async def test_grpc_refusals_are_tried_again_as_otlp_says(
 @pytest.mark.parametrize(
     ("refusal", "verdict", "wanted_ms"),
     [
-        ((503, None), Verdict.RETRY, None),
-        ((503, "7"), Verdict.RETRY, 7_000),
-        ((429, "3"), Verdict.RETRY, 3_000),
-        ((429, "soon"), Verdict.RETRY, None),
-        ((502, None), Verdict.RETRY, None),
-        ((504, None), Verdict.RETRY, None),
-        ((400, None), Verdict.REFUSED, None),
-        ((404, None), Verdict.REFUSED, None),
-        ((500, None), Verdict.REFUSED, None),
+        ((503, None), ExportVerdict.RETRY, None),
+        ((503, "7"), ExportVerdict.RETRY, 7_000),
+        ((429, "3"), ExportVerdict.RETRY, 3_000),
+        ((429, "soon"), ExportVerdict.RETRY, None),
+        ((502, None), ExportVerdict.RETRY, None),
+        ((504, None), ExportVerdict.RETRY, None),
+        ((400, None), ExportVerdict.REFUSED, None),
+        ((404, None), ExportVerdict.REFUSED, None),
+        ((500, None), ExportVerdict.REFUSED, None),
     ],
 )
 @pytest.mark.parametrize("collector", ["http"], indirect=True)
 async def test_http_refusals_are_tried_again_as_otlp_says(
-    collector: Any, refusal: Any, verdict: Verdict, wanted_ms: int | None
+    collector: Any, refusal: Any, verdict: ExportVerdict, wanted_ms: int | None
 ) -> None:
     collector.refusal = refusal
     outcome = await send_once(collector)

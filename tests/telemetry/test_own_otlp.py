@@ -10,14 +10,14 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from ottla.telemetry.instruments import Family, Histogram, Kind, Summary
+from ottla.telemetry.instruments import Family, Histogram, MetricKind, Summary
 from ottla.telemetry.own_otlp import (
     POINTS_PER_MESSAGE,
     POINTS_PER_SLICE,
     messages_of,
     resource_of,
 )
-from ottla.telemetry.spans import Span, traces_message
+from ottla.telemetry.spans import TraceSpan, traces_message
 
 START_NS, NOW_NS = 1_000, 2_000
 NODE = {"service.name": "ottla", "service.instance.id": "1"}
@@ -43,9 +43,9 @@ def texts(attributes: Iterable[Any]) -> dict[str, str]:
 def test_counters_are_cumulative_sums_and_gauges_are_gauges() -> None:
     found = metrics(
         [
-            Family("ottla_n_total", Kind.COUNTER, "N.", ("topic",), [((), 5), (("a",), 2)]),
+            Family("ottla_n_total", MetricKind.COUNTER, "N.", ("topic",), [((), 5), (("a",), 2)]),
             None,
-            Family("ottla_x", Kind.GAUGE, "X.", (), [((), 0.5)]),
+            Family("ottla_x", MetricKind.GAUGE, "X.", (), [((), 0.5)]),
         ]
     )
 
@@ -69,8 +69,8 @@ def test_distributions_keep_their_shape() -> None:
     summary = Summary(7, 3.5, ((0.5, 0.25), (0.99, 2.0)))
     found = metrics(
         [
-            Family("ottla_s", Kind.HISTOGRAM, "S.", (), [((), histogram.buckets())]),
-            Family("ottla_ms", Kind.SUMMARY, "M.", ("request",), [(("Fetch",), summary)]),
+            Family("ottla_s", MetricKind.HISTOGRAM, "S.", (), [((), histogram.buckets())]),
+            Family("ottla_ms", MetricKind.SUMMARY, "M.", ("request",), [(("Fetch",), summary)]),
         ]
     )
 
@@ -85,7 +85,9 @@ def test_distributions_keep_their_shape() -> None:
 
 def test_many_points_are_told_in_messages_that_collectors_take() -> None:
     count = 2 * POINTS_PER_MESSAGE + 7
-    family = Family("ottla_x", Kind.GAUGE, "X.", ("a",), [((str(at),), at) for at in range(count)])
+    family = Family(
+        "ottla_x", MetricKind.GAUGE, "X.", ("a",), [((str(at),), at) for at in range(count)]
+    )
 
     found = list(messages_of([family], resource_of(NODE), start_ns=START_NS, now_ns=NOW_NS))
 
@@ -102,11 +104,11 @@ def test_many_points_are_told_in_messages_that_collectors_take() -> None:
 
 
 def test_a_family_without_samples_and_a_registry_without_families_send_nothing() -> None:
-    assert messages([Family("ottla_x", Kind.GAUGE, "X.", (), ()), None]) == []
+    assert messages([Family("ottla_x", MetricKind.GAUGE, "X.", (), ()), None]) == []
 
 
 def test_spans_become_a_trace() -> None:
-    root = Span(
+    root = TraceSpan(
         trace_id=b"t" * 16,
         span_id=b"r" * 8,
         parent_id=b"",
@@ -116,7 +118,7 @@ def test_spans_become_a_trace() -> None:
         is_server=True,
         attributes=(("rpc.method", "Produce"),),
     )
-    part = Span(
+    part = TraceSpan(
         trace_id=b"t" * 16,
         span_id=b"c" * 8,
         parent_id=b"r" * 8,

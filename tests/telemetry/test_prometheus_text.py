@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.telemetry.client_series import SeriesRow
-from ottla.telemetry.instruments import Family, Histogram, Kind, Sample, Summary
+from ottla.telemetry.instruments import Family, Histogram, MetricKind, Sample, Summary
 from ottla.telemetry.prometheus_text import ROWS_PER_PIECE, number, render, render_all
 
 
@@ -22,12 +22,12 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def gauge(samples: Iterable[Sample | None], *labels: str) -> Family:
-    return Family("ottla_x", Kind.GAUGE, "X.", labels, samples)
+    return Family("ottla_x", MetricKind.GAUGE, "X.", labels, samples)
 
 
 def test_counters_and_gauges_are_one_row_a_sample() -> None:
     text = text_of(
-        Family("ottla_things_total", Kind.COUNTER, "Things.", (), (((), 2),)),
+        Family("ottla_things_total", MetricKind.COUNTER, "Things.", (), (((), 2),)),
         gauge([(("a", "0"), 1), (("b", "1"), 2.5)], "topic", "partition"),
     )
 
@@ -55,7 +55,7 @@ def test_one_row_without_labels_may_speak_of_all() -> None:
 
 @given(st.text(), st.text())
 def test_any_label_value_and_help_come_through(value: str, help_text: str) -> None:
-    family = Family("ottla_x", Kind.GAUGE, help_text, ("a", "b"), [((value, "b"), 1)])
+    family = Family("ottla_x", MetricKind.GAUGE, help_text, ("a", "b"), [((value, "b"), 1)])
 
     found = parsed(text_of(family))["ottla_x"]
 
@@ -83,7 +83,7 @@ def test_numbers_are_written_shortly() -> None:
 
 def test_a_summary_has_quantiles_sum_and_count() -> None:
     value = Summary(7, 3.5, ((0.5, 0.25), (0.999, 2.0)))
-    family = Family("ottla_ms", Kind.SUMMARY, "Times.", ("request",), [(("Fetch",), value)])
+    family = Family("ottla_ms", MetricKind.SUMMARY, "Times.", ("request",), [(("Fetch",), value)])
 
     assert text_of(family).splitlines()[2:] == [
         'ottla_ms{request="Fetch",quantile="0.50"} 0.25',
@@ -97,7 +97,7 @@ def test_a_histogram_has_rising_buckets_up_to_infinity() -> None:
     histogram = Histogram((10, 20))
     for at in (5, 15, 15, 99):
         histogram.observe(at)
-    family = Family("ottla_s", Kind.HISTOGRAM, "Times.", (), [((), histogram.buckets())])
+    family = Family("ottla_s", MetricKind.HISTOGRAM, "Times.", (), [((), histogram.buckets())])
 
     text = text_of(family)
 

@@ -13,9 +13,9 @@ from ottla.model.ids import uuid_text
 from ottla.model.settings.client_metrics import match_patterns
 from ottla.telemetry.instances import ClientInstances
 from ottla.telemetry.subscriptions import (
+    ClientMetricsSubscription,
     ClientTraits,
     Effective,
-    Subscription,
     least_prefixes,
     read_subscription,
     resolve,
@@ -175,7 +175,7 @@ def test_the_id_is_the_one_that_kafka_gives_where_order_plays_no_part() -> None:
 PREFIXES = st.lists(st.sampled_from(["*", "org.", "org.a.", "org.a.b", "org.b.", "z"]), max_size=4)
 SUBSCRIPTIONS = st.lists(
     st.builds(
-        Subscription,
+        ClientMetricsSubscription,
         name=st.just("any"),
         metrics=PREFIXES.map(tuple),
         interval_ms=st.sampled_from([100, 1_000, 300_000, 3_600_000]),
@@ -186,7 +186,7 @@ SUBSCRIPTIONS = st.lists(
 
 @given(SUBSCRIPTIONS, SUBSCRIPTIONS)
 def test_ids_are_equal_exactly_when_subscriptions_are(
-    one: list[Subscription], other: list[Subscription]
+    one: list[ClientMetricsSubscription], other: list[ClientMetricsSubscription]
 ) -> None:
     found, others = resolve(one, TRAITS), resolve(other, TRAITS)
     is_same = (found.metrics, found.interval_ms) == (others.metrics, others.interval_ms)
@@ -196,10 +196,10 @@ def test_ids_are_equal_exactly_when_subscriptions_are(
 
 @given(SUBSCRIPTIONS)
 def test_the_order_of_subscriptions_and_of_their_metrics_changes_nothing(
-    subscriptions: list[Subscription],
+    subscriptions: list[ClientMetricsSubscription],
 ) -> None:
     mixed = [
-        Subscription(one.name, one.metrics[::-1], one.interval_ms)
+        ClientMetricsSubscription(one.name, one.metrics[::-1], one.interval_ms)
         for one in reversed(subscriptions)
     ]
     assert resolve(mixed, TRAITS) == resolve(subscriptions, TRAITS)

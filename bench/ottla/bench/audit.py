@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.bench.ledger import Answers, Lane, Ledger
+from ottla.bench.ledger import Answers, LedgerLane, RunLedger
 from ottla.bench.load import SILENCE_S, library
 from ottla.model.errors import ErrorCode, RefusedError
 
@@ -25,7 +25,7 @@ EXAMPLES_MAX = 3
 
 
 @dataclass(slots=True)
-class Found:
+class AuditedRecords:
     """The records of one run that were read from a lane, in the order of their offsets."""
 
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
@@ -33,7 +33,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Verdict:
+class AuditVerdict:
     """What is wrong with a run; `examples` has some of each kind in words."""
 
     acknowledged: int = 0
@@ -63,15 +63,15 @@ class Verdict:
         }
 
 
-def audit(ledger: Ledger, found: Mapping[Lane, Found]) -> Verdict:
+def audit(ledger: RunLedger, found: Mapping[LedgerLane, AuditedRecords]) -> AuditVerdict:
     """Compare what was acknowledged with what was read."""
-    verdict = Verdict()
+    verdict = AuditVerdict()
     for answers in ledger.answers:
         _audit_lane(answers, found[answers.lane], verdict)
     return verdict
 
 
-def _audit_lane(answers: Answers, found: Found, verdict: Verdict) -> None:
+def _audit_lane(answers: Answers, found: AuditedRecords, verdict: AuditVerdict) -> None:
     lane = answers.lane
     verdict.acknowledged += len(answers.offsets)
     verdict.read += len(found.offsets)
@@ -98,20 +98,22 @@ def _audit_lane(answers: Answers, found: Found, verdict: Verdict) -> None:
         latest = max(latest, number)
 
 
-def _example(verdict: Verdict, text: str) -> None:
+def _example(verdict: AuditVerdict, text: str) -> None:
     if len(verdict.examples) < EXAMPLES_MAX:
         verdict.examples.append(text)
 
 
-def read_back(bootstrap: str, lanes: Sequence[Lane], run_id: int) -> dict[Lane, Found]:
+def read_back(
+    bootstrap: str, lanes: Sequence[LedgerLane], run_id: int
+) -> dict[LedgerLane, AuditedRecords]:
     """Read every lane from the run's first record to its present end; keep what the run wrote."""
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "ottla-bench", "enable.auto.commit": False}
     )
-    found = {lane: Found() for lane in lanes}
+    found = {lane: AuditedRecords() for lane in lanes}
     by_name = {(lane.topic, lane.partition): lane for lane in lanes}
-    missing: dict[Lane, int] = {}
+    missing: dict[LedgerLane, int] = {}
     try:
         for lane in lanes:
             at = confluent.TopicPartition(lane.topic, lane.partition)
@@ -141,7 +143,7 @@ def read_back(bootstrap: str, lanes: Sequence[Lane], run_id: int) -> dict[Lane, 
     return found
 
 
-def _keep(message: Any, found: Found, run_id: int) -> None:
+def _keep(message: Any, found: AuditedRecords, run_id: int) -> None:
     if message.error() is not None:
         raise RefusedError(message.error().code(), message.error().str())
     value = message.value()

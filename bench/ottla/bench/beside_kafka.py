@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from ottla.bench.comparison import OURS, THEIRS, Comparison, compare, take_rounds
+from ottla.bench.comparison import OURS, THEIRS, FigureComparison, compare, take_rounds
 from ottla.bench.kafka_server import open_kafka
 from ottla.bench.load import Load, Progress, consume, end_to_end, library, make_topic, produce
 from ottla.bench.local_cluster import open_local_cluster
@@ -78,7 +78,7 @@ class BesideReport(NamedTuple):
 
     version: str
     rounds: int
-    comparisons: list[Comparison]
+    comparisons: list[FigureComparison]
     load_averages: tuple[float, float]
     """Of the last minute, before the first round and after the last."""
 

@@ -35,7 +35,7 @@ TIMEOUT_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ClientWork:
     """What to write or read."""
 
     bootstrap: str
@@ -59,7 +59,7 @@ class Stopwatch:
         }
 
 
-def ottla_produce(work: Work) -> dict[str, float]:
+def ottla_produce(work: ClientWork) -> dict[str, float]:
     """Write with our own client."""
 
     async def write() -> dict[str, float]:
@@ -76,7 +76,7 @@ def ottla_produce(work: Work) -> dict[str, float]:
     return trio.run(write)
 
 
-def ottla_consume(work: Work) -> dict[str, float]:
+def ottla_consume(work: ClientWork) -> dict[str, float]:
     """Read with our own client."""
 
     async def read() -> dict[str, float]:
@@ -92,7 +92,7 @@ def ottla_consume(work: Work) -> dict[str, float]:
     return trio.run(read)
 
 
-def confluent_produce(work: Work) -> dict[str, float]:
+def confluent_produce(work: ClientWork) -> dict[str, float]:
     """Write with librdkafka's client."""
     producer = library("confluent_kafka").Producer(
         {
@@ -121,7 +121,7 @@ def confluent_produce(work: Work) -> dict[str, float]:
     return watch.figures()
 
 
-def confluent_consume(work: Work) -> dict[str, float]:
+def confluent_consume(work: ClientWork) -> dict[str, float]:
     """Read with librdkafka's client."""
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer(
@@ -144,7 +144,7 @@ def confluent_consume(work: Work) -> dict[str, float]:
     return figures
 
 
-def aiokafka_produce(work: Work) -> dict[str, float]:
+def aiokafka_produce(work: ClientWork) -> dict[str, float]:
     """Write with aiokafka."""
 
     async def write() -> dict[str, float]:
@@ -168,7 +168,7 @@ def aiokafka_produce(work: Work) -> dict[str, float]:
     return asyncio.run(write())
 
 
-def aiokafka_consume(work: Work) -> dict[str, float]:
+def aiokafka_consume(work: ClientWork) -> dict[str, float]:
     """Read with aiokafka."""
 
     async def read() -> dict[str, float]:
@@ -190,7 +190,7 @@ def aiokafka_consume(work: Work) -> dict[str, float]:
     return asyncio.run(read())
 
 
-WORKS: dict[tuple[str, str], Callable[[Work], dict[str, float]]] = {
+WORKS: dict[tuple[str, str], Callable[[ClientWork], dict[str, float]]] = {
     ("ottla", "produce"): ottla_produce,
     ("ottla", "consume"): ottla_consume,
     ("confluent-kafka", "produce"): confluent_produce,
@@ -203,7 +203,7 @@ WORKS: dict[tuple[str, str], Callable[[Work], dict[str, float]]] = {
 def main(arguments: list[str]) -> None:
     """Do one client's work and print what it took."""
     client, what, bootstrap, topic, count, record_bytes = arguments
-    figures: Any = WORKS[client, what](Work(bootstrap, topic, int(count), int(record_bytes)))
+    figures: Any = WORKS[client, what](ClientWork(bootstrap, topic, int(count), int(record_bytes)))
     print(json.dumps(figures))
 
 

@@ -18,7 +18,7 @@ Measured = Mapping[tuple[str, str], Mapping[str, float]]
 """The figures of one round by name, for each row and server."""
 
 
-class Verdict(StrEnum):
+class FigureVerdict(StrEnum):
     """Whether Ottla's figure is better than Kafka's."""
 
     BETTER = "better"
@@ -39,7 +39,7 @@ class Spread(NamedTuple):
         return self.highest - self.lowest
 
 
-class Comparison(NamedTuple):
+class FigureComparison(NamedTuple):
     """One figure of one row, of both servers."""
 
     row: str
@@ -48,7 +48,7 @@ class Comparison(NamedTuple):
     theirs: Spread
     ratio: float | None
     """Ottla's median by Kafka's; None where Kafka's is 0."""
-    verdict: Verdict
+    verdict: FigureVerdict
 
     def figures(self) -> dict[str, Any]:
         """Return the comparison as JSON has it."""
@@ -69,20 +69,22 @@ def spread_of(values: Sequence[float]) -> Spread:
 
 def verdict_of(
     ours: Sequence[float], theirs: Sequence[float], *, is_higher_better: bool
-) -> Verdict:
+) -> FigureVerdict:
     """Decide only where the spreads are apart and the medians' gap is wider than each of them."""
     mine, other = spread_of(ours), spread_of(theirs)
     gap = mine.median - other.median
     overlaps = mine.lowest <= other.highest and other.lowest <= mine.highest
     is_few = min(len(ours), len(theirs)) < ROUNDS_MIN
     if is_few or overlaps or abs(gap) <= max(mine.width, other.width):
-        return Verdict.UNDECIDED
-    return Verdict.BETTER if (gap > 0) == is_higher_better else Verdict.WORSE
+        return FigureVerdict.UNDECIDED
+    return FigureVerdict.BETTER if (gap > 0) == is_higher_better else FigureVerdict.WORSE
 
 
-def compare(rounds: Sequence[Measured], is_higher_better: Mapping[str, bool]) -> list[Comparison]:
+def compare(
+    rounds: Sequence[Measured], is_higher_better: Mapping[str, bool]
+) -> list[FigureComparison]:
     """Return a comparison of each figure of each row, in the order of the first round."""
-    found: list[Comparison] = []
+    found: list[FigureComparison] = []
     for row in dict.fromkeys(row for row, _ in rounds[0]):
         for figure in rounds[0][row, OURS]:
             ours = [measured[row, OURS][figure] for measured in rounds]
@@ -90,7 +92,7 @@ def compare(rounds: Sequence[Measured], is_higher_better: Mapping[str, bool]) ->
             mine, other = spread_of(ours), spread_of(theirs)
             ratio = round(mine.median / other.median, 3) if other.median else None
             verdict = verdict_of(ours, theirs, is_higher_better=is_higher_better[figure])
-            found.append(Comparison(row, figure, mine, other, ratio, verdict))
+            found.append(FigureComparison(row, figure, mine, other, ratio, verdict))
     return found
 
 
@@ -117,7 +119,7 @@ def take_rounds(
     return rounds
 
 
-def as_table(comparisons: Sequence[Comparison]) -> str:
+def as_table(comparisons: Sequence[FigureComparison]) -> str:
     """Return the comparisons as a table: medians, with lowest–highest in brackets."""
     lines = [("row", "figure", "Ottla", "Kafka", "Ottla/Kafka", "")]
     for each in comparisons:

@@ -43,7 +43,7 @@ REQUEST = bytes.fromhex(
 TOTALS = re.compile(rb"^totals: (\d+)", re.MULTILINE)
 
 
-class Comparison(NamedTuple):
+class PathComparison(NamedTuple):
     """One path: its instructions, and those of the table."""
 
     path: str
@@ -86,18 +86,18 @@ def main(arguments: list[str] | None = None) -> int:
     return WORSE if decides and any(is_worse(each) for each in found) else OK
 
 
-def compare(counted: Mapping[str, int], before: Mapping[str, int]) -> list[Comparison]:
+def compare(counted: Mapping[str, int], before: Mapping[str, int]) -> list[PathComparison]:
     """Return each path with its entry of the table."""
-    return [Comparison(path, count, before.get(path)) for path, count in counted.items()]
+    return [PathComparison(path, count, before.get(path)) for path, count in counted.items()]
 
 
-def is_worse(found: Comparison) -> bool:
+def is_worse(found: PathComparison) -> bool:
     """Return whether a path takes more instructions than the gate allows."""
     before = found.before
     return before is not None and found.instructions > before * (1 + HIGHEST_INCREASE)
 
 
-def as_text(found: list[Comparison]) -> str:
+def as_text(found: list[PathComparison]) -> str:
     """Return an aligned table of the comparisons."""
     lines = [f"{'PATH':18}{'INSTRUCTIONS':>14}{'TABLE':>14}{'DIFFERENCE':>12}"]
     for each in found:

@@ -15,7 +15,7 @@ import trio
 from ottla.bench.requests import Small, answer_to, frame_of, repeat
 from ottla.bench.result import Result
 from ottla.client.cluster import raise_for
-from ottla.client.connection import Connection, connect
+from ottla.client.connection import BrokerConnection, connect
 from ottla.model.errors import ErrorCode
 from ottla.wire import codec, headers
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -164,7 +164,7 @@ class _Crowd:
     async def _living(self) -> AsyncIterator[float]:
         """Let the members live, and yield when they began to; then they are silent."""
         host, port = self._address
-        connections: list[Connection] = []
+        connections: list[BrokerConnection] = []
         with trio.fail_after(PATIENCE_S):
             for _ in range(self._count):
                 found = await connect(host, port, client_id="ottla-bench", timeout_s=PATIENCE_S)
@@ -181,7 +181,7 @@ class _Crowd:
                     for connection in connections:
                         await connection.aclose()
 
-    async def _live(self, connection: Connection) -> None:
+    async def _live(self, connection: BrokerConnection) -> None:
         """Join, sync, and beat until there is a rebalance; then again."""
         member_id = ""
         while True:
@@ -191,7 +191,7 @@ class _Crowd:
                 self._note(joined)
                 await self._beat(connection, joined)
 
-    async def _join(self, connection: Connection, member_id: str) -> JoinGroupResponse:
+    async def _join(self, connection: BrokerConnection, member_id: str) -> JoinGroupResponse:
         while True:
             request = JoinGroupRequest(
                 group_id=self._group,
@@ -207,7 +207,7 @@ class _Crowd:
                 return answer
             member_id = answer.member_id
 
-    async def _sync(self, connection: Connection, joined: JoinGroupResponse) -> bool:
+    async def _sync(self, connection: BrokerConnection, joined: JoinGroupResponse) -> bool:
         """Return whether the generation came about; the leader assigns everybody the same."""
         request = SyncGroupRequest(
             group_id=self._group,
@@ -223,7 +223,7 @@ class _Crowd:
         answer = await connection.request(request, SyncGroupResponse)
         return self._is_settled(answer.error_code)
 
-    async def _beat(self, connection: Connection, joined: JoinGroupResponse) -> None:
+    async def _beat(self, connection: BrokerConnection, joined: JoinGroupResponse) -> None:
         is_leader = joined.leader == joined.member_id
         request = HeartbeatRequest(
             group_id=self._group,

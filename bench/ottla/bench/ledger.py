@@ -22,7 +22,7 @@ NOT_ACKNOWLEDGED = -1
 ROWS_HELD = 4_096
 
 
-class Lane(NamedTuple):
+class LedgerLane(NamedTuple):
     """A partition that is written, and the offset of the first record of this run."""
 
     topic: str
@@ -37,7 +37,9 @@ class Lane(NamedTuple):
 class LedgerWriter:
     """Writes a ledger; owns its file."""
 
-    def __init__(self, path: Path, lanes: Sequence[Lane], *, run_id: int, started_s: float) -> None:
+    def __init__(
+        self, path: Path, lanes: Sequence[LedgerLane], *, run_id: int, started_s: float
+    ) -> None:
         self._file: BinaryIO = path.open("wb")
         head = {"run_id": run_id, "started_s": started_s, "lanes": lanes}
         self._file.write(json.dumps(head).encode() + b"\n")
@@ -65,7 +67,7 @@ class LedgerWriter:
 class Answers:
     """What became of one lane's records, in the order of the answers."""
 
-    lane: Lane
+    lane: LedgerLane
     numbers: "array[int]" = field(default_factory=lambda: array("L"))
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     at_s: "array[float]" = field(default_factory=lambda: array("d"))
@@ -73,7 +75,7 @@ class Answers:
 
 
 @dataclass(slots=True)
-class Ledger:
+class RunLedger:
     """A whole run."""
 
     run_id: int
@@ -96,14 +98,14 @@ class Ledger:
         return max((lane.at_s[-1] for lane in self.answers if lane.at_s), default=self.started_s)
 
 
-def read_ledger(path: Path) -> Ledger:
+def read_ledger(path: Path) -> RunLedger:
     """Read a ledger up to its last whole row."""
     head, _, rows = path.read_bytes().partition(b"\n")
     found = json.loads(head)
-    ledger = Ledger(
+    ledger = RunLedger(
         run_id=found["run_id"],
         started_s=found["started_s"],
-        answers=[Answers(Lane(*lane)) for lane in found["lanes"]],
+        answers=[Answers(LedgerLane(*lane)) for lane in found["lanes"]],
     )
     whole = len(rows) - len(rows) % ROW.size
     for index, number, offset, at_s in ROW.iter_unpack(memoryview(rows)[:whole]):

@@ -42,6 +42,13 @@ class Small(NamedTuple):
     """What every answer must be, where they are all the same."""
 
 
+class Waited(NamedTuple):
+    """One small request: when it was sent, and how long its answer took, in seconds."""
+
+    sent_at: float
+    seconds: float
+
+
 def small_request(kind: str, topic: str, topic_id: UUID) -> Small:
     """Return the frame of one small request of a kind: produce, fetch or metadata."""
     message: Message

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any, NamedTuple
 
-from ottla.bench.requests import SILENCE_S, frame_of
+from ottla.bench.requests import SILENCE_S, Waited, frame_of
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 
@@ -24,13 +24,6 @@ REQUEST_PAUSE_S = 0.000_5
 
 CALM_S = 2.0
 PATH = "/metrics"
-
-
-class Waited(NamedTuple):
-    """One small request: when it was sent, and how long its answer took."""
-
-    sent_at: float
-    seconds: float
 
 
 class Prober:

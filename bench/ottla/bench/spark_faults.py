@@ -26,7 +26,7 @@ from typing import Any
 import trio
 
 from ottla.bench.local_cluster import LocalCluster, open_local_cluster
-from ottla.bench.spark_faults_driver import QUERIES, Work
+from ottla.bench.spark_faults_driver import QUERIES, SparkWork
 from ottla.client import ProducerConfig, open_admin, open_producer
 from ottla.model.errors import ErrorCode, RefusedError
 
@@ -79,7 +79,7 @@ def run_faults(*, rounds: int, rate: int, say: Callable[[str], None], seed: int 
         open_local_cluster(controllers=1, restarts=True) as cluster,
         tempfile.TemporaryDirectory(prefix="ottla-spark-faults-") as directory,
     ):
-        work = Work(cluster.bootstrap, "faults", "faults-copy", directory, BATCH_S * rate)
+        work = SparkWork(cluster.bootstrap, "faults", "faults-copy", directory, BATCH_S * rate)
         make_topics(work)
         again = 0
         with feeding(work, rate) as feeder:
@@ -101,7 +101,7 @@ def run_faults(*, rounds: int, rate: int, say: Callable[[str], None], seed: int 
     }
 
 
-def make_topics(work: Work) -> None:
+def make_topics(work: SparkWork) -> None:
     """Create both topics."""
 
     async def make() -> None:
@@ -118,7 +118,7 @@ def make_topics(work: Work) -> None:
 class Feeder:
     """Writes numbered records at a steady rate; owns the count of those that were acknowledged."""
 
-    def __init__(self, work: Work, rate: int) -> None:
+    def __init__(self, work: SparkWork, rate: int) -> None:
         self._work = work
         self._rate = rate
         self.is_ending = threading.Event()
@@ -151,7 +151,7 @@ class Feeder:
 
 
 @contextmanager
-def feeding(work: Work, rate: int) -> Iterator[Feeder]:
+def feeding(work: SparkWork, rate: int) -> Iterator[Feeder]:
     """Feed the source topic meanwhile."""
     feeder = Feeder(work, rate)
     thread = threading.Thread(target=feeder.run, daemon=True)
@@ -164,7 +164,7 @@ def feeding(work: Work, rate: int) -> Iterator[Feeder]:
 
 
 @contextmanager
-def spark_driver(work: Work) -> Iterator[subprocess.Popen[bytes]]:
+def spark_driver(work: SparkWork) -> Iterator[subprocess.Popen[bytes]]:
     """Run a driver in a process of its own; it is dead afterwards."""
     child = subprocess.Popen([*_command(work)], stdout=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -183,7 +183,7 @@ def kill_driver(driver: subprocess.Popen[bytes]) -> None:
 
 
 def live_and_die(
-    work: Work, cluster: LocalCluster, driver: subprocess.Popen[bytes], chance: random.Random
+    work: SparkWork, cluster: LocalCluster, driver: subprocess.Popen[bytes], chance: random.Random
 ) -> str:
     """Wait until both queries work; then kill a broker and the driver, in whatever order."""
     goals = {one: last_batch(work, one, "commits") + BATCHES_BEFORE_DEATH for one in QUERIES}
@@ -212,13 +212,13 @@ def live_and_die(
     return ", ".join(f"{name} killed after {moment:.1f} s" for moment, name in moments)
 
 
-def last_batch(work: Work, query: str, log: str) -> int:
+def last_batch(work: SparkWork, query: str, log: str) -> int:
     """Return the newest batch in `offsets` or `commits` of a query's checkpoint; -1: none."""
     path = work.checkpoint(query) / log
     return max((int(one.name) for one in path.glob("[0-9]*") if one.name.isdigit()), default=-1)
 
 
-def forget_last_batch(work: Work, query: str) -> bool:
+def forget_last_batch(work: SparkWork, query: str) -> bool:
     """Take back that the last batch is done, unless a later one was begun; say whether it was."""
     last = last_batch(work, query, "commits")
     if last < 0 or last_batch(work, query, "offsets") > last:
@@ -228,7 +228,7 @@ def forget_last_batch(work: Work, query: str) -> bool:
     return True
 
 
-def finish(work: Work) -> dict[str, int]:
+def finish(work: SparkWork) -> dict[str, int]:
     """Let a driver carry over all there is; return what it found."""
     ended = subprocess.run(
         [*_command(work), "last"], stdout=subprocess.PIPE, timeout=END_TIMEOUT_S, check=False
@@ -239,7 +239,7 @@ def finish(work: Work) -> dict[str, int]:
     return found
 
 
-def _command(work: Work) -> list[str]:
+def _command(work: SparkWork) -> list[str]:
     return [
         sys.executable,
         "-m",

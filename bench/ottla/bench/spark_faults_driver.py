@@ -25,7 +25,7 @@ COPY = "copy"
 QUERIES = (ARCHIVE, COPY)
 
 
-class Work(NamedTuple):
+class SparkWork(NamedTuple):
     """What is read and where it goes."""
 
     bootstrap: str
@@ -46,7 +46,7 @@ class Work(NamedTuple):
         return str(Path(self.directory) / ARCHIVE)
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """A record of the source, or what became of it."""
 
     partition: int
@@ -56,7 +56,7 @@ class Row(NamedTuple):
     """Begins with the record's number, which grows from record to record."""
 
 
-def start(spark: "SparkSession", work: Work, *, is_last: bool) -> "list[StreamingQuery]":
+def start(spark: "SparkSession", work: SparkWork, *, is_last: bool) -> "list[StreamingQuery]":
     """Start both queries, from where they were; the last time they end with what there is."""
     trigger: dict[str, Any] = {"availableNow": True} if is_last else {"processingTime": "0 seconds"}
     rows = (
@@ -68,7 +68,9 @@ def start(spark: "SparkSession", work: Work, *, is_last: bool) -> "list[Streamin
         .option("minPartitions", 2)
         .load()
     )
-    archive = rows.select(*Row._fields).writeStream.format("parquet").option("path", work.archive)
+    archive = (
+        rows.select(*SourceRow._fields).writeStream.format("parquet").option("path", work.archive)
+    )
     copy = (
         rows.select("key", "value")
         .writeStream.format("ottla")
@@ -84,13 +86,13 @@ def start(spark: "SparkSession", work: Work, *, is_last: bool) -> "list[Streamin
     ]
 
 
-def drain(spark: "SparkSession", work: Work) -> None:
+def drain(spark: "SparkSession", work: SparkWork) -> None:
     """Run both queries until they have all there is."""
     for query in start(spark, work, is_last=True):
         query.awaitTermination()
 
 
-def verify(spark: "SparkSession", work: Work) -> dict[str, int]:
+def verify(spark: "SparkSession", work: SparkWork) -> dict[str, int]:
     """Compare what was read with what is in the files, and in the topic without replays."""
     source = _rows(_topic(spark, work, work.source))
     archive = _rows(spark.read.parquet(work.archive))
@@ -105,7 +107,9 @@ def verify(spark: "SparkSession", work: Work) -> dict[str, int]:
     }
 
 
-def compare(source: list[Row], archive: list[Row], copy: list[Row]) -> dict[str, int]:
+def compare(
+    source: list[SourceRow], archive: list[SourceRow], copy: list[SourceRow]
+) -> dict[str, int]:
     """Count what is wrong with an archive and a copy of the source, each in any order."""
     wanted, found = Counter(source), Counter(archive)
     wanted_copy = Counter((row.key, row.value) for row in source)
@@ -129,12 +133,14 @@ def compare(source: list[Row], archive: list[Row], copy: list[Row]) -> dict[str,
     }
 
 
-def _rows(frame: "DataFrame") -> list[Row]:
-    table = frame.select(*Row._fields).toArrow()
-    return list(map(Row._make, zip(*(column.to_pylist() for column in table.columns), strict=True)))
+def _rows(frame: "DataFrame") -> list[SourceRow]:
+    table = frame.select(*SourceRow._fields).toArrow()
+    return list(
+        map(SourceRow._make, zip(*(column.to_pylist() for column in table.columns), strict=True))
+    )
 
 
-def _topic(spark: "SparkSession", work: Work, topic: str, **options: str) -> "DataFrame":
+def _topic(spark: "SparkSession", work: SparkWork, topic: str, **options: str) -> "DataFrame":
     return (
         spark.read.format("ottla")
         .option("kafka.bootstrap.servers", work.bootstrap)
@@ -146,7 +152,7 @@ def _topic(spark: "SparkSession", work: Work, topic: str, **options: str) -> "Da
 
 def main(arguments: list[str]) -> int:
     """Run until killed; or, with `last`, to the end, and print what came of it."""
-    work = Work(**json.loads(arguments[0]))
+    work = SparkWork(**json.loads(arguments[0]))
     is_last = arguments[1:] == ["last"]
     conf = (("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2"))
     with open_session(SessionOptions(name="spark-faults", master="local[2]", conf=conf)) as spark:

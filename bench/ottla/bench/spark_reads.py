@@ -37,7 +37,7 @@ BYTES_READ = 200 * MB
 PARTITION_COUNTS = (1, 4, 16, 64)
 
 
-class Query(NamedTuple):
+class MeasuredQuery(NamedTuple):
     """One query that is measured."""
 
     reader: str
@@ -47,7 +47,7 @@ class Query(NamedTuple):
     record_bytes: int
 
 
-class Run(NamedTuple):
+class QueryCost(NamedTuple):
     """What it took."""
 
     seconds: float
@@ -63,7 +63,7 @@ def run_reads(arguments: argparse.Namespace) -> int:
         count = arguments.count or BYTES_READ // size
         topics[size] = (topic, _filled(arguments, topic, count, size, arguments.partitions))
     queries = [
-        Query(reader, sink, *topics[size], size)
+        MeasuredQuery(reader, sink, *topics[size], size)
         for size in SIZES
         for sink in SINKS
         for reader in readers
@@ -75,12 +75,12 @@ def run_reads(arguments: argparse.Namespace) -> int:
 def run_partitions(arguments: argparse.Namespace) -> int:
     """Read as many records from 1, 4, 16 and 64 partitions."""
     readers = [OURS, *(["kafka"] if arguments.jars else [])]
-    queries: list[Query] = []
+    queries: list[MeasuredQuery] = []
     for partitions in PARTITION_COUNTS:
         topic = f"{arguments.topic}-{SIZES[0]}-{partitions}"
         wanted = arguments.count or BYTES_READ // SIZES[0]
         count = _filled(arguments, topic, wanted, SIZES[0], partitions)
-        queries += [Query(reader, "noop", topic, count, SIZES[0]) for reader in readers]
+        queries += [MeasuredQuery(reader, "noop", topic, count, SIZES[0]) for reader in readers]
     _show(_measure(arguments, queries), arguments)
     return 0
 
@@ -116,8 +116,10 @@ def _record_count(load: Load) -> int:
     return trio.run(ask)
 
 
-def _measure(arguments: argparse.Namespace, queries: list[Query]) -> dict[Query, list[Run]]:
-    runs: dict[Query, list[Run]] = {query: [] for query in queries}
+def _measure(
+    arguments: argparse.Namespace, queries: list[MeasuredQuery]
+) -> dict[MeasuredQuery, list[QueryCost]]:
+    runs: dict[MeasuredQuery, list[QueryCost]] = {query: [] for query in queries}
     with open_spark("ottla bench", master=arguments.master, jars=arguments.jars) as spark:
         for round_ in range(arguments.rounds + 1):
             for query in queries:
@@ -127,7 +129,7 @@ def _measure(arguments: argparse.Namespace, queries: list[Query]) -> dict[Query,
     return runs
 
 
-def _run(spark: "SparkSession", bootstrap: str, query: Query) -> Run:
+def _run(spark: "SparkSession", bootstrap: str, query: MeasuredQuery) -> QueryCost:
     frame = (
         spark.read.format(query.reader)
         .option("kafka.bootstrap.servers", bootstrap)
@@ -138,7 +140,7 @@ def _run(spark: "SparkSession", bootstrap: str, query: Query) -> Run:
     with tempfile.TemporaryDirectory() as directory:
         before, started = tree_seconds(pid), time.perf_counter()
         found = SINKS[query.sink](frame, Path(directory))
-        run = Run(time.perf_counter() - started, tree_seconds(pid) - before)
+        run = QueryCost(time.perf_counter() - started, tree_seconds(pid) - before)
     if found is not None and found != query.records:
         raise RefusedError(
             ErrorCode.INVALID_REQUEST,
@@ -167,7 +169,7 @@ SINKS: dict[str, Callable[["DataFrame", Path], int | None]] = {
 }
 
 
-def _show(runs: dict[Query, list[Run]], arguments: argparse.Namespace) -> None:
+def _show(runs: dict[MeasuredQuery, list[QueryCost]], arguments: argparse.Namespace) -> None:
     rows = [_row(query, found, runs) for query, found in runs.items()]
     if arguments.format == "json":
         print(json.dumps(rows))
@@ -178,7 +180,9 @@ def _show(runs: dict[Query, list[Run]], arguments: argparse.Namespace) -> None:
         print("  ".join(f"{_text(row[name]):>{width}}" for name, width in widths.items()))
 
 
-def _row(query: Query, found: list[Run], runs: dict[Query, list[Run]]) -> dict[str, Any]:
+def _row(
+    query: MeasuredQuery, found: list[QueryCost], runs: dict[MeasuredQuery, list[QueryCost]]
+) -> dict[str, Any]:
     seconds = median(run.seconds for run in found)
     cpu_s = median(run.cpu_s for run in found)
     ours = runs[query._replace(reader=OURS)]

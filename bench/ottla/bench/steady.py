@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.bench.audit import STAMP
-from ottla.bench.ledger import NOT_ACKNOWLEDGED, Lane, LedgerWriter
+from ottla.bench.ledger import NOT_ACKNOWLEDGED, LedgerLane, LedgerWriter
 from ottla.bench.load import SILENCE_S, library
 from ottla.model.errors import ErrorCode, RefusedError
 
@@ -51,7 +51,7 @@ class Sent:
     """What came of it."""
 
     run_id: int
-    lanes: list[Lane]
+    lanes: list[LedgerLane]
     count: int = 0
     unanswered: int = 0
     seconds: float = 0.0
@@ -145,7 +145,7 @@ class Writer:
             self.sent.failures[error.str()] += 1
             self._ledger.add(index, number, NOT_ACKNOWLEDGED, time.time())
 
-    def _lanes(self) -> list[Lane]:
+    def _lanes(self) -> list[LedgerLane]:
         """Ask for each topic's partitions and where they end now."""
         confluent = library("confluent_kafka")
         consumer = confluent.Consumer(
@@ -153,7 +153,7 @@ class Writer:
         )
         try:
             return [
-                Lane(topic, partition, self._end_of(consumer, topic, partition))
+                LedgerLane(topic, partition, self._end_of(consumer, topic, partition))
                 for topic in self._load.topics
                 for partition in self._partitions(topic)
             ]

@@ -10,9 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from typing import NamedTuple
 
-from ottla.bench.requests import PRODUCE_VERSION, SILENCE_S, small_request
+from ottla.bench.requests import PRODUCE_VERSION, SILENCE_S, Waited, small_request
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import ZERO_UUID
 from ottla.wire import codec, headers
@@ -20,13 +19,6 @@ from ottla.wire.messages.produce_request import ProduceRequest
 from ottla.wire.messages.produce_response import ProduceResponse
 
 STOP_TIMEOUT_S = 30
-
-
-class Waited(NamedTuple):
-    """One small request: when it was sent, and how long its answer took, in seconds."""
-
-    sent_at: float
-    seconds: float
 
 
 class SteadyProduce:

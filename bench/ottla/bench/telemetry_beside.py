@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import trio
 
 from ottla.bench.processes import main_thread_seconds, usage_of
+from ottla.bench.requests import Waited
 from ottla.bench.result import MB
-from ottla.bench.steady_produce import SteadyProduce, Waited
+from ottla.bench.steady_produce import SteadyProduce
 from ottla.bench.telemetry_crowd import Address, Crowd, Progress, allow_files
 from ottla.bench.topics import delete_topic, make_topic
 
@@ -28,7 +29,7 @@ AT_ONCE = 0.0, 1.0
 """When clients push first, in intervals: from the first phase on they push at their full rate."""
 
 
-class Phase(NamedTuple):
+class PushPhase(NamedTuple):
     """One stretch of time, with or without pushes."""
 
     has_pushes: bool
@@ -65,7 +66,7 @@ def run_beside(
     allow_files(clients)
     crowd = Crowd(address)
     bootstrap = f"{address[0]}:{address[1]}"
-    phases: list[Phase] = []
+    phases: list[PushPhase] = []
     trio.run(make_topic, bootstrap, topic)
     try:
         with crowd.opened(clients):
@@ -90,7 +91,7 @@ def run_beside(
     return figures
 
 
-def cost_of_push_s(phases: Sequence[Phase]) -> float:
+def cost_of_push_s(phases: Sequence[PushPhase]) -> float:
     """Return the loop's CPU seconds for each push: what is more where there are pushes."""
     without = median(phase.loop_share for phase in phases if not phase.has_pushes)
     costs = [
@@ -101,13 +102,13 @@ def cost_of_push_s(phases: Sequence[Phase]) -> float:
     return median(costs) if costs else 0.0
 
 
-def _phase(crowd: Crowd, has_pushes: bool, pids: list[int]) -> Phase:
+def _phase(crowd: Crowd, has_pushes: bool, pids: list[int]) -> PushPhase:
     sent, loop_s, began_at = crowd.outcome.sent, main_thread_seconds(pids), time.perf_counter()
     if has_pushes:
         crowd.go_on(PHASE_S, lambda _: None)
     else:
         crowd.rest(PHASE_S)
-    return Phase(
+    return PushPhase(
         has_pushes,
         began_at,
         time.perf_counter(),
@@ -116,7 +117,7 @@ def _phase(crowd: Crowd, has_pushes: bool, pids: list[int]) -> Phase:
     )
 
 
-def _figures(crowd: Crowd, phases: Sequence[Phase], waited: Sequence[Waited]) -> dict[str, Any]:
+def _figures(crowd: Crowd, phases: Sequence[PushPhase], waited: Sequence[Waited]) -> dict[str, Any]:
     outcome = crowd.outcome
     pushes = sum(phase.pushes for phase in phases)
     pushing_s = sum(phase.ended_at - phase.began_at for phase in phases if phase.has_pushes)

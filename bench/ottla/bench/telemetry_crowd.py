@@ -52,7 +52,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(slots=True)
-class Outcome:
+class PushOutcomes:
     """What became of every push."""
 
     codes: Counter[str] = field(default_factory=Counter)
@@ -69,10 +69,10 @@ class Crowd:
     """All the clients, and what became of their pushes."""
 
     def __init__(self, address: Address) -> None:
-        self.outcome = Outcome()
+        self.outcome = PushOutcomes()
         self.interval_ms = 0
         self._address = address
-        self._clients: list[Client] = []
+        self._clients: list[CrowdClient] = []
         self._selector = DefaultSelector()
         self._due: list[tuple[float, int]] = []
 
@@ -87,7 +87,7 @@ class Crowd:
         with ExitStack() as stack:
             for begin in range(0, count, HELLO_AT_ONCE):
                 lot = range(begin, min(count, begin + HELLO_AT_ONCE))
-                clients = [Client(self._address, index) for index in lot]
+                clients = [CrowdClient(self._address, index) for index in lot]
                 for client in clients:
                     stack.enter_context(client.socket)
                     client.introduce()
@@ -154,7 +154,7 @@ class Crowd:
 
     def _receive(self, wait_s: float) -> None:
         for key, _ in self._selector.select(wait_s):
-            client: Client = key.data
+            client: CrowdClient = key.data
             try:
                 answer = client.receive()
             except OttlaError:
@@ -179,7 +179,7 @@ class Crowd:
             heapq.heappush(self._due, (time.perf_counter() + wait_s, client.index))
 
 
-class Client:
+class CrowdClient:
     """One client instance on a connection of its own."""
 
     def __init__(self, address: Address, index: int) -> None:

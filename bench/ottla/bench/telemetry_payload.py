@@ -26,7 +26,7 @@ BEGAN_NS = 1_700_000_000_000_000_000
 INTERVAL_NS = 1_000_000_000
 
 
-class Told(NamedTuple):
+class PushedMetric(NamedTuple):
     """One metric of a client."""
 
     name: str
@@ -35,28 +35,28 @@ class Told(NamedTuple):
 
 
 PRODUCER = (
-    Told("connection.creation.rate", "The rate of connections established per second."),
-    Told("connection.creation.total", "The total number of connections established."),
-    Told("node.request.latency.avg", "The average request latency in ms for a node.", True),
-    Told("node.request.latency.max", "The maximum request latency in ms for a node.", True),
-    Told("produce.throttle.time.avg", "The average throttle time in ms for a node."),
-    Told("produce.throttle.time.max", "The maximum throttle time in ms for a node."),
-    Told("record.queue.time.avg", "The average record queue time in ms for a node."),
-    Told("record.queue.time.max", "The maximum record queue time in ms for a node."),
-    Told("request.latency.avg", "The average request latency in ms for produce requests."),
-    Told("request.latency.max", "The maximum request latency in ms for produce requests."),
+    PushedMetric("connection.creation.rate", "The rate of connections established per second."),
+    PushedMetric("connection.creation.total", "The total number of connections established."),
+    PushedMetric("node.request.latency.avg", "The average request latency in ms for a node.", True),
+    PushedMetric("node.request.latency.max", "The maximum request latency in ms for a node.", True),
+    PushedMetric("produce.throttle.time.avg", "The average throttle time in ms for a node."),
+    PushedMetric("produce.throttle.time.max", "The maximum throttle time in ms for a node."),
+    PushedMetric("record.queue.time.avg", "The average record queue time in ms for a node."),
+    PushedMetric("record.queue.time.max", "The maximum record queue time in ms for a node."),
+    PushedMetric("request.latency.avg", "The average request latency in ms for produce requests."),
+    PushedMetric("request.latency.max", "The maximum request latency in ms for produce requests."),
 )
 CONSUMER = (
     *PRODUCER[:4],
-    Told("coordinator.assigned.partitions", "The number of partitions currently assigned."),
-    Told("coordinator.rebalance.latency.avg", "The average rebalance latency in ms."),
-    Told("coordinator.rebalance.latency.max", "The maximum rebalance latency in ms."),
-    Told("coordinator.rebalance.latency.total", "The total rebalance latency in ms."),
-    Told("fetch.manager.fetch.latency.avg", "The average fetch latency in ms."),
-    Told("fetch.manager.fetch.latency.max", "The maximum fetch latency in ms."),
-    Told("poll.idle.ratio.avg", "The average fraction of time poll was idle."),
-    Told("coordinator.commit.latency.avg", "The average commit latency in ms."),
-    Told("coordinator.commit.latency.max", "The maximum commit latency in ms."),
+    PushedMetric("coordinator.assigned.partitions", "The number of partitions currently assigned."),
+    PushedMetric("coordinator.rebalance.latency.avg", "The average rebalance latency in ms."),
+    PushedMetric("coordinator.rebalance.latency.max", "The maximum rebalance latency in ms."),
+    PushedMetric("coordinator.rebalance.latency.total", "The total rebalance latency in ms."),
+    PushedMetric("fetch.manager.fetch.latency.avg", "The average fetch latency in ms."),
+    PushedMetric("fetch.manager.fetch.latency.max", "The maximum fetch latency in ms."),
+    PushedMetric("poll.idle.ratio.avg", "The average fraction of time poll was idle."),
+    PushedMetric("coordinator.commit.latency.avg", "The average commit latency in ms."),
+    PushedMetric("coordinator.commit.latency.max", "The maximum commit latency in ms."),
 )
 
 
@@ -74,7 +74,7 @@ def payload_of(index: int) -> bytes:
     return MetricsData(resource_metrics=resources).SerializeToString()
 
 
-def _metrics_of(role: str, told: Told, index: int) -> Iterator[Metric]:
+def _metrics_of(role: str, told: PushedMetric, index: int) -> Iterator[Metric]:
     name = f"{PREFIX}{role}.{told.name}"
     if name.endswith(".total"):
         sums = Sum(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from ottla.bench.ledger import Answers, Ledger
+from ottla.bench.ledger import Answers, RunLedger
 
 CELL_WIDTH = 9
 ROW_HEIGHT = 18
@@ -33,7 +33,7 @@ class Gap(NamedTuple):
     began_s: float
 
 
-def per_second(ledger: Ledger) -> list[list[int]]:
+def per_second(ledger: RunLedger) -> list[list[int]]:
     """Return the records acknowledged in each second of the run, lane by lane."""
     seconds = int(ledger.ended_s - ledger.started_s) + 1
     counts = [[0] * seconds for _ in ledger.answers]
@@ -52,7 +52,7 @@ def longest_gap(answers: Answers, began_s: float = 0.0, ended_s: float = float("
     return longest
 
 
-def as_text(ledger: Ledger, marks: Sequence[Mark] = ()) -> str:
+def as_text(ledger: RunLedger, marks: Sequence[Mark] = ()) -> str:
     """Draw the run for a terminal: one row a lane, one column a second."""
     counts = per_second(ledger)
     full = _full_bar(counts)
@@ -70,7 +70,7 @@ def as_text(ledger: Ledger, marks: Sequence[Mark] = ()) -> str:
     return "\n".join(lines)
 
 
-def as_svg(ledger: Ledger, marks: Sequence[Mark] = (), title: str = "") -> str:
+def as_svg(ledger: RunLedger, marks: Sequence[Mark] = (), title: str = "") -> str:
     """Draw the run as a picture: one row a lane, one bar a second, red where nothing came."""
     counts = per_second(ledger)
     full = _full_bar(counts)

@@ -32,7 +32,7 @@ from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.broker.replicas.replica_manager import Fetchers, Logs, ReplicaManager, Work
+from ottla.broker.replicas.replica_manager import DiskWork, Fetchers, ReplicaLogs, ReplicaManager
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.ids import TopicIdPartition
@@ -50,9 +50,9 @@ BROKER_API_KEYS = (
 class ReplicaPorts(NamedTuple):
     """What the replicas ask of the surroundings that act for them."""
 
-    logs: Logs
+    logs: ReplicaLogs
     fetchers: Fetchers
-    work: Work
+    work: DiskWork
     on_flush_due: Callable[[Partition], None]
     """Called when records wait for a flush."""
     on_isr_due: Callable[[Partition], None]

@@ -23,7 +23,7 @@ from ottla.broker.groups.coordinator_driver import GroupCoordinator
 from ottla.broker.logs.producer_ids import Block
 from ottla.broker.logs.replica_apis import register_replica_apis
 from ottla.broker.metrics.broker_metrics import BrokerParts
-from ottla.broker.metrics.own_telemetry_driver import OwnTelemetry
+from ottla.broker.metrics.own_telemetry_driver import BrokerTelemetry
 from ottla.broker.metrics.telemetry_apis import TELEMETRY_API_KEYS
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
 from ottla.broker.network.alarm_driver import Alarm
@@ -177,7 +177,7 @@ class Broker:
             errors=self.errors,
         )
 
-    def _new_own_telemetry(self) -> OwnTelemetry:
+    def _new_own_telemetry(self) -> BrokerTelemetry:
         parts = BrokerParts(
             lifecycle=self.lifecycle.lifecycle,
             table=self.table,
@@ -196,7 +196,7 @@ class Broker:
             heartbeats=self.lifecycle.metrics,
             errors=self.errors,
         )
-        return OwnTelemetry(
+        return BrokerTelemetry(
             self.config,
             parts,
             cluster_id=self.cluster_id,

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.client.producer_lane import Batch, Fate, Lane, NotDeliveredError
+from ottla.client.producer_lane import Fate, Lane, NotDeliveredError, ProducerBatch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
@@ -47,7 +47,7 @@ class Accumulator:
         """The first failure, where nothing may leave after one."""
         self._ends_at_failure = ends_at_failure
         self.buffered_bytes = 0
-        self._failed: deque[Batch] = deque(maxlen=FAILED_BATCH_COUNT_MAX)
+        self._failed: deque[ProducerBatch] = deque(maxlen=FAILED_BATCH_COUNT_MAX)
         self._config = config
         self._codec = Codec[config.compression_type.upper()]
         self._lanes: dict[TopicPartition, Lane] = {}
@@ -75,7 +75,7 @@ class Accumulator:
         value: bytes | None,
         headers: Headers | EncodedHeaders,
         charge_bytes: int,
-    ) -> Batch | None:
+    ) -> ProducerBatch | None:
         """Put one record into the batch that gathers, as its last; None where it has no room.
 
         `charge_bytes` is the record's `record_bytes`.
@@ -97,7 +97,7 @@ class Accumulator:
         value: bytes | None,
         headers: Headers | EncodedHeaders,
         now_ms: int,
-    ) -> tuple[Batch, bool]:
+    ) -> tuple[ProducerBatch, bool]:
         """Take one record; return its batch (it is the last in it) and whether to look again."""
         assert self.ended_by is None
         charge_bytes = record_bytes(key, value, headers)
@@ -117,7 +117,7 @@ class Accumulator:
         self.buffered_bytes += charge_bytes
         return batch, True  # to be sent, or to begin its linger
 
-    def begin_flush(self) -> list[Batch]:
+    def begin_flush(self) -> list[ProducerBatch]:
         """Let nothing linger until `end_flush`; return what is open now."""
         self._is_flushing += 1
         return [
@@ -156,11 +156,11 @@ class Accumulator:
         """Return the partitions where something waits, those served longest ago first."""
         return tuple(self._busy)
 
-    def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[Batch]:
+    def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
         """Take into flight what may leave now for these partitions, at most a request full."""
         config = self._config
         room_bytes = config.request_bytes_max
-        taken: list[Batch] = []
+        taken: list[ProducerBatch] = []
         if self.ended_by is not None:
             return taken
         for partition in partitions:
@@ -198,10 +198,10 @@ class Accumulator:
         found = [lane.waiting[0].created_ms for lane in self._busy.values()]
         return min(found) + self._config.delivery_timeout_ms if found else None
 
-    def expire(self, now_ms: int) -> list[Batch]:
+    def expire(self, now_ms: int) -> list[ProducerBatch]:
         """Settle, as failed, what waits for longer than it may; return it."""
         bound_ms = now_ms - self._config.delivery_timeout_ms
-        gone: list[Batch] = []
+        gone: list[ProducerBatch] = []
         for partition, lane in list(self._busy.items()):
             for batch in lane.expired(bound_ms):
                 lane.fail(
@@ -227,7 +227,7 @@ class Accumulator:
         self._busy.clear()
 
     def on_acknowledged(
-        self, batch: Batch, *, base_offset: int = -1, log_append_time_ms: int = -1
+        self, batch: ProducerBatch, *, base_offset: int = -1, log_append_time_ms: int = -1
     ) -> None:
         """Settle a batch in flight as delivered."""
         self.on_answer(
@@ -241,7 +241,7 @@ class Accumulator:
 
     def on_answer(
         self,
-        batch: Batch,
+        batch: ProducerBatch,
         code: int,
         message: str | None,
         now_ms: int,
@@ -259,7 +259,7 @@ class Accumulator:
         self._fail_what_follows()
         return fate
 
-    def on_lost(self, batch: Batch, why: str, now_ms: int) -> Fate:
+    def on_lost(self, batch: ProducerBatch, why: str, now_ms: int) -> Fate:
         """Take note that no answer will come for a batch in flight."""
         lane = self._lanes[batch.partition]
         fate = lane.on_lost(batch, why)
@@ -267,7 +267,7 @@ class Accumulator:
         self._fail_what_follows()
         return fate
 
-    def on_unsent(self, batch: Batch) -> None:
+    def on_unsent(self, batch: ProducerBatch) -> None:
         """Put back a batch that surely did not leave."""
         lane = self._lanes[batch.partition]
         lane.on_unsent(batch)
@@ -290,7 +290,7 @@ class Accumulator:
             or self._is_short_of_memory
         )
 
-    def _encode(self, batch: Batch) -> None:
+    def _encode(self, batch: ProducerBatch) -> None:
         if batch.encoded is None:
             producer_id, epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
             if batch.is_numbered:
@@ -303,7 +303,7 @@ class Accumulator:
                 base_sequence=batch.base_sequence,
             )
 
-    def _follow(self, lane: Lane, batch: Batch, fate: Fate, now_ms: int) -> None:
+    def _follow(self, lane: Lane, batch: ProducerBatch, fate: Fate, now_ms: int) -> None:
         self._is_epoch_due |= lane.needs_new_epoch
         if fate is Fate.SPLIT:
             lane.go_on_as(batch.split(_charge_of))
@@ -318,7 +318,7 @@ class Accumulator:
         lane.retry_at_ms = now_ms + min(doubled, config.retry_backoff_ms_max)
         self._busy[batch.partition] = lane
 
-    def _settle(self, lane: Lane, batch: Batch) -> None:
+    def _settle(self, lane: Lane, batch: ProducerBatch) -> None:
         self._is_epoch_due |= lane.needs_new_epoch
         batch.is_settled = True
         batch.is_open = False
@@ -335,7 +335,7 @@ class Accumulator:
         if self.ended_by is not None:
             self.fail_waiting(self.ended_by.code, "a record before it was not delivered")
 
-    def _tell(self, batch: Batch) -> None:
+    def _tell(self, batch: ProducerBatch) -> None:
         """Wake who waits for a batch; its bytes are of no use any more."""
         batch.builder, batch.encoded = NO_RECORDS, None
         for callback in batch.on_settled:

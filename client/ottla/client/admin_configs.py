@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 from ottla.client.admin_calls import AdminCalls, granted, refusal_of
@@ -10,7 +9,7 @@ from ottla.client.cluster import raise_for
 from ottla.client.told import known, only
 from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.ids import NodeId
-from ottla.model.settings.resources import AlterOperation
+from ottla.model.settings.resources import AlterOperation, ConfigKind, ConfigSource
 from ottla.wire.messages import alter_configs_request
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
@@ -29,17 +28,6 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 )
 from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
-
-class ConfigKind(IntEnum):
-    """What settings belong to, by Kafka's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 OF_ONE_BROKER = frozenset({ConfigKind.BROKER, ConfigKind.BROKER_LOGGER})
 """What only that broker itself can tell."""
 
@@ -49,20 +37,6 @@ class ConfigResource(NamedTuple):
 
     kind: ConfigKind
     name: str
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    BROKER = 2
-    CLUSTER = 3
-    STATIC = 4
-    DEFAULT = 5
-    BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
 
 
 class ConfigSynonym(NamedTuple):

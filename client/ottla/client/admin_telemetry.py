@@ -10,17 +10,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.client.admin_calls import granted
-from ottla.client.admin_configs import (
-    ConfigCalls,
-    ConfigEntry,
-    ConfigKind,
-    ConfigResource,
-    ConfigSource,
-)
+from ottla.client.admin_configs import ConfigCalls, ConfigEntry, ConfigResource
 from ottla.client.cluster import raise_for
 from ottla.client.told import known
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.model.settings.resources import ConfigKind, ConfigSource
 from ottla.wire.messages.describe_client_instances_request import DescribeClientInstancesRequest
 from ottla.wire.messages.describe_client_instances_response import (
     ClientInstance,

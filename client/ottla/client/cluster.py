@@ -31,7 +31,7 @@ NEXT_BROKER_AFTER_S = 0.5
 CONNECT_TIMEOUT_S = 10.0
 
 
-class Leader(NamedTuple):
+class KnownLeader(NamedTuple):
     """Who leads a partition, since which epoch."""
 
     node: NodeId
@@ -76,7 +76,7 @@ class Cluster:
         self._connections: dict[tuple[str, int], Pipeline] = {}
         self._connecting: dict[tuple[str, int], trio.Lock] = {}
         self._failed_at: dict[tuple[str, int], float] = {}
-        self._leaders: dict[TopicPartition, Leader] = {}
+        self._leaders: dict[TopicPartition, KnownLeader] = {}
 
     async def metadata(
         self, topics: Iterable[str] | None = None, *, may_create: bool = False
@@ -110,7 +110,7 @@ class Cluster:
             self._learn_topic(topic)
         return answer
 
-    def known_leader(self, partition: TopicPartition) -> Leader | None:
+    def known_leader(self, partition: TopicPartition) -> KnownLeader | None:
         """Return who is believed to lead a partition, without asking."""
         return self._leaders.get(partition)
 
@@ -118,7 +118,7 @@ class Cluster:
         """Return where a broker is believed to be, without asking."""
         return self._addresses.get(node)
 
-    def learn_leader(self, partition: TopicPartition, leader: Leader) -> bool:
+    def learn_leader(self, partition: TopicPartition, leader: KnownLeader) -> bool:
         """Take a broker's hint who leads (KIP-951); return whether it is news."""
         known = self._leaders.get(partition)
         if leader.node < 0 or leader.node not in self._addresses:
@@ -145,7 +145,7 @@ class Cluster:
             return
         for partition in topic.partitions:
             one = TopicPartition(name, partition.partition_index)
-            found = Leader(NodeId(partition.leader_id), Epoch(partition.leader_epoch))
+            found = KnownLeader(NodeId(partition.leader_id), Epoch(partition.leader_epoch))
             before = self._leaders.get(one)
             if before is not None and NO_EPOCH < found.epoch < before.epoch:
                 continue  # this broker has not heard yet what another one told us

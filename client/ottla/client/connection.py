@@ -34,10 +34,10 @@ class ConnectionLostError(OttlaError):
 
 
 R = TypeVar("R", bound=Message)
-C = TypeVar("C", bound="Connection")
+C = TypeVar("C", bound="BrokerConnection")
 
 
-class Connection:
+class BrokerConnection:
     """An open connection; owns its socket."""
 
     def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
@@ -164,7 +164,7 @@ class Connection:
 @asynccontextmanager
 async def open_connection(
     host: str, port: int, *, client_id: str = "ottla", timeout_s: float = 10.0
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[BrokerConnection]:
     """Connect, settle versions, and close at the end; raise ConnectionLostError if it fails."""
     connection = await connect(host, port, client_id=client_id, timeout_s=timeout_s)
     try:
@@ -173,9 +173,9 @@ async def open_connection(
         await connection.aclose()
 
 
-async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> Connection:
+async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> BrokerConnection:
     """Connect and settle versions; the caller closes."""
-    return await open_stream(Connection, host, port, client_id=client_id, timeout_s=timeout_s)
+    return await open_stream(BrokerConnection, host, port, client_id=client_id, timeout_s=timeout_s)
 
 
 async def open_stream(

@@ -24,7 +24,7 @@ from ottla.client.group_member import Membership
 from ottla.client.group_offsets import Committed
 from ottla.client.handover import Listener
 from ottla.client.offset_lookup import FoundOffset, find_offsets
-from ottla.client.positions import Place, Positions
+from ottla.client.positions import PartitionPlace, Positions
 from ottla.client.subscription import Subscription, SubscriptionPattern
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, OffsetAndEpoch, TopicPartition
@@ -341,7 +341,7 @@ class Consumer:
                     min(refresh_ms, self._ask_again_ms) if unknown else refresh_ms
                 )
 
-    def _placeable(self) -> list[Place]:
+    def _placeable(self) -> list[PartitionPlace]:
         """Return what can be looked up: a partition without a leader holds up no other one."""
         known_leader = self._cluster.known_leader
         return [place for place in self.positions.unplaced() if known_leader(place.at) is not None]
@@ -363,7 +363,7 @@ class Consumer:
             self._group.on_metadata()
         self._ring_links()
 
-    async def _find_places(self, places: list[Place]) -> None:
+    async def _find_places(self, places: list[PartitionPlace]) -> None:
         turns = {place.at: place.turn for place in places}
         try:
             if self._group is not None:
@@ -381,7 +381,9 @@ class Consumer:
                 self._fail(error)
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
-    async def _look_up(self, places: list[Place], turns: Mapping[TopicPartition, int]) -> None:
+    async def _look_up(
+        self, places: list[PartitionPlace], turns: Mapping[TopicPartition, int]
+    ) -> None:
         times = {place.at: self.positions.reset_of(place) for place in places}
         found = await find_offsets(
             self._cluster,
@@ -397,7 +399,7 @@ class Consumer:
             # The epoch that comes with an offset is of the record there, not the one before it.
             self._place(place, turns[place.at], OffsetAndEpoch(found[place.at].offset, NO_EPOCH))
 
-    def _place(self, place: Place, turn: int, position: OffsetAndEpoch) -> None:
+    def _place(self, place: PartitionPlace, turn: int, position: OffsetAndEpoch) -> None:
         self.positions.on_placed(place, turn, position)
         self._placed.unpark_all()
 

@@ -36,7 +36,7 @@ Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 NOTHING: Assignment = {}
 
 
-class State(Enum):
+class MembershipState(Enum):
     """Where a member stands (Kafka's names)."""
 
     UNSUBSCRIBED = auto()
@@ -52,15 +52,37 @@ class State(Enum):
     """It left because the application does not poll; it joins again when it does."""
 
 
-IN_GROUP = frozenset({State.RECONCILING, State.ACKNOWLEDGING, State.STABLE})
+IN_GROUP = frozenset(
+    {MembershipState.RECONCILING, MembershipState.ACKNOWLEDGING, MembershipState.STABLE}
+)
 LEGAL = {
-    State.UNSUBSCRIBED: {State.JOINING},
-    State.JOINING: {State.RECONCILING, State.STABLE, State.FENCED, State.STALE},
-    State.RECONCILING: {State.ACKNOWLEDGING, State.STABLE, State.FENCED, State.STALE},
-    State.ACKNOWLEDGING: {State.RECONCILING, State.STABLE, State.FENCED, State.STALE},
-    State.STABLE: {State.RECONCILING, State.ACKNOWLEDGING, State.FENCED, State.STALE},
-    State.FENCED: {State.JOINING},
-    State.STALE: {State.JOINING},
+    MembershipState.UNSUBSCRIBED: {MembershipState.JOINING},
+    MembershipState.JOINING: {
+        MembershipState.RECONCILING,
+        MembershipState.STABLE,
+        MembershipState.FENCED,
+        MembershipState.STALE,
+    },
+    MembershipState.RECONCILING: {
+        MembershipState.ACKNOWLEDGING,
+        MembershipState.STABLE,
+        MembershipState.FENCED,
+        MembershipState.STALE,
+    },
+    MembershipState.ACKNOWLEDGING: {
+        MembershipState.RECONCILING,
+        MembershipState.STABLE,
+        MembershipState.FENCED,
+        MembershipState.STALE,
+    },
+    MembershipState.STABLE: {
+        MembershipState.RECONCILING,
+        MembershipState.ACKNOWLEDGING,
+        MembershipState.FENCED,
+        MembershipState.STALE,
+    },
+    MembershipState.FENCED: {MembershipState.JOINING},
+    MembershipState.STALE: {MembershipState.JOINING},
 }
 """Besides these, every state leads to UNSUBSCRIBED."""
 
@@ -76,7 +98,7 @@ AFTER = {
 """What each code means to a member; every other one ends its membership with an error."""
 
 
-class ConsumerMember:
+class ConsumerProtocolMember:
     """A member: who it is, in which epoch, what it has and what it shall have."""
 
     def __init__(self, group_id: str, member_id: str, config: ConsumerConfig) -> None:
@@ -84,7 +106,7 @@ class ConsumerMember:
         self.member_id = member_id
         """Chosen by the member itself, for as long as its process lives (KIP-1082)."""
         self.member_epoch = JOIN_EPOCH
-        self.state = State.UNSUBSCRIBED
+        self.state = MembershipState.UNSUBSCRIBED
         self.owned: Assignment = NOTHING
         self.target: Assignment = NOTHING
         self.heartbeat_interval_ms = config.heartbeat_interval_ms
@@ -103,7 +125,7 @@ class ConsumerMember:
     @property
     def is_heartbeat_due(self) -> bool:
         """Whether there is something to tell that shall not wait for the interval."""
-        if self.state in (State.JOINING, State.ACKNOWLEDGING):
+        if self.state in (MembershipState.JOINING, MembershipState.ACKNOWLEDGING):
             return True
         return self.is_in_group and any(
             self._said.get(name, value) != value for name, value in self._subscription().items()
@@ -116,12 +138,14 @@ class ConsumerMember:
 
     def join(self) -> None:
         """Begin, or begin again, with nothing."""
-        self._become(State.JOINING)
+        self._become(MembershipState.JOINING)
         self._lose()
 
     def heartbeat_request(self) -> ConsumerGroupHeartbeatRequest:
         """Return what to send now; exactly one is under way at a time."""
-        assert self.is_in_group or self.state is State.JOINING, f"{self.state} sends no heartbeat"
+        assert self.is_in_group or self.state is MembershipState.JOINING, (
+            f"{self.state} sends no heartbeat"
+        )
         fields: dict[str, object] = {
             "rebalance_timeout_ms": self._config.poll_interval_ms_max,
             **self._subscription(),
@@ -142,13 +166,15 @@ class ConsumerMember:
             elif name == "topic_partitions":
                 one = _as_list(self.owned)
             setattr(request, name, one)
-        if self.state is State.ACKNOWLEDGING:
-            self._become(State.STABLE if self.owned == self.target else State.RECONCILING)
+        if self.state is MembershipState.ACKNOWLEDGING:
+            self._become(
+                MembershipState.STABLE if self.owned == self.target else MembershipState.RECONCILING
+            )
         return request
 
     def on_answer(self, answer: ConsumerGroupHeartbeatResponse) -> Step:
         """Take in an answer; RefusedError where nothing can mend it."""
-        if not self.is_in_group and self.state is not State.JOINING:
+        if not self.is_in_group and self.state is not MembershipState.JOINING:
             return Step.GO_ON  # it was asked before all was lost
         if answer.error_code != ErrorCode.NONE:
             return self._on_error(answer.error_code, answer.error_message)
@@ -162,10 +188,10 @@ class ConsumerMember:
                 if one.partitions
             }
         if self.target != self.owned:
-            if self.state is not State.RECONCILING:
-                self._become(State.RECONCILING)
-        elif self.state in (State.JOINING, State.RECONCILING):
-            self._become(State.STABLE)
+            if self.state is not MembershipState.RECONCILING:
+                self._become(MembershipState.RECONCILING)
+        elif self.state in (MembershipState.JOINING, MembershipState.RECONCILING):
+            self._become(MembershipState.STABLE)
         return Step.GO_ON
 
     def on_no_answer(self) -> None:
@@ -184,14 +210,14 @@ class ConsumerMember:
         """It reads these partitions now, and no others."""
         assert self.is_in_group, f"{self.state} owns nothing"
         self.owned = dict(owned)
-        if self.state is State.STABLE and self.owned == self.target:
+        if self.state is MembershipState.STABLE and self.owned == self.target:
             return
-        if self.state is not State.ACKNOWLEDGING:
-            self._become(State.ACKNOWLEDGING)
+        if self.state is not MembershipState.ACKNOWLEDGING:
+            self._become(MembershipState.ACKNOWLEDGING)
 
     def on_fenced(self) -> None:
         """It is out of the group, or must take itself to be: everything is lost."""
-        self._become(State.FENCED)
+        self._become(MembershipState.FENCED)
         self._lose()
 
     def leave_request(self, *, is_final: bool = False) -> ConsumerGroupHeartbeatRequest:
@@ -206,7 +232,7 @@ class ConsumerMember:
 
     def on_left(self, *, is_stale: bool = False) -> None:
         """It said that it goes: for good, or because the application does not poll."""
-        self._become(State.STALE if is_stale else State.UNSUBSCRIBED)
+        self._become(MembershipState.STALE if is_stale else MembershipState.UNSUBSCRIBED)
         self._lose()
 
     def _on_error(self, code: int, message: str | None) -> Step:
@@ -235,8 +261,8 @@ class ConsumerMember:
         self.owned = self.target = NOTHING
         self._said = {}
 
-    def _become(self, state: State) -> None:
-        legal = state is State.UNSUBSCRIBED or state in LEGAL[self.state]
+    def _become(self, state: MembershipState) -> None:
+        legal = state is MembershipState.UNSUBSCRIBED or state in LEGAL[self.state]
         assert legal, f"{self.state} cannot become {state}"
         self.state = state
 

@@ -1,7 +1,7 @@
 """A membership by the consumer protocol (KIP-848): heartbeats, and what they ask for is done.
 
-Two tasks share one `ConsumerMember`: one sends heartbeats and never waits for the application; the
-other gives up and takes partitions, when the application may be told.
+Two tasks share one `ConsumerProtocolMember`: one sends heartbeats and never waits for the
+application; the other gives up and takes partitions, when the application may be told.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ import trio
 from ottla.client.background import Bell, now_ms, open_background
 from ottla.client.cluster import Cluster
 from ottla.client.connection import ConnectionLostError
-from ottla.client.consumer_member import Assignment, ConsumerMember, State
+from ottla.client.consumer_member import Assignment, ConsumerProtocolMember, MembershipState
 from ottla.client.coordinator import Coordinator
 from ottla.client.group_member import NO_MEMBER, Membership, Step
 from ottla.client.handover import Handover
@@ -29,7 +29,7 @@ class ConsumerMembership:
 
     def __init__(
         self,
-        member: ConsumerMember,
+        member: ConsumerProtocolMember,
         *,
         coordinator: Coordinator,
         cluster: Cluster,
@@ -92,7 +92,7 @@ class ConsumerMembership:
 
     async def leave(self) -> None:
         """Leave; a static member is expected back."""
-        if self.member.is_in_group or self.member.state is State.JOINING:
+        if self.member.is_in_group or self.member.state is MembershipState.JOINING:
             # Where it is not heard, the session's end tells the others.
             with suppress(ConnectionLostError, RefusedError, ProtocolError):
                 await self._coordinator.request(
@@ -128,7 +128,7 @@ class ConsumerMembership:
 
     async def _beat_on(self) -> None:
         while True:
-            if self.member.state in (State.FENCED, State.STALE):
+            if self.member.state in (MembershipState.FENCED, MembershipState.STALE):
                 await self._bell.wait()
                 continue
             if self._handover.silent_ms() > self._config.poll_interval_ms_max:
@@ -167,7 +167,7 @@ class ConsumerMembership:
             if step is Step.FIND_COORDINATOR:
                 await self._coordinator.forget()
             await self._pause()
-        elif self.member.state is State.RECONCILING:
+        elif self.member.state is MembershipState.RECONCILING:
             self._work.ring()
 
     async def _pause(self) -> None:
@@ -189,13 +189,13 @@ class ConsumerMembership:
         """Tell the application of its losses, and bring what it reads to the target."""
         while True:
             await self._work.wait()
-            if self.member.state in (State.FENCED, State.STALE):
+            if self.member.state in (MembershipState.FENCED, MembershipState.STALE):
                 await self._handover.tell_lost()
-                if self.member.state is State.STALE:
+                if self.member.state is MembershipState.STALE:
                     await self._handover.next_poll()
                 self.member.join()
                 self._bell.ring()
-            while self.member.state is State.RECONCILING:
+            while self.member.state is MembershipState.RECONCILING:
                 await self._reconcile()
 
     async def _reconcile(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from ottla.client.producer_lane import Batch, NotDeliveredError
+from ottla.client.producer_lane import NotDeliveredError, ProducerBatch
 from ottla.model.ids import Offset
 
 
@@ -27,7 +27,7 @@ class Delivery:
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
 
-    def __init__(self, batch: Batch, index: int, timestamp_ms: int) -> None:
+    def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
         self._batch = batch
         self._index = index
         self._timestamp_ms = timestamp_ms
@@ -68,7 +68,7 @@ class Delivery:
         topic, partition = batch.partition
         return RecordMetadata(topic, partition, Offset(offset), stamp)
 
-    def _find(self) -> Batch:
+    def _find(self) -> ProducerBatch:
         """Return the batch where the record is now: one that was too large was split."""
         if self._batch.parts is not None:
             self._batch, self._index = self._batch.leaf_of(self._index)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import trio
 
 from ottla.client.broker_link import BrokerLink, Loss
-from ottla.client.cluster import Cluster, Leader
+from ottla.client.cluster import Cluster, KnownLeader
 from ottla.client.connection import ConnectionLostError
-from ottla.client.fetch_session import FetchSession, TopicKey
+from ottla.client.fetch_session import FetchSessionHandler, TopicKey
 from ottla.client.fetched import Fetched
 from ottla.client.offset_lookup import ISOLATION
 from ottla.client.pipeline import Pipeline
-from ottla.client.positions import Place, Positions
+from ottla.client.positions import PartitionPlace, Positions
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import (
     NO_EPOCH,
@@ -42,24 +42,24 @@ PATIENCE_MS = 10_000
 """How much longer than its own wait a fetch may take."""
 
 
-class Asked:
+class PartitionRequest:
     """What was asked of one partition, to know the answer by."""
 
     __slots__ = ("fetch", "place", "turn")
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PartitionPlace) -> None:
         self.place = place
         self.turn = place.turn
         self.fetch = place.fetch
 
-    def is_still(self, place: Place) -> bool:
+    def is_still(self, place: PartitionPlace) -> bool:
         """Return whether the session asks what is wanted of a partition now.
 
         A partition given away and taken again has another place: it begins again.
         """
         return self.is_same_course(place) and self.fetch == place.fetch
 
-    def is_same_course(self, place: Place) -> bool:
+    def is_same_course(self, place: PartitionPlace) -> bool:
         """Return whether reading alone has moved the position since."""
         return self.place is place and self.turn == place.turn
 
@@ -86,8 +86,8 @@ class FetchLink(BrokerLink):
         self._on_failure = on_failure
         self._version = NO_VERSION
         """Of the session; it is begun again with another."""
-        self._session = FetchSession()
-        self._asked: dict[TopicKey, tuple[Asked, Epoch]] = {}
+        self._session = FetchSessionHandler()
+        self._asked: dict[TopicKey, tuple[PartitionRequest, Epoch]] = {}
 
     def _has_work(self) -> bool:
         return bool(self._wanted())
@@ -99,7 +99,7 @@ class FetchLink(BrokerLink):
         for place in self._wanted():
             self._on_stale(place.at.topic)
 
-    def _wanted(self) -> list[Place]:
+    def _wanted(self) -> list[PartitionPlace]:
         known_leader, node = self._cluster.known_leader, self.node
         return [
             place
@@ -129,15 +129,15 @@ class FetchLink(BrokerLink):
 
     def _begin_session(self, version: int) -> None:
         self._version = version
-        self._session = FetchSession()
+        self._session = FetchSessionHandler()
         self._asked.clear()
 
-    def _key_of(self, place: Place) -> TopicKey:
+    def _key_of(self, place: PartitionPlace) -> TopicKey:
         if self._version < FETCH_TOPIC_IDS_FROM:
             return place.at
         return TopicIdPartition(self._cluster.topics[place.at.topic].topic_id, place.at.partition)
 
-    def _tell(self, wanted: dict[TopicKey, Place]) -> bool:
+    def _tell(self, wanted: dict[TopicKey, PartitionPlace]) -> bool:
         """Bring the session up to what is wanted; return whether a partition is new in it."""
         has_news = False
         for at in [at for at in self._asked if at not in wanted]:
@@ -150,7 +150,7 @@ class FetchLink(BrokerLink):
             if before is not None and before[0].is_still(place) and before[1] == epoch:
                 continue
             has_news |= before is None or not before[0].is_same_course(place)
-            self._asked[at] = (Asked(place), epoch)
+            self._asked[at] = (PartitionRequest(place), epoch)
             self._session.want(
                 at,
                 FetchPartition(
@@ -197,7 +197,10 @@ class FetchLink(BrokerLink):
             await trio.sleep(config.retry_backoff_ms / 1_000)
 
     def _take(
-        self, asked: dict[TopicKey, Asked], topic: FetchableTopicResponse, data: PartitionData
+        self,
+        asked: dict[TopicKey, PartitionRequest],
+        topic: FetchableTopicResponse,
+        data: PartitionData,
     ) -> bool:
         at: TopicKey = TopicIdPartition(topic.topic_id, data.partition_index)
         if self._version < FETCH_TOPIC_IDS_FROM:
@@ -211,7 +214,7 @@ class FetchLink(BrokerLink):
             self._on_failure(error)
             return True
 
-    def _take_partition(self, asked: Asked, data: PartitionData) -> bool:
+    def _take_partition(self, asked: PartitionRequest, data: PartitionData) -> bool:
         """Take in one partition's answer; return whether it was an error to wait after."""
         place, turn = asked.place, asked.turn
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -222,7 +225,7 @@ class FetchLink(BrokerLink):
             if not row.is_retriable:
                 raise RefusedError(ErrorCode(row.code), f"{place.at}: {row.meaning}")
             hint = data.current_leader
-            leader = Leader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
+            leader = KnownLeader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
             if self._cluster.learn_leader(place.at, leader):
                 self._on_records()
                 return False

@@ -25,7 +25,7 @@ TopicKey: TypeAlias = TopicIdPartition | TopicPartition
 never mixes the two."""
 
 
-class FetchSession:
+class FetchSessionHandler:
     """What one fetcher wants of one broker, and how much of it that broker knows."""
 
     __slots__ = ("_changed", "_epoch", "_forgotten", "_session_id", "_wanted")

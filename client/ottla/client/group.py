@@ -15,7 +15,7 @@ from ottla.client.background import Bell
 from ottla.client.classic_membership import ClassicMembership
 from ottla.client.cluster import Cluster
 from ottla.client.committer import Committer, Offsets, PendingCommit
-from ottla.client.consumer_member import ConsumerMember
+from ottla.client.consumer_member import ConsumerProtocolMember
 from ottla.client.consumer_membership import ConsumerMembership
 from ottla.client.coordinator import Coordinator
 from ottla.client.group_member import NO_MEMBER, Membership
@@ -157,7 +157,7 @@ class Group:
                 settle_commits=self._settle_commits,
             )
         # The member chooses its id itself, and keeps it as long as it lives (KIP-1082).
-        member = ConsumerMember(self._coordinator.group_id, str(uuid4()), self._config)
+        member = ConsumerProtocolMember(self._coordinator.group_id, str(uuid4()), self._config)
         return ConsumerMembership(
             member,
             coordinator=self._coordinator,

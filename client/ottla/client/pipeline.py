@@ -13,7 +13,7 @@ import trio
 
 from ottla.client.connection import (
     LENGTH_BYTES,
-    Connection,
+    BrokerConnection,
     ConnectionLostError,
     open_stream,
 )
@@ -53,7 +53,7 @@ class Submitted(Generic[R]):
         return codec.decode(self._response, self._due.version, body)
 
 
-class Pipeline(Connection):
+class Pipeline(BrokerConnection):
     """An open connection that several tasks use at once."""
 
     def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:

@@ -17,7 +17,7 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
 
-class Place:
+class PartitionPlace:
     """One partition: where the application stands, where fetching stands."""
 
     __slots__ = (
@@ -55,8 +55,8 @@ class Positions:
     def __init__(self, auto_offset_reset: str, ahead_bytes: int) -> None:
         self._reset = RESETS.get(auto_offset_reset)
         self._ahead_bytes = ahead_bytes
-        self._places: dict[TopicPartition, Place] = {}
-        self._ready: dict[TopicPartition, Place] = {}
+        self._places: dict[TopicPartition, PartitionPlace] = {}
+        self._ready: dict[TopicPartition, PartitionPlace] = {}
         """Those where something is fetched; who gave out last stands last."""
         self._is_hungry = False
 
@@ -68,14 +68,14 @@ class Positions:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these and no others; who stays keeps its position."""
-        self._places = {at: self._places.get(at) or Place(at) for at in partitions}
+        self._places = {at: self._places.get(at) or PartitionPlace(at) for at in partitions}
         self._ready = {at: place for at, place in self._ready.items() if at in self._places}
 
-    def find(self, at: TopicPartition) -> Place | None:
+    def find(self, at: TopicPartition) -> PartitionPlace | None:
         """Return a partition's place, None where it is not assigned."""
         return self._places.get(at)
 
-    def place(self, at: TopicPartition) -> Place:
+    def place(self, at: TopicPartition) -> PartitionPlace:
         """Return a partition's place; refuse where it is not assigned."""
         found = self._places.get(at)
         if found is None:
@@ -93,11 +93,11 @@ class Positions:
         self._move(place, None)
         place.lookup = timestamp_ms
 
-    def unplaced(self) -> list[Place]:
+    def unplaced(self) -> list[PartitionPlace]:
         """Return the partitions whose position must be looked up."""
         return [place for place in self._places.values() if place.position is None]
 
-    def reset_of(self, place: Place) -> int:
+    def reset_of(self, place: PartitionPlace) -> int:
         """Return the timestamp to look up for a partition without a position; refuse if none is."""
         timestamp = self._reset if place.lookup is None else place.lookup
         if timestamp is None:
@@ -107,7 +107,7 @@ class Positions:
             )
         return timestamp
 
-    def fetchable(self) -> list[Place]:
+    def fetchable(self) -> list[PartitionPlace]:
         """Return the partitions to fetch now: placed, not paused, not far enough ahead."""
         return [
             place
@@ -145,13 +145,13 @@ class Positions:
                     self._ready[place.at] = place
         return taken
 
-    def _first_ready(self) -> Place | None:
+    def _first_ready(self) -> PartitionPlace | None:
         for place in self._ready.values():
             if not place.is_paused:
                 return place
         return None
 
-    def on_fetched(self, place: Place, turn: int, fetched: Fetched) -> bool:
+    def on_fetched(self, place: PartitionPlace, turn: int, fetched: Fetched) -> bool:
         """Take in an answer; say whether it has records that are still wanted."""
         if self._is_stale(place, turn) or place.fetch.offset != fetched.offset:
             return False
@@ -162,7 +162,7 @@ class Positions:
         self._ready.setdefault(place.at, place)
         return True
 
-    def on_out_of_range(self, place: Place, turn: int) -> None:
+    def on_out_of_range(self, place: PartitionPlace, turn: int) -> None:
         """Go where `auto.offset.reset` says; refuse where it says none."""
         if self._is_stale(place, turn):
             return
@@ -182,7 +182,7 @@ class Positions:
         self._move(place, None)
         place.lookup = self._reset
 
-    def on_diverged(self, place: Place, turn: int, end: OffsetAndEpoch) -> None:
+    def on_diverged(self, place: PartitionPlace, turn: int, end: OffsetAndEpoch) -> None:
         """Follow the leader's log, which parts from what was read at `end` (KIP-320).
 
         Refuse where records that were given out are not in the log any more and
@@ -203,15 +203,15 @@ class Positions:
             )
         self._move(place, end)
 
-    def on_placed(self, place: Place, turn: int, found: OffsetAndEpoch) -> None:
+    def on_placed(self, place: PartitionPlace, turn: int, found: OffsetAndEpoch) -> None:
         """Take in the answer to a look-up."""
         if not self._is_stale(place, turn) and place.position is None:
             self._move(place, found)
 
-    def _is_stale(self, place: Place, turn: int) -> bool:
+    def _is_stale(self, place: PartitionPlace, turn: int) -> bool:
         return self._places.get(place.at) is not place or place.turn != turn
 
-    def _move(self, place: Place, position: OffsetAndEpoch | None) -> None:
+    def _move(self, place: PartitionPlace, position: OffsetAndEpoch | None) -> None:
         place.turn += 1
         place.fetched.clear()
         self._ready.pop(place.at, None)

@@ -64,7 +64,7 @@ class Fate(Enum):
     """Its records go on in two batches, `parts`."""
 
 
-class Batch:
+class ProducerBatch:
     """Records of one partition that travel together."""
 
     __slots__ = (
@@ -113,7 +113,7 @@ class Batch:
         """Whether somebody waits, or waited, for what becomes of it."""
         self.is_part = False
         """Whether it comes from a batch that was too large."""
-        self.parts: tuple[Batch, Batch] | None = None
+        self.parts: tuple[ProducerBatch, ProducerBatch] | None = None
         """What became of it when it was too large."""
         self.on_settled: list[Callable[[], None]] = []
         """Called when it settles or is split."""
@@ -131,7 +131,7 @@ class Batch:
         self.record_count += 1
         self.charged_bytes += charge_bytes
 
-    def leaf_of(self, index: int) -> "tuple[Batch, int]":
+    def leaf_of(self, index: int) -> "tuple[ProducerBatch, int]":
         """Return the batch where one of its records is now, and the record's number in that."""
         batch = self
         while batch.parts is not None:
@@ -142,13 +142,13 @@ class Batch:
                 batch, index = second, index - first.record_count
         return batch, index
 
-    def split(self, charge: Callable[[Record], int]) -> "tuple[Batch, Batch]":
+    def split(self, charge: Callable[[Record], int]) -> "tuple[ProducerBatch, ProducerBatch]":
         """Make two of it, each with about half of its bytes and its part of the sequences."""
         assert self.record_count > 1
         encoded = self.builder.build()
         records = list(scan(encoded, 0, parse_header(encoded)))
-        first = Batch(self.partition, self.number, self.created_ms)
-        second = Batch(self.partition, self.number, self.created_ms)
+        first = ProducerBatch(self.partition, self.number, self.created_ms)
+        second = ProducerBatch(self.partition, self.number, self.created_ms)
         half_bytes = self.charged_bytes // 2
         for record in records:
             size_bytes = charge(record)
@@ -194,15 +194,15 @@ class Lane:
         self.partition = partition
         self.is_idempotent = is_idempotent
         self.retries = retries
-        self.waiting: deque[Batch] = deque()
+        self.waiting: deque[ProducerBatch] = deque()
         """Those to be repeated, then those never sent; the last one may still gather."""
-        self.in_flight: list[Batch] = []
+        self.in_flight: list[ProducerBatch] = []
         self.retry_at_ms = 0
         self.next_sequence = 0
         self.needs_new_epoch = False
         self.is_known = False
         """Whether the leader has taken a batch of the present epoch."""
-        self.newest: Batch | None = None
+        self.newest: ProducerBatch | None = None
         """The last one that was begun; it gathers while it `is_open`."""
 
     @property
@@ -215,11 +215,11 @@ class Lane:
         """Whether batches hold sequences of the present epoch."""
         return bool(self.in_flight) or any(batch.is_numbered for batch in self.waiting)
 
-    def open_batch(self, now_ms: int) -> Batch:
+    def open_batch(self, now_ms: int) -> ProducerBatch:
         """Begin a new batch behind all others."""
         newest = self.newest
         number = 0 if newest is None else newest.number + newest.record_count
-        batch = self.newest = Batch(self.partition, number, now_ms)
+        batch = self.newest = ProducerBatch(self.partition, number, now_ms)
         self.waiting.append(batch)
         return batch
 
@@ -240,7 +240,7 @@ class Lane:
             )
         return is_turn and (may_number or first.is_numbered or not self.is_idempotent)
 
-    def send_first(self) -> Batch:
+    def send_first(self) -> ProducerBatch:
         """Take the first waiting batch into flight; number it if it must be."""
         batch = self.waiting.popleft()
         assert not self.in_flight or self.in_flight[-1].number < batch.number
@@ -253,7 +253,7 @@ class Lane:
         self.in_flight.append(batch)
         return batch
 
-    def on_answer(self, batch: Batch, code: int, message: str | None) -> Fate:
+    def on_answer(self, batch: ProducerBatch, code: int, message: str | None) -> Fate:
         """Take the broker's answer for a batch in flight."""
         self.in_flight.remove(batch)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -269,24 +269,24 @@ class Lane:
         batch.is_uncertain |= code not in NOT_APPENDED
         return self._retry(batch, ErrorCode(row.code), message or row.meaning)
 
-    def on_lost(self, batch: Batch, why: str) -> Fate:
+    def on_lost(self, batch: ProducerBatch, why: str) -> Fate:
         """Take note that no answer will come: it may have been appended or not."""
         self.in_flight.remove(batch)
         batch.is_uncertain = True
         return self._retry(batch, ErrorCode.NETWORK_EXCEPTION, why)
 
-    def on_unsent(self, batch: Batch) -> None:
+    def on_unsent(self, batch: ProducerBatch) -> None:
         """Put back what surely did not leave."""
         self.in_flight.remove(batch)
         batch.attempt_count -= 1
         self._put_back(batch)
 
-    def go_on_as(self, parts: tuple[Batch, Batch]) -> None:
+    def go_on_as(self, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
         """Send the parts of a batch that was too large, before all that came after it."""
         for part in parts:
             self._put_back(part)
 
-    def expired(self, created_before_ms: int) -> list[Batch]:
+    def expired(self, created_before_ms: int) -> list[ProducerBatch]:
         """Take out the waiting batches whose time to be delivered is over."""
         gone = []
         while self.waiting and self.waiting[0].created_ms <= created_before_ms:
@@ -300,7 +300,7 @@ class Lane:
         self.needs_new_epoch = False
         self.is_known = False
 
-    def fail(self, batch: Batch, code: ErrorCode, message: str) -> Fate:
+    def fail(self, batch: ProducerBatch, code: ErrorCode, message: str) -> Fate:
         """Settle a batch that is in no queue any more as failed."""
         if batch.is_numbered:
             # Its sequences are missing now, or nobody knows whether they are.
@@ -310,7 +310,9 @@ class Lane:
         )
         return Fate.FAILED
 
-    def _on_numbering_error(self, batch: Batch, code: ErrorCode, message: str | None) -> Fate:
+    def _on_numbering_error(
+        self, batch: ProducerBatch, code: ErrorCode, message: str | None
+    ) -> Fate:
         if self._is_behind_another(batch):
             # What it misses may come yet: the older batch decides.
             self._put_back(batch)
@@ -323,17 +325,17 @@ class Lane:
         self._put_back(batch)
         return Fate.RETRIED
 
-    def _is_behind_another(self, batch: Batch) -> bool:
+    def _is_behind_another(self, batch: ProducerBatch) -> bool:
         return any(one.number < batch.number for one in self.in_flight) or any(
             one.number < batch.number and one.is_numbered for one in self.waiting
         )
 
-    def _retry(self, batch: Batch, code: ErrorCode, message: str) -> Fate:
+    def _retry(self, batch: ProducerBatch, code: ErrorCode, message: str) -> Fate:
         if batch.attempt_count > self.retries:
             return self.fail(batch, code, message)
         self._put_back(batch)
         return Fate.RETRIED
 
-    def _put_back(self, batch: Batch) -> None:
+    def _put_back(self, batch: ProducerBatch) -> None:
         at = sum(1 for one in self.waiting if one.number < batch.number)
         self.waiting.insert(at, batch)

@@ -14,10 +14,10 @@ import trio
 from ottla.client.accumulator import Accumulator
 from ottla.client.background import Bell, now_ms, open_background
 from ottla.client.broker_link import BrokerLink, Loss
-from ottla.client.cluster import Cluster, Leader
+from ottla.client.cluster import Cluster, KnownLeader
 from ottla.client.connection import ConnectionLostError
 from ottla.client.pipeline import Pipeline, Submitted
-from ottla.client.producer_lane import Batch, Fate
+from ottla.client.producer_lane import Fate, ProducerBatch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
@@ -50,12 +50,12 @@ MOVED = frozenset(
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
-class Exchange:
+class ProduceExchange:
     """One request in flight and its batches."""
 
     __slots__ = ("batches", "submitted", "until_s")
 
-    def __init__(self, batches: "Sequence[Batch]", until_s: float) -> None:
+    def __init__(self, batches: "Sequence[ProducerBatch]", until_s: float) -> None:
         self.batches = batches
         self.until_s = until_s
         self.submitted: Submitted[ProduceResponse] | None = None
@@ -79,7 +79,7 @@ class ProducerLink(BrokerLink):
         self._on_change = on_change
         """Called when something settled or came back; names a partition whose leader is asked."""
         self._acks = ACKS[config.acks]
-        self._in_flight: deque[Exchange] = deque()
+        self._in_flight: deque[ProduceExchange] = deque()
         self._arrivals = Bell()
 
     def _has_work(self) -> bool:
@@ -101,7 +101,7 @@ class ProducerLink(BrokerLink):
     async def _send(self, pipeline: Pipeline) -> None:
         while True:
             now = now_ms()
-            batches: list[Batch] = []
+            batches: list[ProducerBatch] = []
             if len(self._in_flight) < self._config.in_flight_count_max:
                 batches = self._gathered.drain(self._partitions(), now)
             if batches:
@@ -109,8 +109,10 @@ class ProducerLink(BrokerLink):
             else:
                 await self.bell.wait(self._gathered.next_look_ms(now))
 
-    async def _send_one(self, pipeline: Pipeline, batches: list[Batch]) -> None:
-        exchange = Exchange(batches, trio.current_time() + self._config.request_timeout_ms / 1_000)
+    async def _send_one(self, pipeline: Pipeline, batches: list[ProducerBatch]) -> None:
+        exchange = ProduceExchange(
+            batches, trio.current_time() + self._config.request_timeout_ms / 1_000
+        )
         self._in_flight.append(exchange)
         request, version = self._request(pipeline, batches)
         with trio.move_on_at(exchange.until_s) as scope:
@@ -126,7 +128,9 @@ class ProducerLink(BrokerLink):
             raise ConnectionLostError(f"{pipeline.address} does not read")
         self._arrivals.ring()
 
-    def _request(self, pipeline: Pipeline, batches: list[Batch]) -> tuple[ProduceRequest, int]:
+    def _request(
+        self, pipeline: Pipeline, batches: list[ProducerBatch]
+    ) -> tuple[ProduceRequest, int]:
         topics: dict[str, TopicProduceData] = {}
         version = pipeline.version_of(PRODUCE)
         for batch in batches:
@@ -162,7 +166,7 @@ class ProducerLink(BrokerLink):
                 f"{pipeline.address} did not answer in {self._config.request_timeout_ms} ms"
             )
 
-    def _take(self, exchange: Exchange, answer: ProduceResponse) -> None:
+    def _take(self, exchange: ProduceExchange, answer: ProduceResponse) -> None:
         for endpoint in answer.node_endpoints:
             self._cluster.learn_address(NodeId(endpoint.node_id), endpoint.host, endpoint.port)
         found: dict[tuple[str | UUID, int], PartitionProduceResponse] = {}
@@ -181,7 +185,7 @@ class ProducerLink(BrokerLink):
             else:
                 self._take_partition(batch, told)
 
-    def _take_partition(self, batch: Batch, told: PartitionProduceResponse) -> None:
+    def _take_partition(self, batch: ProducerBatch, told: PartitionProduceResponse) -> None:
         fate = self._gathered.on_answer(
             batch,
             told.error_code,
@@ -194,7 +198,7 @@ class ProducerLink(BrokerLink):
         if told.error_code in MOVED and fate is Fate.RETRIED:
             hint = told.current_leader
             if not self._cluster.learn_leader(
-                batch.partition, Leader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
+                batch.partition, KnownLeader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
             ):
                 stale = batch.partition
         self._on_change(stale)

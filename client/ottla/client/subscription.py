@@ -14,7 +14,7 @@ class SubscriptionPattern(NamedTuple):
     pattern: str
 
 
-class Topic(Protocol):
+class SubscribedTopic(Protocol):
     """What a subscription asks of a topic."""
 
     @property
@@ -47,7 +47,7 @@ class Subscription:
             return None
         return self.topics or frozenset()
 
-    def names(self, known: Mapping[str, Topic]) -> frozenset[str]:
+    def names(self, known: Mapping[str, SubscribedTopic]) -> frozenset[str]:
         """Return the names it stands for, as far as they are found here."""
         if self._regex is None:
             return self.topics or frozenset()

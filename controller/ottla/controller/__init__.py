@@ -1,7 +1,7 @@
 """What the active controller decides: `(image, request, now) -> Decision(records, reply)`.
 
 decision.py           records, reply and image; what a decision may know besides the image
-forward.py            which decision answers which forwarded client request
+client_requests.py    which decision answers which client request that a broker forwards
 brokers.py            registration, heartbeats, fencing, controlled shutdown
 sessions.py           which brokers are alive: soft, forgotten with the leadership
 partition_change.py   one partition's next state: ISR, eligible replicas, leader

@@ -37,7 +37,7 @@ REGISTRATION_LIST_MAX = 1_000
 """Listeners, features or directories of one broker: no machine has so many disks."""
 
 
-class BrokerState(Enum):
+class BrokerControlState(Enum):
     """What a broker may do now."""
 
     FENCED = "registered; leads nothing, is in no ISR"
@@ -110,11 +110,11 @@ def heartbeat(
         session.shutdown_offset = Offset(next_offset - 1)
     state = next_state(draft.image, sessions, broker, request, session.shutdown_offset)
     draft.add(_enter(draft.image, config, broker, state))
-    if state is BrokerState.CONTROLLED_SHUTDOWN and session.shutdown_offset is None:
+    if state is BrokerControlState.CONTROLLED_SHUTDOWN and session.shutdown_offset is None:
         session.shutdown_offset = Offset(next_offset + len(draft.records) - 1)
-    elif state in (BrokerState.FENCED, BrokerState.UNFENCED):
+    elif state in (BrokerControlState.FENCED, BrokerControlState.UNFENCED):
         session.shutdown_offset = None
-    elif state is BrokerState.SHUTDOWN_NOW:
+    elif state is BrokerControlState.SHUTDOWN_NOW:
         # It said goodbye: its next incarnation need not wait for this session to end.
         sessions.forget(broker.id)
     return draft.decision(_heartbeat_reply(broker, request, state))
@@ -140,7 +140,7 @@ def steady_heartbeat(
     if broker.in_controlled_shutdown or request.want_shut_down or _newly_offline(broker, request):
         return None
     state = next_state(image, sessions, broker, request, shutdown_offset=None)
-    if broker.is_fenced != (state is BrokerState.FENCED):
+    if broker.is_fenced != (state is BrokerControlState.FENCED):
         return None
     session.shutdown_offset = None
     return _heartbeat_reply(broker, request, state)
@@ -152,12 +152,12 @@ def _newly_offline(broker: BrokerRegistration, request: pb.HeartbeatRequest) -> 
 
 
 def _heartbeat_reply(
-    broker: BrokerRegistration, request: pb.HeartbeatRequest, state: BrokerState
+    broker: BrokerRegistration, request: pb.HeartbeatRequest, state: BrokerControlState
 ) -> pb.HeartbeatResponse:
     return pb.HeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.epoch,
-        is_fenced=state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
-        should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+        is_fenced=state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
+        should_shut_down=state is BrokerControlState.SHUTDOWN_NOW,
     )
 
 
@@ -167,28 +167,30 @@ def next_state(
     broker: BrokerRegistration,
     request: pb.HeartbeatRequest,
     shutdown_offset: Offset | None,
-) -> BrokerState:
+) -> BrokerControlState:
     """Return the state a heartbeat brings the broker to."""
     if broker.is_fenced:
         if request.want_shut_down:
-            return BrokerState.SHUTDOWN_NOW
+            return BrokerControlState.SHUTDOWN_NOW
         if not request.want_fence and request.current_metadata_offset >= broker.epoch:
-            return BrokerState.UNFENCED
-        return BrokerState.FENCED
+            return BrokerControlState.UNFENCED
+        return BrokerControlState.FENCED
     if broker.in_controlled_shutdown:
         if _leads_anything(image, broker.id):
-            return BrokerState.CONTROLLED_SHUTDOWN
+            return BrokerControlState.CONTROLLED_SHUTDOWN
         lowest = sessions.lowest_active_offset(image)
         assert shutdown_offset is not None
         if lowest is None or lowest >= shutdown_offset:
-            return BrokerState.SHUTDOWN_NOW
-        return BrokerState.CONTROLLED_SHUTDOWN
+            return BrokerControlState.SHUTDOWN_NOW
+        return BrokerControlState.CONTROLLED_SHUTDOWN
     if request.want_fence:
-        return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+        return (
+            BrokerControlState.SHUTDOWN_NOW if request.want_shut_down else BrokerControlState.FENCED
+        )
     if request.want_shut_down:
         leads = _leads_anything(image, broker.id)
-        return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
-    return BrokerState.UNFENCED
+        return BrokerControlState.CONTROLLED_SHUTDOWN if leads else BrokerControlState.SHUTDOWN_NOW
+    return BrokerControlState.UNFENCED
 
 
 def fence_expired(
@@ -319,17 +321,20 @@ def _leads_anything(image: MetadataImage, broker: NodeId) -> bool:
 
 
 def _enter(
-    image: MetadataImage, config: ControllerConfig, broker: BrokerRegistration, state: BrokerState
+    image: MetadataImage,
+    config: ControllerConfig,
+    broker: BrokerRegistration,
+    state: BrokerControlState,
 ) -> Iterator[Record]:
     """Yield what takes the broker to a state; nothing where it is there already."""
     match state:
-        case BrokerState.UNFENCED if broker.is_fenced:
+        case BrokerControlState.UNFENCED if broker.is_fenced:
             yield broker_change_record(broker, is_fenced=False)
             yield from broker_comes(image, config, broker.id)
-        case BrokerState.CONTROLLED_SHUTDOWN if not broker.in_controlled_shutdown:
+        case BrokerControlState.CONTROLLED_SHUTDOWN if not broker.in_controlled_shutdown:
             yield from brokers_leave(image, config, (broker.id,))
             yield broker_change_record(broker, in_controlled_shutdown=True)
-        case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW if not broker.is_fenced:
+        case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW if not broker.is_fenced:
             yield from brokers_leave(image, config, (broker.id,))
             yield _fencing(broker)
 

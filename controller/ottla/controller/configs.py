@@ -22,9 +22,9 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record, clear_elr_record, config_record
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
-from ottla.model.settings.declare import Kind
+from ottla.model.settings.declare import SettingKind
 from ottla.model.settings.dynamic import check_texts, definitions_of
-from ottla.model.settings.resources import AlterOperation, ResourceType
+from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest
 from ottla.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as ReplacedResource,
@@ -111,8 +111,8 @@ def _elections_due(
 Outcome = tuple[list[Record], ErrorCode, str | None]
 
 NAMELESS: dict[int, str] = {
-    ResourceType.CLIENT_METRICS: "Subscription name can't be empty",
-    ResourceType.GROUP: "Default group resources are not allowed.",
+    ConfigKind.CLIENT_METRICS: "Subscription name can't be empty",
+    ConfigKind.GROUP: "Default group resources are not allowed.",
 }
 """What one is told who sets something on all of a kind that has nothing for all."""
 
@@ -155,15 +155,15 @@ def _refused(refusal: RefusedError) -> Outcome:
     return [], refusal.code, refusal.message
 
 
-def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ResourceType:
+def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKind:
     number, name = resource
-    if number == ResourceType.TOPIC:
+    if number == ConfigKind.TOPIC:
         if name not in image.topic_ids:
             raise RefusedError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
             )
-        return ResourceType.TOPIC
-    if number == ResourceType.BROKER:
+        return ConfigKind.TOPIC
+    if number == ConfigKind.BROKER:
         node_id = parse_node_id(name)
         if name and node_id is None:
             raise RefusedError(
@@ -173,22 +173,22 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> Resource
             raise RefusedError(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found."
             )
-        return ResourceType.BROKER
+        return ConfigKind.BROKER
     if number in NAMELESS and not name:
         raise RefusedError(ErrorCode.INVALID_REQUEST, NAMELESS[number])
     if number in NAMELESS:
-        return ResourceType(number)
+        return ConfigKind(number)
     raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}")
 
 
 def _check_keys_to_delete(
-    resource_type: ResourceType, wanted: Changes, current: Mapping[str, str]
+    resource_type: ConfigKind, wanted: Changes, current: Mapping[str, str]
 ) -> None:
     """Refuse to take back a topic's setting that does not exist; one set once always may go.
 
     Of all others anything may be taken back, as in Kafka: its tools clear throttles they never set.
     """
-    if resource_type is not ResourceType.TOPIC:
+    if resource_type is not ConfigKind.TOPIC:
         return
     known = definitions_of(resource_type)
     for key, text in wanted.items():
@@ -198,7 +198,7 @@ def _check_keys_to_delete(
 
 def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:
     resource_type, name = resource
-    is_about_brokers = resource_type == ResourceType.BROKER and MIN_INSYNC_REPLICAS in wanted
+    is_about_brokers = resource_type == ConfigKind.BROKER and MIN_INSYNC_REPLICAS in wanted
     if not is_about_brokers or not is_elr_enabled(image):
         return
     if name:
@@ -214,7 +214,7 @@ def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Chan
 
 
 def _forget_elrs(resource: tuple[int, str]) -> Record:
-    return clear_elr_record(resource[1] if resource[0] == ResourceType.TOPIC else "")
+    return clear_elr_record(resource[1] if resource[0] == ConfigKind.TOPIC else "")
 
 
 def _incremental(
@@ -256,13 +256,13 @@ def _list_in_force(
     operation: AlterOperation,
 ) -> list[str]:
     number, name = resource
-    definition = definitions_of(ResourceType(number)).get(key)
-    if definition is not None and definition.kind is not Kind.LIST:
+    definition = definitions_of(ConfigKind(number)).get(key)
+    if definition is not None and definition.kind is not SettingKind.LIST:
         raise RefusedError(
             ErrorCode.INVALID_CONFIG,
             f"Can't {operation.name} to key {key} because its type is not LIST.",
         )
-    if number == ResourceType.TOPIC and definition is not None:
+    if number == ConfigKind.TOPIC and definition is not None:
         value = topic_setting(image, context.config, name, key).value
     else:
         value = image.config(*resource).get(key, definition.default if definition else None)

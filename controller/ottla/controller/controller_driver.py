@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import trio
 
-from ottla.controller import brokers, forward, partitions, producer_ids
+from ottla.controller import brokers, client_requests, partitions, producer_ids
 from ottla.controller.controller_metrics import NS_PER_MS, ControllerCounts
 from ottla.controller.decision import Context, Decision, QuorumStatus, decided
 from ottla.controller.describe_quorum import quorum_status
@@ -165,7 +165,9 @@ class Controller:
         )
         return pb.UnregisterResponse()
 
-    async def forwarded(self, api_key: int, api_version: int, body: bytes) -> tuple[bytes, Offset]:
+    async def decide_client_request(
+        self, api_key: int, api_version: int, body: bytes
+    ) -> tuple[bytes, Offset]:
         """Decide a client's request that a broker passed on, both in Kafka's encoding.
 
         Return with the answer where the last record of it lies, NO_RECORDS when it has none.  A
@@ -183,7 +185,7 @@ class Controller:
             nonlocal first_offset
             first_offset = next_offset
             request = decode(request_class(api_key), api_version, body)
-            decision = forward.decide(image, api_key, api_version, request, context)
+            decision = client_requests.decide(image, api_key, api_version, request, context)
             is_large = len(body) > SHORT_BYTES_MAX
             reply = encode(decision.reply, api_version, is_large=is_large)
             return decision.with_reply(reply)

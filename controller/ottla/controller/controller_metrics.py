@@ -15,7 +15,7 @@ from ottla.telemetry.instruments import (
     Counter,
     Family,
     Histogram,
-    Kind,
+    MetricKind,
     Registry,
     Value,
     summary_of,
@@ -188,7 +188,7 @@ def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:
     ):
         summary = summary_of([histogram], now_ms, window_ms=WINDOW_MS, unit=NS_PER_MS)
         mbean = f"{EVENTS}{name}"
-        yield Family(prometheus_name(mbean), Kind.SUMMARY, text, (), (((), summary),))
+        yield Family(prometheus_name(mbean), MetricKind.SUMMARY, text, (), (((), summary),))
 
 
 def _order(topic_id: UUID) -> int:
@@ -196,8 +196,8 @@ def _order(topic_id: UUID) -> int:
 
 
 def _gauge(mbean: str, text: str, value: Value) -> Family:
-    return Family(prometheus_name(mbean), Kind.GAUGE, text, (), (((), value),))
+    return Family(prometheus_name(mbean), MetricKind.GAUGE, text, (), (((), value),))
 
 
 def _counter(mbean: str, text: str, value: Value) -> Family:
-    return Family(prometheus_name(mbean), Kind.COUNTER, text, (), (((), value),))
+    return Family(prometheus_name(mbean), MetricKind.COUNTER, text, (), (((), value),))

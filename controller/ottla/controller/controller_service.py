@@ -14,7 +14,7 @@ def controller_handlers(controller: Controller) -> list[MethodHandler[Any, Any]]
     """Return the handlers of `ottla.controller.Controller`; refusals travel as themselves."""
 
     async def forward(request: pb.ForwardRequest) -> pb.ForwardResponse:
-        return await answer_forwarded(controller, request)
+        return await answer_client_request(controller, request)
 
     return [
         MethodHandler(methods.REGISTER, controller.register),
@@ -27,7 +27,7 @@ def controller_handlers(controller: Controller) -> list[MethodHandler[Any, Any]]
     ]
 
 
-async def answer_forwarded(
+async def answer_client_request(
     controller: Controller, request: pb.ForwardRequest
 ) -> pb.ForwardResponse:
     """Decide a client's request and answer in the client's version."""
@@ -35,5 +35,7 @@ async def answer_forwarded(
     api = apis.API.get(request.api_key)
     if api is None or not api.lowest <= version <= api.highest:
         raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
-    answer, metadata_offset = await controller.forwarded(request.api_key, version, request.body)
+    answer, metadata_offset = await controller.decide_client_request(
+        request.api_key, version, request.body
+    )
     return pb.ForwardResponse(body=answer, metadata_offset=metadata_offset)

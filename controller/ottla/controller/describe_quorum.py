@@ -3,8 +3,8 @@
 from ottla.controller.decision import QuorumStatus, ReplicaStatus
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID
-from ottla.raft.progress import QuorumDescription
-from ottla.raft.progress import ReplicaStatus as RaftReplicaStatus
+from ottla.raft.progress import QuorumProgress
+from ottla.raft.progress import ReplicaProgress as RaftReplicaStatus
 from ottla.raft.voters import VoterSet
 from ottla.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from ottla.wire.messages.describe_quorum_response import (
@@ -23,7 +23,7 @@ UNKNOWN_INSTANT_MS = -1
 
 
 def quorum_status(
-    description: QuorumDescription,
+    description: QuorumProgress,
     voters: VoterSet,
     *,
     problems: tuple[str, ...],

@@ -6,7 +6,7 @@ import trio
 
 from ottla.controller.controller_driver import Controller
 from ottla.controller.controller_service import controller_handlers
-from ottla.controller.own_telemetry_driver import OwnTelemetry
+from ottla.controller.own_telemetry_driver import ControllerTelemetry
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -91,7 +91,9 @@ async def _serve(
         trio.open_nursery() as nursery,
     ):
         controller = Controller(member, config, identity, clock, rng, seams.compute)
-        own_telemetry = OwnTelemetry(config, controller, member, errors, clock=clock, rng=rng)
+        own_telemetry = ControllerTelemetry(
+            config, controller, member, errors, clock=clock, rng=rng
+        )
         await nursery.start(own_telemetry.run)
         nursery.start_soon(Upkeep(controller, config, errors).run)
         handlers = guarded(

@@ -25,7 +25,7 @@ from ottla.telemetry.own_metrics_driver import node_attributes, send_own_metrics
 from ottla.telemetry.prometheus_text import render
 
 
-class OwnTelemetry:
+class ControllerTelemetry:
     """The numbers of one controller."""
 
     def __init__(

@@ -6,7 +6,7 @@ from typing import Protocol
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import Record
 from ottla.model.ids import Epoch, Offset
-from ottla.raft.progress import QuorumDescription
+from ottla.raft.progress import QuorumProgress
 
 
 class Quorum(Protocol):
@@ -53,6 +53,6 @@ class Quorum(Protocol):
         """Wait for a majority; NOT_LEADER_OR_FOLLOWER when leadership ends first."""
         ...
 
-    def describe(self) -> QuorumDescription | None:
+    def describe(self) -> QuorumProgress | None:
         """Return who has got how far; None unless this node leads."""
         ...

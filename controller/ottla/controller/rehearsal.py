@@ -6,7 +6,7 @@ For tests and experiments: the whole of a cluster's metadata in one object, its 
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from ottla.controller import brokers, forward, partitions
+from ottla.controller import brokers, client_requests, partitions
 from ottla.controller.decision import Context, Decision, QuorumStatus, R, decided
 from ottla.controller.sessions import BrokerSessions
 from ottla.metadata import features, fold
@@ -158,7 +158,9 @@ class Rehearsal:
         """Decide a client's request."""
         api_version = request.VERSIONS[-1] if version is None else version
         context = Context(config=self.config, rng=self.rng, quorum_status=self.quorum_status)
-        return self.take(forward.decide(self.image, request.API_KEY, api_version, request, context))
+        return self.take(
+            client_requests.decide(self.image, request.API_KEY, api_version, request, context)
+        )
 
     def alter_isr(self, topic: str, partition: int, *isr: int) -> pb.AlterPartitionResult:
         """Have the leader of a partition propose an ISR, knowing all epochs."""

@@ -4,40 +4,31 @@ A topic's own value comes first, then the cluster-wide dynamic one, then this co
 then the default of the declaration.
 """
 
-from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.settings.controller import ControllerConfig
+from ottla.model.settings.resources import ConfigSource
 from ottla.model.settings.topic import TOPIC_DEFINITIONS
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
 
 
-class Source(IntEnum):
-    """Who set a value (Kafka's DescribeConfigs ConfigSource)."""
-
-    TOPIC = 1
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-
-
 class InForce(NamedTuple):
     """A setting's value as text, None where it is not set at all, and who set it."""
 
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 def topic_setting(image: MetadataImage, config: ControllerConfig, topic: str, key: str) -> InForce:
     """Return the value of a topic's setting that holds now; the topic need not exist."""
     own = image.config(TOPIC_RESOURCE, topic).get(key)
     if own is not None:
-        return InForce(own, Source.TOPIC)
+        return InForce(own, ConfigSource.TOPIC)
     return topic_default(image, config, key)
 
 
@@ -46,10 +37,10 @@ def topic_default(image: MetadataImage, config: ControllerConfig, key: str) -> I
     cluster = image.config(BROKER_RESOURCE, "")
     for broker_key in TOPIC_DEFINITIONS[key].broker_keys:
         if broker_key in cluster:
-            return InForce(cluster[broker_key], Source.DYNAMIC_DEFAULT_BROKER)
+            return InForce(cluster[broker_key], ConfigSource.CLUSTER)
     if key in config.topic_defaults:
-        return InForce(config.topic_defaults[key], Source.STATIC_BROKER)
-    return InForce(TOPIC_DEFINITIONS[key].default, Source.DEFAULT)
+        return InForce(config.topic_defaults[key], ConfigSource.STATIC)
+    return InForce(TOPIC_DEFINITIONS[key].default, ConfigSource.DEFAULT)
 
 
 def min_insync_replicas(image: MetadataImage, config: ControllerConfig, topic: str) -> int:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ottla.controller.assignments import check_manual, new_partition, place_new
 from ottla.controller.decision import Context, Decision, Draft, decided
-from ottla.controller.settings_in_force import Source, topic_setting
+from ottla.controller.settings_in_force import topic_setting
 from ottla.metadata.image import MetadataImage, PartitionState, Topic
 from ottla.metadata.records import (
     TOPIC_RESOURCE,
@@ -324,7 +324,7 @@ def _configs_in_force(
     configs = []
     for key in sorted(TOPIC_DEFINITIONS):
         value, source = topic_setting(image, context.config, name, key)
-        configs.append(CreatableTopicConfigs(name=key, value=value, config_source=Source(source)))
+        configs.append(CreatableTopicConfigs(name=key, value=value, config_source=source))
     return configs
 
 

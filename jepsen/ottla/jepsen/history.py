@@ -27,7 +27,7 @@ NEMESIS = -1
 NO_EXTRA: Mapping[str, Json] = MappingProxyType({})
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What an event says of its operation."""
 
     INVOKE = "invoke"
@@ -38,7 +38,7 @@ class Kind(StrEnum):
     """Nobody knows, nor will: it may yet happen."""
 
 
-KINDS = {kind.value: kind for kind in Kind}
+KINDS = {kind.value: kind for kind in EventKind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Event:
     time_ns: int
     """Monotonic, since the run began."""
     process: int
-    kind: Kind
+    kind: EventKind
     f: str
     value: Json = None
     error: str | None = None
@@ -96,9 +96,9 @@ class Operation:
     """None: the run ended first, which tells as little as INFO."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> EventKind:
         """Return OK, FAIL or INFO."""
-        return Kind.INFO if self.completion is None else self.completion.kind
+        return EventKind.INFO if self.completion is None else self.completion.kind
 
     @property
     def value(self) -> Json:
@@ -195,31 +195,31 @@ class Recorder:
         """Note that a process begins an operation."""
         assert process == self._processes[process % self._concurrency], "this process is gone"
         assert process not in self._open, "a process does one thing at a time"
-        event = self._add(process, Kind.INVOKE, f, value, None, extra)
+        event = self._add(process, EventKind.INVOKE, f, value, None, extra)
         self._open[process] = event
         return event
 
     def complete(
         self,
         invoke: Event,
-        kind: Kind,
+        kind: EventKind,
         value: Json = None,
         error: str | None = None,
         extra: Mapping[str, Json] = NO_EXTRA,
     ) -> Event:
         """Note how an operation ended; `value` None keeps what was asked for."""
-        assert kind is not Kind.INVOKE
+        assert kind is not EventKind.INVOKE
         process = invoke.process
         assert self._open.pop(process, None) is invoke, "this operation is not under way"
         value = invoke.value if value is None else value
         event = self._add(process, kind, invoke.f, value, error, extra)
-        if kind is Kind.INFO:
+        if kind is EventKind.INFO:
             self._processes[process % self._concurrency] = process + self._concurrency
         return event
 
     def nemesis(self, f: str, value: Json = None, error: str | None = None) -> Event:
         """Note what was done to the cluster."""
-        return self._add(NEMESIS, Kind.INFO, f, value, error, NO_EXTRA)
+        return self._add(NEMESIS, EventKind.INFO, f, value, error, NO_EXTRA)
 
     def note(
         self, process: int, f: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA
@@ -229,8 +229,8 @@ class Recorder:
         `process` is a number that no thread ever gets, as its thread may be within an operation.
         """
         assert process >= 0
-        self._add(process, Kind.INVOKE, f, value, None, extra)
-        return self._add(process, Kind.OK, f, value, None, extra)
+        self._add(process, EventKind.INVOKE, f, value, None, extra)
+        return self._add(process, EventKind.OK, f, value, None, extra)
 
     def history(self) -> History:
         """Return all that was noted so far."""
@@ -239,7 +239,7 @@ class Recorder:
     def _add(
         self,
         process: int,
-        kind: Kind,
+        kind: EventKind,
         f: str,
         value: Json,
         error: str | None,
@@ -273,7 +273,7 @@ def _paired(events: Iterable[Event]) -> list[Operation]:
     for event in events:
         if event.process < 0:
             continue
-        if event.kind is Kind.INVOKE:
+        if event.kind is EventKind.INVOKE:
             open_[event.process] = (len(found), event)
             found.append(None)
         else:

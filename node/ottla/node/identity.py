@@ -12,10 +12,10 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import ZERO_UUID, NodeId
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.endpoints import Voter as ConfiguredVoter
+from ottla.model.settings.endpoints import ConfiguredVoter as ConfiguredVoter
 from ottla.node.snapshot_file import SnapshotFile
 from ottla.raft import snapshot
-from ottla.raft.voters import Endpoint, QuorumIdentity, ReplicaKey, Voter, VoterSet
+from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.storage.disk_seam import Disk
 from ottla.storage.meta_properties import (
@@ -206,5 +206,5 @@ async def _stored_voters(disk: Disk, metadata_log_dir: str) -> VoterSet | None:
     return snapshot.voters_of(await disk.read_file(f"{directory}/{snapshot.file_name(latest)}"))
 
 
-def _endpoints(voter: ConfiguredVoter) -> tuple[Endpoint, ...]:
-    return (Endpoint(CONTROLLER_LISTENER, voter.host, voter.port),)
+def _endpoints(voter: ConfiguredVoter) -> tuple[VoterEndpoint, ...]:
+    return (VoterEndpoint(CONTROLLER_LISTENER, voter.host, voter.port),)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ottla.model.unexpected_errors import UnexpectedErrors
-from ottla.telemetry.instruments import Family, Kind, Value
+from ottla.telemetry.instruments import Family, MetricKind, Value
 from ottla.telemetry.kafka_names import prometheus_name
 
 PROC = Path("/proc/self")
@@ -37,7 +37,7 @@ def process_families() -> Iterator[Family | None]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield _family(
         "process_cpu_seconds_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "User and system time spent.",
         usage.ru_utime + usage.ru_stime,
     )
@@ -45,7 +45,7 @@ def process_families() -> Iterator[Family | None]:
         yield from _from_proc()
     yield Family(
         "python_gc_collections_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Runs of the garbage collector.",
         ("generation",),
         [((str(at),), row["collections"]) for at, row in enumerate(gc.get_stats())],
@@ -56,7 +56,7 @@ def unexpected_error_families(errors: UnexpectedErrors) -> Iterator[Family]:
     """Yield how many errors nobody foresaw were caught, by the kind of what each one ended."""
     yield Family(
         "ottla_unexpected_errors_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Errors that nobody foresaw, by what each of them ended.",
         ("owner",),
         [((kind,), count) for kind, count in sorted(errors.counts.items())],
@@ -66,21 +66,27 @@ def unexpected_error_families(errors: UnexpectedErrors) -> Iterator[Family]:
 def _from_proc() -> Iterator[Family | None]:
     virtual_pages, resident_pages = map(int, (PROC / "statm").read_text().split()[:2])
     yield _family(
-        "process_resident_memory_bytes", Kind.GAUGE, "Memory held.", resident_pages * PAGE_BYTES
+        "process_resident_memory_bytes",
+        MetricKind.GAUGE,
+        "Memory held.",
+        resident_pages * PAGE_BYTES,
     )
     yield _family(
-        "process_virtual_memory_bytes", Kind.GAUGE, "Memory mapped.", virtual_pages * PAGE_BYTES
+        "process_virtual_memory_bytes",
+        MetricKind.GAUGE,
+        "Memory mapped.",
+        virtual_pages * PAGE_BYTES,
     )
     yield from _descriptors()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield _family("process_max_fds", Kind.GAUGE, "Descriptors it may have.", soft)
-    yield _family("process_start_time_seconds", Kind.GAUGE, "When it started.", _started_at())
+    yield _family("process_max_fds", MetricKind.GAUGE, "Descriptors it may have.", soft)
+    yield _family("process_start_time_seconds", MetricKind.GAUGE, "When it started.", _started_at())
     for line in (PROC / "io").read_text().splitlines():
         key, _, value = line.partition(": ")
         if key in DISK:
             attribute, text = DISK[key]
             name = prometheus_name(f"kafka.server:type=KafkaServer,name={attribute}")
-            yield _family(name, Kind.GAUGE, text, int(value))
+            yield _family(name, MetricKind.GAUGE, text, int(value))
 
 
 def _descriptors() -> Iterator[Family | None]:
@@ -91,7 +97,7 @@ def _descriptors() -> Iterator[Family | None]:
             for count, _ in enumerate(entries, start=1):
                 if not count % DESCRIPTORS_PER_SLICE:
                     yield None
-    yield _family("process_open_fds", Kind.GAUGE, "Open descriptors.", count)
+    yield _family("process_open_fds", MetricKind.GAUGE, "Open descriptors.", count)
 
 
 def _started_at() -> float:
@@ -105,5 +111,5 @@ def _started_at() -> float:
     return booted_at + int(fields[_STARTTIME_AT]) / TICKS_PER_SECOND
 
 
-def _family(name: str, kind: Kind, text: str, value: Value) -> Family:
+def _family(name: str, kind: MetricKind, text: str, value: Value) -> Family:
     return Family(name, kind, text, (), (((), value),))

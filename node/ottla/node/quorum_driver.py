@@ -48,7 +48,7 @@ from ottla.raft.messages import (
     Response,
 )
 from ottla.raft.performer import take_step
-from ottla.raft.progress import QuorumDescription
+from ottla.raft.progress import QuorumProgress
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity
@@ -201,7 +201,7 @@ class QuorumMember:
         """Return what keeps controllers from working with this node, and no retry cures."""
         return self._troubles.problems
 
-    def describe(self) -> QuorumDescription | None:
+    def describe(self) -> QuorumProgress | None:
         """Return who has got how far; None unless this node leads."""
         return self._core.describe()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ottla.model.ids import NO_NODE
 from ottla.node.quorum_driver import QuorumMember
 from ottla.node.quorum_meter import QuorumMeter
-from ottla.telemetry.instruments import Family, Kind
+from ottla.telemetry.instruments import Family, MetricKind
 from ottla.telemetry.kafka_names import prometheus_name
 
 
@@ -23,7 +23,7 @@ def quorum_families(member: QuorumMember, now_ms: int) -> Iterator[Family]:
     yield _gauge("number-of-voters", "Controllers with a vote.", len(member.identity.voters))
     yield Family(
         prometheus_name("kafka.server:type=raft-metrics,attribute=current-state") + "_info",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "1 for the role that this node has in the quorum.",
         ("state",),
         (((member.role_name,), 1),),
@@ -77,9 +77,9 @@ def metadata_families(member: QuorumMember) -> Iterator[Family]:
             provenance.timestamp_ms,
         ),
     ):
-        yield Family(prometheus_name(bean + attribute), Kind.GAUGE, text, (), (((), value),))
+        yield Family(prometheus_name(bean + attribute), MetricKind.GAUGE, text, (), (((), value),))
 
 
 def _gauge(attribute: str, text: str, value: float | None) -> Family:
     name = prometheus_name(f"kafka.server:type=raft-metrics,attribute={attribute}")
-    return Family(name, Kind.GAUGE, text, (), (((), NO_NODE if value is None else value),))
+    return Family(name, MetricKind.GAUGE, text, (), (((), NO_NODE if value is None else value),))

@@ -45,7 +45,7 @@ class AwaitedReply:
 
 
 class QuorumPorts:
-    """The performers of a member's effects (`ottla.raft.performer.Ports`)."""
+    """The performers of a member's effects (`ottla.raft.performer.EffectPorts`)."""
 
     def __init__(
         self,

@@ -20,8 +20,8 @@ from urllib.parse import unquote, urlsplit
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.pipeline.sink_log import (
     FOLDER,
-    Entry,
     LogFile,
+    SinkLogEntry,
     log_file,
     parse,
     read_order,
@@ -85,15 +85,15 @@ class ArchiveDirectory:
         """Return the names of all files of the log, also of those that count no longer."""
         return [name for name in os.listdir(self._log) if log_file(name) is not None]
 
-    def read(self, name: str) -> list[Entry]:
+    def read(self, name: str) -> list[SinkLogEntry]:
         """Return what one file of the log names; CorruptDataError if it is none."""
         return parse(name, (self._log / name).read_text())
 
-    def files(self) -> list[tuple[LogFile, list[Entry]]]:
+    def files(self) -> list[tuple[LogFile, list[SinkLogEntry]]]:
         """Return the files of the log that count now, each with what it names."""
         return [(file, self.read(file.name)) for file in read_order(self.log_names())]
 
-    def live(self) -> list[Entry]:
+    def live(self) -> list[SinkLogEntry]:
         """Return the data files as a reader of Spark sees them now."""
         return [entry for _file, entries in self.files() for entry in entries]
 
@@ -118,7 +118,7 @@ class ArchiveDirectory:
             found.add(path)
         return found
 
-    def replace(self, file: LogFile, entries: Sequence[Entry]) -> None:
+    def replace(self, file: LogFile, entries: Sequence[SinkLogEntry]) -> None:
         """Have a file of the log name other data files, all at once and for good."""
         text = text_of(entries, round(time.time() * MILLISECONDS))
         # Spark names its own unfinished files so, and passes over them.

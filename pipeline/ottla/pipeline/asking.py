@@ -9,7 +9,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ottla.client.admin_configs import ConfigKind
 from ottla.client.cluster import Cluster, open_cluster, raise_for
 from ottla.client.coordinator import Coordinator, open_coordinator
 from ottla.client.group_offsets import Committed, commit_offsets
@@ -18,8 +17,9 @@ from ottla.client.patience import sit_out
 from ottla.model.errors import ConfigError, ErrorCode, row_of
 from ottla.model.ids import ZERO_UUID, Offset, TopicPartition, uuid_text
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.model.settings.resources import ConfigKind
 from ottla.pipeline.loop_thread import start_loop_thread
-from ottla.pipeline.offsets import LATEST, Position
+from ottla.pipeline.offsets import LATEST, StreamPosition
 from ottla.pipeline.read_options import ReadOptions
 from ottla.pipeline.source_options import Assign, Subscribe, SubscribePattern, Topics
 from ottla.wire.messages.describe_configs_request import (
@@ -84,20 +84,20 @@ class Asking:
         """
         return self._call(lambda: self._find_offsets(asked)) if asked else {}
 
-    def ends(self, topics: Topics) -> Position:
+    def ends(self, topics: Topics) -> StreamPosition:
         """Return the ends of what there is: high watermarks, or last stable offsets.
 
         A topic that goes meanwhile is not there.
         """
 
-        async def attempt() -> Position:
+        async def attempt() -> StreamPosition:
             found = await self._find_topics(topics)
             ends = await self._find_offsets(dict.fromkeys(found.partitions, LATEST))
-            return Position(ends, dict(found.topic_ids))
+            return StreamPosition(ends, dict(found.topic_ids))
 
         return self._call(attempt)
 
-    def commit(self, group: str, position: Position, note: str) -> None:
+    def commit(self, group: str, position: StreamPosition, note: str) -> None:
         """Commit a position to a group without members, so that its lag is seen."""
         offsets = {
             at: Committed(Offset(offset), metadata=note) for at, offset in position.offsets.items()

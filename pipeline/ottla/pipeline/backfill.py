@@ -20,7 +20,7 @@ from ottla.model.errors import ConfigError
 from ottla.pipeline.archive import FORMAT, PARQUET, ArchiveOptions, arranged
 from ottla.pipeline.archive_directory import ArchiveDirectory, changing, local_path, sync_directory
 from ottla.pipeline.checkpoint import committed_position
-from ottla.pipeline.sink_log import Entry
+from ottla.pipeline.sink_log import SinkLogEntry
 from ottla.pipeline.transforms import MICROSECONDS_AN_HOUR, PLACED
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ MICROSECONDS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TimeSpan:
     """The records whose timestamps lie in [start_ms, end_ms)."""
 
     start_ms: int
@@ -52,7 +52,7 @@ class Span:
         }
 
 
-def backfill(spark: "SparkSession", options: ArchiveOptions, span: Span) -> int:
+def backfill(spark: "SparkSession", options: ArchiveOptions, span: TimeSpan) -> int:
     """Add the records of a span that the archive lacks; return how many.
 
     ConfigError where the archive does not keep what tells records apart, or is being written.
@@ -79,7 +79,7 @@ def backfill(spark: "SparkSession", options: ArchiveOptions, span: Span) -> int:
 
 
 def _missing(
-    spark: "SparkSession", options: ArchiveOptions, span: Span, directory: ArchiveDirectory
+    spark: "SparkSession", options: ArchiveOptions, span: TimeSpan, directory: ArchiveDirectory
 ) -> "DataFrame":
     from pyspark.sql import functions as f
 
@@ -128,7 +128,7 @@ def _left_by_stream(
 
 
 def _there(
-    spark: "SparkSession", wanted: "DataFrame", span: Span, directory: ArchiveDirectory
+    spark: "SparkSession", wanted: "DataFrame", span: TimeSpan, directory: ArchiveDirectory
 ) -> "DataFrame | None":
     """Return what tells the records of the span that the archive has; None when it is empty."""
     from pyspark.sql import functions as f
@@ -165,7 +165,7 @@ def _take_in(directory: ArchiveDirectory, staging: Path) -> None:
             os.fsync(written.fileno())
         os.replace(path, place)
         sync_directory(place.parent)
-        entries.append(Entry(str(place), place.stat().st_size))
+        entries.append(SinkLogEntry(str(place), place.stat().st_size))
     if directory.has_log and entries:
         last, named = directory.files()[-1]
         directory.replace(last, [*named, *entries])

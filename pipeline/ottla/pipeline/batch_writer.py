@@ -18,7 +18,7 @@ from ottla.model.errors import ConfigError
 from ottla.pipeline.one_sentence import one_sentence
 from ottla.pipeline.produce_rows import produce_rows
 from ottla.pipeline.provenance import WriteId
-from ottla.pipeline.sink_options import Target, read_target
+from ottla.pipeline.sink_options import SinkTarget, read_target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,7 @@ class Written(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """One write of a DataFrame."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         self._target = target
         options = target.options
         # Attempts at a task share what the driver drew; a write that is run again draws again.

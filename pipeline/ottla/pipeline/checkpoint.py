@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.offsets import Position
+from ottla.pipeline.offsets import StreamPosition
 
 VERSION = "v1"
 NONE = -1
@@ -50,4 +50,4 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     found = json.loads(sources[0])
     if not isinstance(found, dict):
         raise ValueError(f"{sources[0][:40]!r} is no offset of topics")
-    return dict(Position.from_json(found).offsets)
+    return dict(StreamPosition.from_json(found).offsets)

@@ -18,7 +18,7 @@ from pyarrow import parquet
 from ottla.model.errors import ConfigError
 from ottla.pipeline.archive_directory import ArchiveDirectory, changing, sync_directory
 from ottla.pipeline.compaction_plan import TARGET_BYTES, Merge, merges_of, replaced
-from ottla.pipeline.sink_log import FOLDER, Entry
+from ottla.pipeline.sink_log import FOLDER, SinkLogEntry
 
 GROUP_BYTES = 64 << 20
 """About how much of a file is in memory at once, decoded; the size of the row groups written."""
@@ -72,7 +72,7 @@ def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> C
     return done
 
 
-def _merge(merge: Merge, done: Compacted) -> list[Entry]:
+def _merge(merge: Merge, done: Compacted) -> list[SinkLogEntry]:
     """Write the rows of a merge's files into as few as can be; return those, or nothing.
 
     Files of different schemas stay apart: those of one schema become one.
@@ -121,7 +121,7 @@ def _by_schema(sources: Iterable[Any]) -> list[list[Any]]:
     return found
 
 
-def _write(directory: Path, sources: Sequence[Any]) -> Entry:
+def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
     """Write the rows of files of one schema, in order, into a new one that survives the machine."""
     codec = _codec(sources)
     path = directory / f"compacted-{uuid.uuid4()}.{codec}.parquet"
@@ -138,7 +138,7 @@ def _write(directory: Path, sources: Sequence[Any]) -> Entry:
     with draft.open("rb") as written:
         os.fsync(written.fileno())
     os.replace(draft, path)
-    return Entry(str(path), path.stat().st_size)
+    return SinkLogEntry(str(path), path.stat().st_size)
 
 
 def _codec(sources: Sequence[Any]) -> str:
@@ -166,6 +166,6 @@ def _row_groups(sources: Sequence[Any]) -> Iterator[Any]:
         yield pa.concat_tables(kept)
 
 
-def _touch(entries: Iterable[Entry]) -> None:
+def _touch(entries: Iterable[SinkLogEntry]) -> None:
     for entry in entries:
         os.utime(entry.path)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ottla.pipeline.sink_log import Entry
+from ottla.pipeline.sink_log import SinkLogEntry
 
 TARGET_BYTES = 128 << 20
 """As large as merged files become.  Larger ones are read by fewer tasks, smaller ones cost a
@@ -22,7 +22,7 @@ class Merge(NamedTuple):
     """Files that become one, in the order of their rows."""
 
     directory: str
-    entries: tuple[Entry, ...]
+    entries: tuple[SinkLogEntry, ...]
 
     @property
     def byte_count(self) -> int:
@@ -30,7 +30,7 @@ class Merge(NamedTuple):
         return sum(entry.byte_count for entry in self.entries)
 
 
-def merges_of(entries: Sequence[Entry], target_bytes: int = TARGET_BYTES) -> list[Merge]:
+def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES) -> list[Merge]:
     """Return what is to be merged of the data files that one file of the log names."""
     small = [
         entry
@@ -48,9 +48,9 @@ def merges_of(entries: Sequence[Entry], target_bytes: int = TARGET_BYTES) -> lis
     ]
 
 
-def _filled(entries: Sequence[Entry], target_bytes: int) -> list[list[Entry]]:
+def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[SinkLogEntry]]:
     """Return the entries, in order, in lists that are not larger than the target."""
-    found: list[list[Entry]] = []
+    found: list[list[SinkLogEntry]] = []
     byte_count = 0
     for entry in entries:
         if not found or byte_count + entry.byte_count > target_bytes:
@@ -62,12 +62,12 @@ def _filled(entries: Sequence[Entry], target_bytes: int) -> list[list[Entry]]:
 
 
 def replaced(
-    entries: Sequence[Entry], merged: Sequence[tuple[Merge, Sequence[Entry]]]
-) -> list[Entry]:
+    entries: Sequence[SinkLogEntry], merged: Sequence[tuple[Merge, Sequence[SinkLogEntry]]]
+) -> list[SinkLogEntry]:
     """Return the entries of a log's file with each merge's place taken by what it became."""
     gone = {entry.path for merge, _made in merged for entry in merge.entries}
     first = {merge.entries[0].path: made for merge, made in merged}
-    found: list[Entry] = []
+    found: list[SinkLogEntry] = []
     for entry in entries:
         found += first.get(entry.path, ())
         if entry.path not in gone:
@@ -75,5 +75,5 @@ def replaced(
     return found
 
 
-def _directory(entry: Entry) -> str:
+def _directory(entry: SinkLogEntry) -> str:
     return entry.path.rpartition("/")[0]

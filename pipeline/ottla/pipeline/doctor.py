@@ -1,8 +1,8 @@
 """Judges whether a machine can run Spark with Ottla: each fault with its cure.
 
-Pure: what was seen comes in as `Facts` (`doctor_facts.py` looks), and what came of a small query as
-`Trial` (`doctor_trial.py` runs it).  Every finding is one row for a person, and no fault is told
-twice: what cannot be judged because of another fault is not tried.
+Pure: what was seen comes in as `MachineFacts` (`doctor_facts.py` looks), and what came of a small
+query as `Trial` (`doctor_trial.py` runs it).  Every finding is one row for a person, and no fault
+is told twice: what cannot be judged because of another fault is not tried.
 """
 
 import re
@@ -21,7 +21,7 @@ REASON_LENGTH_MAX = 160
 INSTALL = "pip install 'ottla[spark]'"
 
 
-class State(StrEnum):
+class AnswerState(StrEnum):
     """How a question was answered."""
 
     OK = "ok"
@@ -30,11 +30,11 @@ class State(StrEnum):
     NOT_TRIED = "not tried"
 
 
-class Finding(NamedTuple):
+class DoctorAnswer(NamedTuple):
     """The answer to one question."""
 
     name: str
-    state: State
+    state: AnswerState
     found: str
     cure: str = ""
     """What to do; empty when there is nothing to do."""
@@ -64,7 +64,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
-class Facts:
+class MachineFacts:
     """What was seen of a machine without starting Spark."""
 
     python: tuple[int, int]
@@ -110,7 +110,7 @@ class Trial:
     """None where no cluster was named."""
 
 
-def findings(facts: Facts) -> Iterator[Finding]:
+def findings(facts: MachineFacts) -> Iterator[DoctorAnswer]:
     """Yield what can be said without starting Spark, in the order in which faults are mended."""
     yield python_finding(facts)
     for name in PACKAGES_MIN:
@@ -120,35 +120,37 @@ def findings(facts: Facts) -> Iterator[Finding]:
     yield worker_finding(facts)
 
 
-def python_finding(facts: Facts) -> Finding:
+def python_finding(facts: MachineFacts) -> DoctorAnswer:
     """Judge the Python that asks."""
     found = f"{_dotted(facts.python)} ({facts.program})"
     if facts.python < PYTHON_MIN:
-        return Finding("python", State.FAILED, found, f"use Python {_dotted(PYTHON_MIN)} or later")
-    return Finding("python", State.OK, found)
+        return DoctorAnswer(
+            "python", AnswerState.FAILED, found, f"use Python {_dotted(PYTHON_MIN)} or later"
+        )
+    return DoctorAnswer("python", AnswerState.OK, found)
 
 
-def package_finding(name: str, package: Package) -> Finding:
+def package_finding(name: str, package: Package) -> DoctorAnswer:
     """Judge one Python package that is needed here."""
     least = PACKAGES_MIN[name]
     if not package.version:
-        return Finding(name, State.FAILED, "is not installed", INSTALL)
+        return DoctorAnswer(name, AnswerState.FAILED, "is not installed", INSTALL)
     if package.problem:
         cure = f"pip install --force-reinstall {name}"
-        return Finding(name, State.FAILED, f"{package.version}: {package.problem}", cure)
+        return DoctorAnswer(name, AnswerState.FAILED, f"{package.version}: {package.problem}", cure)
     if version_of(package.version) < least:
-        return Finding(
-            name, State.FAILED, f"{package.version} is older than {_dotted(least)}", INSTALL
+        return DoctorAnswer(
+            name, AnswerState.FAILED, f"{package.version} is older than {_dotted(least)}", INSTALL
         )
-    return Finding(name, State.OK, package.version)
+    return DoctorAnswer(name, AnswerState.OK, package.version)
 
 
-def java_finding(facts: Facts) -> Finding:
+def java_finding(facts: MachineFacts) -> DoctorAnswer:
     """Judge the Javas that were found."""
     fit = [java for java in facts.javas if not java.problem]
     if not fit:
         problem, _, cure = none_fits(facts.javas).rpartition("; ")
-        return Finding("java", State.FAILED, problem, cure)
+        return DoctorAnswer("java", AnswerState.FAILED, problem, cure)
     java = fit[0]
     found = f"{java.version_text} ({java.home}, by {java.found_by})"
     first = facts.javas[0]
@@ -156,40 +158,40 @@ def java_finding(facts: Facts) -> Finding:
         is_there = first.found_by == "JAVA_HOME"
         why = first.problem if is_there else "has no bin/java"
         found += f"; JAVA_HOME={facts.java_home} {why}"
-        return Finding("java", State.WARNING, found, f"export JAVA_HOME={java.home}")
+        return DoctorAnswer("java", AnswerState.WARNING, found, f"export JAVA_HOME={java.home}")
     if not facts.java_home and first is not java:
         found += f"; {first.home}, by {first.found_by}, {first.problem}"
-        return Finding("java", State.WARNING, found, f"export JAVA_HOME={java.home}")
+        return DoctorAnswer("java", AnswerState.WARNING, found, f"export JAVA_HOME={java.home}")
     if not facts.java_home and java.found_by != "PATH":
         found += "; Spark alone finds only JAVA_HOME and PATH"
-        return Finding("java", State.WARNING, found, f"export JAVA_HOME={java.home}")
-    return Finding("java", State.OK, found)
+        return DoctorAnswer("java", AnswerState.WARNING, found, f"export JAVA_HOME={java.home}")
+    return DoctorAnswer("java", AnswerState.OK, found)
 
 
-def spark_home_finding(facts: Facts) -> Finding:
+def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
     """Judge SPARK_HOME, which wins over the Spark within pyspark."""
     name = "SPARK_HOME"
     if not facts.spark_home:
-        return Finding(name, State.OK, "is not set: the Spark within pyspark is used")
+        return DoctorAnswer(name, AnswerState.OK, "is not set: the Spark within pyspark is used")
     if not facts.spark_home_version:
         found = f"{facts.spark_home} has no Spark"
-        return Finding(name, State.FAILED, found, "unset SPARK_HOME")
+        return DoctorAnswer(name, AnswerState.FAILED, found, "unset SPARK_HOME")
     found = f"Spark {facts.spark_home_version} ({facts.spark_home})"
     ours = facts.packages["pyspark"].version
     if ours and version_of(ours)[:2] != version_of(facts.spark_home_version)[:2]:
         cure = f"unset SPARK_HOME, or pip install pyspark=={facts.spark_home_version}"
-        return Finding(name, State.FAILED, f"{found}, but pyspark is {ours}", cure)
-    return Finding(name, State.OK, found)
+        return DoctorAnswer(name, AnswerState.FAILED, f"{found}, but pyspark is {ours}", cure)
+    return DoctorAnswer(name, AnswerState.OK, found)
 
 
-def worker_finding(facts: Facts) -> Finding:
+def worker_finding(facts: MachineFacts) -> DoctorAnswer:
     """Judge the Python that runs our code beside the JVM."""
     worker = facts.worker
     name = "PYSPARK_PYTHON"
     problem = _problem_of_worker(worker, facts.python)
     if problem:
         cure = f"export PYSPARK_PYTHON={facts.program}"
-        return Finding(name, State.FAILED, f"{worker.program} {problem}", cure)
+        return DoctorAnswer(name, AnswerState.FAILED, f"{worker.program} {problem}", cure)
     plain = facts.plain_worker
     if plain is not None:
         problem = _problem_of_worker(plain, facts.python)
@@ -198,9 +200,11 @@ def worker_finding(facts: Facts) -> Finding:
                 f"is not set: 'ottla pipeline' sets it, but Spark alone starts {plain.program}, "
                 f"which {problem}"
             )
-            return Finding(name, State.WARNING, found, f"export PYSPARK_PYTHON={facts.program}")
-        return Finding(name, State.OK, "is not set, and need not be")
-    return Finding(name, State.OK, f"{worker.program} ({worker.chosen_by})")
+            return DoctorAnswer(
+                name, AnswerState.WARNING, found, f"export PYSPARK_PYTHON={facts.program}"
+            )
+        return DoctorAnswer(name, AnswerState.OK, "is not set, and need not be")
+    return DoctorAnswer(name, AnswerState.OK, f"{worker.program} ({worker.chosen_by})")
 
 
 def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
@@ -220,42 +224,44 @@ def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
     return ""
 
 
-def is_worth_a_trial(found: Sequence[Finding]) -> bool:
+def is_worth_a_trial(found: Sequence[DoctorAnswer]) -> bool:
     """Return whether a query has a chance: only faults that are known already would speak."""
-    return all(finding.state is not State.FAILED for finding in found)
+    return all(finding.state is not AnswerState.FAILED for finding in found)
 
 
-def trial_finding(trial: Trial | None, rows_wanted: int) -> Finding:
+def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
     """Judge a small query; None when it was not tried."""
     name = "query"
     if trial is None:
-        return Finding(name, State.NOT_TRIED, "the faults above would be its own")
+        return DoctorAnswer(name, AnswerState.NOT_TRIED, "the faults above would be its own")
     if trial.is_late:
         cure = _cure_of(trial.log) or "try again with a longer --timeout, and less load"
-        return Finding(name, State.FAILED, f"was not done after {trial.seconds:.0f} s", cure)
+        return DoctorAnswer(
+            name, AnswerState.FAILED, f"was not done after {trial.seconds:.0f} s", cure
+        )
     if trial.problem:
         cure = _cure_of(f"{trial.problem}\n{trial.log}") or "look at its log: --verbose"
-        return Finding(name, State.FAILED, trial.problem, cure)
+        return DoctorAnswer(name, AnswerState.FAILED, trial.problem, cure)
     if trial.rows != rows_wanted:
         found = f"gave {trial.rows} rows of {rows_wanted}"
-        return Finding(name, State.FAILED, found, "look at its log: --verbose")
+        return DoctorAnswer(name, AnswerState.FAILED, found, "look at its log: --verbose")
     found = f"{trial.rows} rows through a Python worker and Arrow in {trial.seconds:.1f} s"
-    return Finding(name, State.OK, found)
+    return DoctorAnswer(name, AnswerState.OK, found)
 
 
-def brokers_finding(reached: Reached | None) -> Finding:
+def brokers_finding(reached: Reached | None) -> DoctorAnswer:
     """Judge which brokers a worker reached; None when it did not come to that."""
     name = "brokers"
     if reached is None:
-        return Finding(name, State.NOT_TRIED, "the faults above would be its own")
+        return DoctorAnswer(name, AnswerState.NOT_TRIED, "the faults above would be its own")
     if not reached.brokers:
         cure = "look at --bootstrap-server: do brokers run there, and may workers connect to them?"
-        return Finding(name, State.FAILED, "; ".join(reached.problems), cure)
+        return DoctorAnswer(name, AnswerState.FAILED, "; ".join(reached.problems), cure)
     if reached.problems:
         cure = "have each broker's advertised.listeners name an address that workers reach"
-        return Finding(name, State.FAILED, "; ".join(reached.problems), cure)
+        return DoctorAnswer(name, AnswerState.FAILED, "; ".join(reached.problems), cure)
     noun = "broker answers" if reached.brokers == 1 else "brokers answer"
-    return Finding(name, State.OK, f"{reached.brokers} {noun} a worker")
+    return DoctorAnswer(name, AnswerState.OK, f"{reached.brokers} {noun} a worker")
 
 
 CURES = (

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ottla.pipeline.doctor import PACKAGES_MIN, Facts, Interpreter, Package
+from ottla.pipeline.doctor import PACKAGES_MIN, Interpreter, MachineFacts, Package
 from ottla.pipeline.java import DIRECTORIES, javas
 
 ASK_SECONDS_MAX = 60.0
@@ -42,7 +42,7 @@ print(json.dumps(answer))
 """Asked of a Python that may be old: it has nothing that came after 3.8."""
 
 
-def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> Facts:
+def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> MachineFacts:
     """Return what there is to see on this machine, without starting Spark."""
     here = ask(sys.executable, "this one", [*PACKAGES_MIN, "ottla"], environ)
     named = environ.get("PYSPARK_PYTHON", "")
@@ -53,7 +53,7 @@ def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -
         worker = here
         plain = ask("python3", "PATH", WORKER_NEEDS, environ)
     spark_home = environ.get("SPARK_HOME", "")
-    return Facts(
+    return MachineFacts(
         sys.version_info[:2],
         sys.executable,
         here.packages,

@@ -30,7 +30,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
-class Position:
+class StreamPosition:
     """The next offset of each partition, and the id of each topic where brokers tell it."""
 
     offsets: Offsets
@@ -39,7 +39,7 @@ class Position:
     """In the end of a query's first batch: where that batch began."""
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Mapping[str, int]]) -> "Position":
+    def from_json(cls, found: Mapping[str, Mapping[str, int]]) -> "StreamPosition":
         """Read what `to_json` returned, or what Spark's own connector left in a checkpoint."""
         offsets, marks = _taken_apart(found)
         began = marks.pop("", None)
@@ -55,7 +55,7 @@ class Position:
             found[f"{topic}{ID_MARK}{topic_id}"] = {}
         return found
 
-    def is_at(self, other: "Position") -> bool:
+    def is_at(self, other: "StreamPosition") -> bool:
         """Return whether two positions are the same place, wherever the query began."""
         return self.offsets == other.offsets and self.topic_ids == other.topic_ids
 
@@ -95,14 +95,14 @@ def _taken_apart(
 # ---- what a batch reads
 
 
-class Batch(NamedTuple):
+class StreamBatch(NamedTuple):
     """The records between two positions, and a sentence for each loss that is known by then."""
 
     ranges: tuple[OffsetRange, ...]
     losses: tuple[str, ...]
 
 
-def between(start: Position, end: Position) -> Batch:
+def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
     """Return what is to be read to come from one position to the next, in order of partition.
 
     The first batch begins where its end says that it did, whatever `start` says now.
@@ -110,9 +110,9 @@ def between(start: Position, end: Position) -> Batch:
     reads it finds out.
     """
     if start == end:
-        return Batch((), ())
+        return StreamBatch((), ())
     if end.begin is not None:
-        start = Position(end.begin, end.topic_ids)
+        start = StreamPosition(end.begin, end.topic_ids)
     anew = made_anew(start, end)
     ranges: list[OffsetRange] = []
     losses = [f"topic {topic!r} was deleted and made anew" for topic in sorted(anew)]
@@ -125,10 +125,10 @@ def between(start: Position, end: Position) -> Batch:
         else:
             topic_id = end.topic_ids.get(at.topic, "")
             ranges.append(OffsetRange(at.topic, at.partition, first, end_offset, topic_id))
-    return Batch(tuple(ranges), tuple(losses))
+    return StreamBatch(tuple(ranges), tuple(losses))
 
 
-def made_anew(start: Position, end: Position) -> set[str]:
+def made_anew(start: StreamPosition, end: StreamPosition) -> set[str]:
     """Return the topics that had another id at `start`: nothing of them was read yet."""
     return {
         topic
@@ -140,7 +140,9 @@ def made_anew(start: Position, end: Position) -> set[str]:
 # ---- how much of what is there a batch takes
 
 
-def rate_limited(limit: int, start: Position, latest: Position, earliest: Offsets) -> Position:
+def rate_limited(
+    limit: int, start: StreamPosition, latest: StreamPosition, earliest: Offsets
+) -> StreamPosition:
     """Return the end of a batch of about `limit` records, shared out by what partitions have.
 
     As Spark's own connector does it: each share is rounded down, but what is less than one record
@@ -157,27 +159,29 @@ def rate_limited(limit: int, start: Position, latest: Position, earliest: Offset
         # In integers: what a float rounds would differ from machine to machine.
         count = -(-share // total) if share < total else share // total
         ends[at] = min(end, begins[at] + count) if sizes[at] else end
-    return Position(ends, latest.topic_ids)
+    return StreamPosition(ends, latest.topic_ids)
 
 
-def record_count(start: Position, latest: Position, earliest: Offsets) -> int:
+def record_count(start: StreamPosition, latest: StreamPosition, earliest: Offsets) -> int:
     """Return how many records lie between two positions, at most."""
     begins = _begins(start, latest, earliest)
     return sum(max(end - begins[at], 0) for at, end in latest.offsets.items())
 
 
-def new_partitions(start: Position, latest: Position) -> set[TopicPartition]:
+def new_partitions(start: StreamPosition, latest: StreamPosition) -> set[TopicPartition]:
     """Return the partitions of which nothing was read yet: new ones, and those of topics again."""
     anew = made_anew(start, latest)
     return {at for at in latest.offsets if at not in start.offsets or at.topic in anew}
 
 
-def _begins(start: Position, latest: Position, earliest: Offsets) -> dict[TopicPartition, int]:
+def _begins(
+    start: StreamPosition, latest: StreamPosition, earliest: Offsets
+) -> dict[TopicPartition, int]:
     new = new_partitions(start, latest)
     return {at: earliest.get(at, 0) if at in new else start.offsets[at] for at in latest.offsets}
 
 
-def is_behind(start: Position, latest: Position) -> bool:
+def is_behind(start: StreamPosition, latest: StreamPosition) -> bool:
     """Return whether some partition ends before what was read of it already."""
     anew = made_anew(start, latest)
     return any(
@@ -240,7 +244,7 @@ class SinceEach:
 Place = Everywhere | Each | Since | SinceEach
 
 
-class Asked(NamedTuple):
+class OffsetLookups(NamedTuple):
     """What is known of the partitions' offsets, and what brokers are to be asked for the rest."""
 
     known: dict[TopicPartition, int]
@@ -248,13 +252,13 @@ class Asked(NamedTuple):
     """A time in ms, or EARLIEST or LATEST."""
 
 
-def ask_for(place: Place, partitions: Iterable[TopicPartition]) -> Asked:
+def ask_for(place: Place, partitions: Iterable[TopicPartition]) -> OffsetLookups:
     """Return what to ask brokers to find a place; ValueError where it leaves partitions out."""
     wanted = sorted(partitions)
     if isinstance(place, Everywhere):
-        return Asked({}, dict.fromkeys(wanted, place.offset))
+        return OffsetLookups({}, dict.fromkeys(wanted, place.offset))
     if isinstance(place, Since):
-        return Asked({}, dict.fromkeys(wanted, place.time_ms))
+        return OffsetLookups({}, dict.fromkeys(wanted, place.time_ms))
     given = place.offsets if isinstance(place, Each) else place.times_ms
     missing, extra = sorted(set(wanted) - set(given)), sorted(set(given) - set(wanted))
     if missing:
@@ -262,8 +266,8 @@ def ask_for(place: Place, partitions: Iterable[TopicPartition]) -> Asked:
     if extra:
         raise ValueError(f"names {', '.join(map(str, extra))}, which the query does not read")
     if isinstance(place, SinceEach):
-        return Asked({}, dict(given))
-    return Asked(
+        return OffsetLookups({}, dict(given))
+    return OffsetLookups(
         {at: offset for at, offset in given.items() if offset >= 0},
         {at: offset for at, offset in given.items() if offset < 0},
     )

@@ -26,7 +26,7 @@ MS_PER_UNIT = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_60
 MS_PER_DAY = 86_400_000
 
 
-class Given(NamedTuple):
+class KafkaOptions(NamedTuple):
     """What the `kafka.*` options say, checked."""
 
     bootstrap: str
@@ -41,7 +41,7 @@ def parse_options(
     *,
     set_by_spark: Mapping[str, str],
     also_known: Iterable[str] = (),
-) -> tuple[C, Given]:
+) -> tuple[C, KafkaOptions]:
     """Read options into their class; return it with what goes to our client.
 
     `client` is the settings class that `kafka.*` keys belong to; `set_by_spark` names the keys that
@@ -59,7 +59,7 @@ def parse_options(
             raise ConfigError(name, unknown(name, [*names.values(), BOOTSTRAP]))
         own[names[name.lower()]] = text
     options, _none = load(declared, own)
-    return options, Given(_bootstrap(kafka), _client(client, kafka, set_by_spark))
+    return options, KafkaOptions(_bootstrap(kafka), _client(client, kafka, set_by_spark))
 
 
 def unknown(name: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from ottla.pipeline.offsets import (
     LATEST,
     Each,
     Place,
-    Position,
+    StreamPosition,
     ask_for,
 )
 from ottla.pipeline.ranges import OffsetRange
@@ -30,7 +30,9 @@ def present(asking: Asking, options: SourceOptions) -> FoundTopics:
     return found
 
 
-def starting_position(asking: Asking, options: SourceOptions, topics: FoundTopics) -> Position:
+def starting_position(
+    asking: Asking, options: SourceOptions, topics: FoundTopics
+) -> StreamPosition:
     """Return where a new query begins; RefusedError where that is not in the log."""
     offsets = _resolved(asking, options.start, topics, "starting")
     late = [at for at, offset in sorted(offsets.items()) if offset == LATEST]
@@ -41,17 +43,19 @@ def starting_position(asking: Asking, options: SourceOptions, topics: FoundTopic
             "startingOffsetsByTimestampStrategy=latest begins at the end there",
         )
     offsets |= asking.offsets(dict.fromkeys(late, LATEST))
-    return Position(
+    return StreamPosition(
         _within_logs(asking, options.start, offsets, "starting", options), topics.topic_ids
     )
 
 
-def ending_position(asking: Asking, options: SourceOptions, topics: FoundTopics) -> Position:
+def ending_position(asking: Asking, options: SourceOptions, topics: FoundTopics) -> StreamPosition:
     """Return where a batch query ends: the end of the log where no record is so late."""
     offsets = _resolved(asking, options.end, topics, "ending")
     late = [at for at, offset in offsets.items() if offset == LATEST]
     offsets |= asking.offsets(dict.fromkeys(late, LATEST))
-    return Position(_within_logs(asking, options.end, offsets, "ending", options), topics.topic_ids)
+    return StreamPosition(
+        _within_logs(asking, options.end, offsets, "ending", options), topics.topic_ids
+    )
 
 
 def batch_ranges(asking: Asking, options: SourceOptions) -> list[OffsetRange]:

@@ -19,7 +19,7 @@ from ottla.client.producer_identities import ProducerIdentities
 from ottla.model.errors import ErrorCode, RefusedError, only_error
 from ottla.pipeline.key_hashes import key_hashes
 from ottla.pipeline.provenance import Stamps, WriteId
-from ottla.pipeline.sink_options import Columns, Target
+from ottla.pipeline.sink_options import Columns, SinkTarget
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 
 IDENTITIES = ProducerIdentities()
@@ -38,7 +38,7 @@ class ProduceRow(NamedTuple):
     partition: int | None
 
 
-def produce_rows(batches: Iterator[pa.RecordBatch], target: Target, write: WriteId) -> int:
+def produce_rows(batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId) -> int:
     """Write all rows and wait until they are delivered; return how many there were.
 
     RefusedError: a row has no topic, a record is too large, there is no such topic or partition,
@@ -52,7 +52,7 @@ def produce_rows(batches: Iterator[pa.RecordBatch], target: Target, write: Write
         raise only_error(group) from None
 
 
-async def _produce(batches: Iterator[pa.RecordBatch], target: Target, write: WriteId) -> int:
+async def _produce(batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId) -> int:
     first = await _next(batches)
     if first is None:
         return 0
@@ -94,7 +94,7 @@ class _Sender:
         """Partitions of each topic as they were at its first row: what is added later is for later
         tasks, so that all rows of this one are dealt out alike."""
 
-    async def send(self, batch: pa.RecordBatch, target: Target) -> None:
+    async def send(self, batch: pa.RecordBatch, target: SinkTarget) -> None:
         """Hand all rows of a batch to the producer."""
         stamps, producer = self._stamps, self._producer
         hashes = self._key_hashes(batch, target.columns.key)

@@ -19,7 +19,7 @@ RANGES_PER_FETCH_MAX = 64
 of use where most are nearly empty."""
 
 
-class Course:
+class RangeCourse:
     """One range, and how far it is read."""
 
     __slots__ = ("at", "held", "is_out_of_range", "lookback", "position", "range", "topic_id")
@@ -92,19 +92,19 @@ class Courses:
     """The ranges of one task, in the order in which they are given out."""
 
     def __init__(self, ranges: Sequence[OffsetRange], lookback: int = 0) -> None:
-        self._courses = [Course(one, lookback) for one in ranges if one.end > one.start]
+        self._courses = [RangeCourse(one, lookback) for one in ranges if one.end > one.start]
         self._first = 0
 
-    def __iter__(self) -> Iterator[Course]:
+    def __iter__(self) -> Iterator[RangeCourse]:
         return iter(self._courses)
 
-    def current(self) -> Course | None:
+    def current(self) -> RangeCourse | None:
         """Return the range whose records come next; None when all are given out."""
         while self._first < len(self._courses) and self._courses[self._first].is_done:
             self._first += 1
         return self._courses[self._first] if self._first < len(self._courses) else None
 
-    def hungry(self) -> Iterator[Course]:
+    def hungry(self) -> Iterator[RangeCourse]:
         """Yield the ranges of which more may be asked now, in order."""
         for course in self._courses[self._first :]:
             if course.held is None and not course.is_fetched and not course.is_out_of_range:

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import trio
 
 from ottla.client.bootstrap import addresses_of
-from ottla.client.cluster import Cluster, Leader, open_cluster
+from ottla.client.cluster import Cluster, KnownLeader, open_cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.client.offset_lookup import ISOLATION, find_offsets
 from ottla.client.pipeline import Pipeline, Submitted, open_pipeline
 from ottla.model.errors import CorruptDataError, ErrorCode, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition, uuid_text
 from ottla.pipeline.fetched_batches import FetchedBatches
-from ottla.pipeline.range_course import RANGES_PER_FETCH_MAX, Course, Courses, data_loss
+from ottla.pipeline.range_course import RANGES_PER_FETCH_MAX, Courses, RangeCourse, data_loss
 from ottla.pipeline.ranges import OffsetRange
 from ottla.pipeline.read_options import ReadOptions
 from ottla.wire.apis import FETCH, FETCH_TOPIC_IDS_FROM
@@ -37,11 +37,11 @@ PATIENCE_S = 10.0
 """How much longer than its own wait a fetch may take."""
 
 
-class Asked(NamedTuple):
+class RangeRequest(NamedTuple):
     """A request that has left, and what it asked whom."""
 
     node: NodeId
-    courses: dict[TopicPartition, Course]
+    courses: dict[TopicPartition, RangeCourse]
     submitted: Submitted[FetchResponse]
 
 
@@ -55,13 +55,13 @@ class RangeFetcher:
         self._options = options
         self._config = options.consumer_config()
         self._links: dict[NodeId, Pipeline] = {}
-        self._asked: Asked | None = None
+        self._asked: RangeRequest | None = None
         self._stale = {one.topic for one in ranges}
         """Topics to ask the cluster about before anything else."""
         self._unknown_since: dict[str, float] = {}
         self._trouble = "nobody answered"
 
-    async def next(self) -> tuple[Course, FetchedBatches] | None:
+    async def next(self) -> tuple[RangeCourse, FetchedBatches] | None:
         """Return what comes next of the first range that is not done; None behind the last.
 
         RefusedError: records are lost (OFFSET_OUT_OF_RANGE), nothing came in the time that
@@ -82,7 +82,7 @@ class RangeFetcher:
         for node in list(self._links):
             await self._drop(node)
 
-    async def _next(self) -> tuple[Course, FetchedBatches] | None:
+    async def _next(self) -> tuple[RangeCourse, FetchedBatches] | None:
         while (course := self._courses.current()) is not None:
             is_given = course.held is not None
             fetched = course.give() if is_given else None
@@ -117,7 +117,7 @@ class RangeFetcher:
         leader = self._cluster.known_leader(first.at)
         if leader is None:
             raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"{first.at} has no leader")
-        courses: dict[TopicPartition, Course] = {}
+        courses: dict[TopicPartition, RangeCourse] = {}
         for course in self._courses.hungry():
             known = self._cluster.known_leader(course.at)
             if known is not None and known.node == leader.node:
@@ -133,9 +133,9 @@ class RangeFetcher:
         except ConnectionLostError:
             await self._drop(leader.node)
             raise
-        self._asked = Asked(leader.node, courses, submitted)
+        self._asked = RangeRequest(leader.node, courses, submitted)
 
-    def _request(self, courses: dict[TopicPartition, Course]) -> FetchRequest:
+    def _request(self, courses: dict[TopicPartition, RangeCourse]) -> FetchRequest:
         config = self._config
         topics: dict[str, FetchTopic] = {}
         for at, course in courses.items():
@@ -188,7 +188,7 @@ class RangeFetcher:
         if self._stale:
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
-    def _take_partition(self, course: Course, data: PartitionData) -> None:
+    def _take_partition(self, course: RangeCourse, data: PartitionData) -> None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             course.is_out_of_range = True
         elif data.error_code != ErrorCode.NONE:
@@ -197,7 +197,7 @@ class RangeFetcher:
                 raise RefusedError(ErrorCode(row.code), f"{course.at}: {row.meaning}")
             self._trouble = f"{course.at}: {row.meaning}"
             hint = data.current_leader
-            leader = Leader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
+            leader = KnownLeader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
             if not self._cluster.learn_leader(course.at, leader):
                 self._stale.add(course.at.topic)
         elif data.records:
@@ -220,7 +220,7 @@ class RangeFetcher:
         else:
             self._trouble = f"{course.at} has no records there yet"
 
-    async def _find_bounds(self, course: Course) -> None:
+    async def _find_bounds(self, course: RangeCourse) -> None:
         """Learn where the log begins and ends, and whether records of the range are gone."""
         at = course.at
         patience_s = self._config.request_timeout_ms / 1_000

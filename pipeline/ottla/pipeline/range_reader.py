@@ -16,7 +16,7 @@ from ottla.pipeline.arrow_decode import ArrowDecoder
 from ottla.pipeline.arrow_schema import HEADERS, column_names
 from ottla.pipeline.fetched_batches import FetchedBatches
 from ottla.pipeline.loop_thread import open_loop_thread
-from ottla.pipeline.range_course import Course
+from ottla.pipeline.range_course import RangeCourse
 from ottla.pipeline.range_fetcher import open_range_fetcher
 from ottla.pipeline.ranges import OffsetRange
 from ottla.pipeline.read_options import ReadOptions
@@ -35,7 +35,7 @@ def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator
     """
     if not ranges:
         return
-    rows: dict[Course, Rows] = {}
+    rows: dict[RangeCourse, Rows] = {}
     with open_loop_thread() as loop:
         fetcher = loop.enter(open_range_fetcher(ranges, options))
         while (found := loop.call(fetcher.next)) is not None:
@@ -48,7 +48,9 @@ def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator
 class Rows:
     """Makes the rows of one range from what is fetched of it, in order."""
 
-    def __init__(self, course: Course, options: ReadOptions, *, may_learn: bool = True) -> None:
+    def __init__(
+        self, course: RangeCourse, options: ReadOptions, *, may_learn: bool = True
+    ) -> None:
         self._course = course
         self._options = options
         self._names = column_names(options.columns, options.include_headers)

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.listener import (
 
 from ottla.model.errors import OttlaError
 from ottla.pipeline.asking import Asking
-from ottla.pipeline.offsets import Position
+from ottla.pipeline.offsets import StreamPosition
 from ottla.pipeline.progress import SHADOW_PREFIX
 from ottla.pipeline.source_options import SourceOptions, parse_source_options
 
@@ -47,7 +47,7 @@ class _Query:
     sources: Mapping[str, SourceOptions] | None = None
     """By the description under which progress names them."""
     asking: dict[str, Asking] = field(default_factory=dict)
-    told: dict[str, Position] = field(default_factory=dict)
+    told: dict[str, StreamPosition] = field(default_factory=dict)
 
 
 class ShadowListener(StreamingQueryListener):
@@ -78,7 +78,7 @@ class ShadowListener(StreamingQueryListener):
             for source in progress.sources:
                 options = query.sources.get(source.description)
                 if options is not None and source.endOffset not in (None, "null"):
-                    end = Position.from_json(json.loads(source.endOffset))
+                    end = StreamPosition.from_json(json.loads(source.endOffset))
                     _tell(query, source.description, options, end, progress.batchId)
         except (OttlaError, Py4JError, PySparkException) as error:
             # The stream is not worse for it.
@@ -104,7 +104,9 @@ def listen(session: "SparkSession", format_name: str) -> None:
 _listeners: "WeakKeyDictionary[SparkSession, ShadowListener]" = WeakKeyDictionary()
 
 
-def _tell(query: _Query, source: str, options: SourceOptions, end: Position, batch_id: int) -> None:
+def _tell(
+    query: _Query, source: str, options: SourceOptions, end: StreamPosition, batch_id: int
+) -> None:
     group = options.shadow_group or (SHADOW_PREFIX + query.name if query.name else None)
     if group is None or query.told.get(source) == end:
         return

@@ -36,7 +36,7 @@ class LogFile(NamedTuple):
         return f"{self.batch}{COMPACT}" if self.is_compact else str(self.batch)
 
 
-class Entry(NamedTuple):
+class SinkLogEntry(NamedTuple):
     """One data file that the log names."""
 
     path: str
@@ -79,7 +79,7 @@ def read_order(names: Iterable[str]) -> list[LogFile]:
     return found
 
 
-def parse(name: str, text: str) -> list[Entry]:
+def parse(name: str, text: str) -> list[SinkLogEntry]:
     """Return what one file of the log names; CorruptDataError if it is no such file."""
     version, *lines = text.splitlines() or [""]
     if version != VERSION:
@@ -90,15 +90,15 @@ def parse(name: str, text: str) -> list[Entry]:
         raise CorruptDataError(f"{FOLDER}/{name}: {error!r}") from None
 
 
-def text_of(entries: Sequence[Entry], modified_ms: int) -> str:
+def text_of(entries: Sequence[SinkLogEntry], modified_ms: int) -> str:
     """Return the text of a file of the log; `modified_ms` is when its new entries were written."""
     return "\n".join([VERSION, *(entry.line(modified_ms) for entry in entries)])
 
 
-def _entry(fields: dict[str, Any]) -> Entry:
+def _entry(fields: dict[str, Any]) -> SinkLogEntry:
     if fields["action"] != ADD:
         raise ValueError(f"an entry with the action {fields['action']!r}")
     parts = urlsplit(fields["path"])
     if parts.scheme not in ("", "file"):
         raise ValueError(f"{fields['path']} is not on this machine's disks")
-    return Entry(unquote(parts.path), int(fields["size"]), tuple(fields.items()))
+    return SinkLogEntry(unquote(parts.path), int(fields["size"]), tuple(fields.items()))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.client import ProducerConfig
-from ottla.model.settings.declare import Kind, load, setting
+from ottla.model.settings.declare import SettingKind, load, setting
 from ottla.pipeline.option_values import KAFKA, parse_options
 
 BYTES = ("binary", "string")
@@ -41,7 +41,7 @@ class SinkOptions:
     topic: str | None = setting(
         None,
         key="topic",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         doc="The topic of every row, whatever the column topic says.",
     )
     include_headers: bool = setting(
@@ -65,7 +65,7 @@ class SinkOptions:
     txn_app_id: str | None = setting(
         None,
         key="txnAppId",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         doc="Whose write this is, where it may be repeated as a whole: a record that was written "
         "under the same txnAppId and txnVersion is a replay. For batch writes, as in "
         "foreachBatch.",
@@ -73,7 +73,7 @@ class SinkOptions:
     txn_version: int | None = setting(
         None,
         key="txnVersion",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         doc="Which write of its txnAppId this is: must grow from one to the next.",
     )
@@ -95,7 +95,7 @@ class Columns(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class SinkTarget:
     """What a task must know to write its rows."""
 
     bootstrap: str
@@ -111,7 +111,7 @@ class Target:
 
 def read_target(
     texts: Mapping[str, str], fields: Iterable[tuple[str, str]], *, is_streaming: bool
-) -> Target:
+) -> SinkTarget:
     """Read the options of a write of rows with these fields: name and type, as Spark names it.
 
     ConfigError names the option, or the column, that is wrong.
@@ -126,7 +126,7 @@ def read_target(
         raise ConfigError("topic", "is not set, and the rows have no column topic")
     if is_streaming and options.txn_app_id is not None:
         raise ConfigError("txnAppId", "is for batch writes; a streaming query has its own id")
-    target = Target(
+    target = SinkTarget(
         bootstrap=given.bootstrap, options=options, columns=columns, client=given.client
     )
     config = target.producer_config()

@@ -12,7 +12,7 @@ from typing import Any
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig
-from ottla.model.settings.declare import Kind, setting
+from ottla.model.settings.declare import SettingKind, setting
 from ottla.pipeline.arrow_schema import HEADERS, column_names
 from ottla.pipeline.offsets import (
     EARLIEST,
@@ -25,7 +25,7 @@ from ottla.pipeline.offsets import (
     parse_partition_offsets,
 )
 from ottla.pipeline.option_values import (
-    Given,
+    KafkaOptions,
     parse_duration_ms,
     parse_json_object,
     parse_options,
@@ -122,22 +122,26 @@ class SourceSettings:
     """The options one by one, as declared to users."""
 
     assign: Assign | None = setting(
-        None, key="assign", kind=Kind.STRING, parse=parse_assignment, doc="Partitions to read."
+        None,
+        key="assign",
+        kind=SettingKind.STRING,
+        parse=parse_assignment,
+        doc="Partitions to read.",
     )
     subscribe: Subscribe | None = setting(
-        None, key="subscribe", kind=Kind.STRING, parse=parse_topics, doc="Topics to read."
+        None, key="subscribe", kind=SettingKind.STRING, parse=parse_topics, doc="Topics to read."
     )
     subscribe_pattern: SubscribePattern | None = setting(
         None,
         key="subscribePattern",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         parse=parse_pattern,
         doc="Which topics to read; a stream finds new ones as they come.",
     )
     starting_timestamp_ms: int | None = setting(
         None,
         key="startingTimestamp",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         doc="Begin at the first record at or after this time, in ms; goes before "
         "startingOffsetsByTimestamp, which goes before startingOffsets.",
@@ -145,14 +149,14 @@ class SourceSettings:
     starting_times: SinceEach | None = setting(
         None,
         key="startingOffsetsByTimestamp",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         parse=parse_times,
         doc="Begin at the first record at or after a time, given for each partition.",
     )
     starting: Place | None = setting(
         None,
         key="startingOffsets",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         parse=parse_place,
         doc="Where a new query begins: by default earliest in batches, latest in streams.",
     )
@@ -165,21 +169,21 @@ class SourceSettings:
     ending_timestamp_ms: int | None = setting(
         None,
         key="endingTimestamp",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         doc="End a batch before the first record at or after this time, in ms.",
     )
     ending_times: SinceEach | None = setting(
         None,
         key="endingOffsetsByTimestamp",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         parse=parse_times,
         doc="End a batch before the first record at or after a time, given for each partition.",
     )
     ending: Place | None = setting(
         None,
         key="endingOffsets",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         parse=parse_place,
         doc="Where a batch ends: latest, or an offset for each partition.",
     )
@@ -203,14 +207,14 @@ class SourceSettings:
     offsets_per_trigger_max: int | None = setting(
         None,
         key="maxOffsetsPerTrigger",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="The most records of one batch of a stream, shared out by what partitions have.",
     )
     offsets_per_trigger_min: int | None = setting(
         None,
         key="minOffsetsPerTrigger",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="A batch of a stream waits for so many records, at most maxTriggerDelay.",
     )
@@ -224,14 +228,14 @@ class SourceSettings:
     min_partitions: int | None = setting(
         None,
         key="minPartitions",
-        kind=Kind.INT,
+        kind=SettingKind.INT,
         at_least=1,
         doc="At least so many tasks: large partitions are cut.",
     )
     max_records_per_partition: int | None = setting(
         None,
         key="maxRecordsPerPartition",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="At most so many records a task.",
     )
@@ -246,7 +250,7 @@ class SourceSettings:
     columns: tuple[str, ...] | None = setting(
         None,
         key="columns",
-        kind=Kind.LIST,
+        kind=SettingKind.LIST,
         doc="The columns to ship (Spark tells no Python source which it needs); all by default.",
     )
     drop_replays: bool = setting(
@@ -261,7 +265,7 @@ class SourceSettings:
     shadow_group: str | None = setting(
         None,
         key="shadowGroup",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         doc="The group that a stream's progress is committed to, for `ottla group lag` to show; "
         "spark-<name of the query> where the session was registered.",
     )
@@ -379,7 +383,7 @@ def _check_bounds(settings: SourceSettings) -> None:
         )
 
 
-def _read(settings: SourceSettings, given: Given) -> ReadOptions:
+def _read(settings: SourceSettings, given: KafkaOptions) -> ReadOptions:
     columns = column_names(settings.columns, settings.include_headers)
     client = dict(given.client)
     return ReadOptions(

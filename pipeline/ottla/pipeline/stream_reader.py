@@ -26,9 +26,9 @@ from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.pipeline.batch_reader import READ, cut, read_task
 from ottla.pipeline.offsets import (
     EARLIEST,
-    Batch,
     Patience,
-    Position,
+    StreamBatch,
+    StreamPosition,
     between,
     is_behind,
     new_partitions,
@@ -59,12 +59,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = dict(texts)
         self._asked: Asking | None = None
-        self._initial: Position | None = None
+        self._initial: StreamPosition | None = None
         self._is_new: bool | None = None
         """Whether the query begins here, or goes on from a checkpoint; None before that is seen."""
-        self._target: Position | None = None
+        self._target: StreamPosition | None = None
         """Where a query that is to end with what there is now ends."""
-        self._latest_seen: Position | None = None
+        self._latest_seen: StreamPosition | None = None
         self._patience: Patience | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends: at `start`, where there is nothing or not enough."""
         with one_sentence(READ):
-            before = Position.from_json(start)
+            before = StreamPosition.from_json(start)
             latest = self._latest_seen = self._target or self._latest(before)
             self._judge(between(before, latest))
             end = self._admitted(before, latest, limit)
@@ -103,7 +103,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._is_new = before == self._initial
             if self._is_new and before == self._initial:
                 # Nothing else keeps it: `initialOffset` is asked again when this batch is repeated.
-                return Position(end.offsets, end.topic_ids, begin=before.offsets).to_json()
+                return StreamPosition(end.offsets, end.topic_ids, begin=before.offsets).to_json()
             if end.is_at(before):
                 return start
         return end.to_json()
@@ -115,7 +115,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut one batch into tasks."""
         with one_sentence(READ):
-            batch = between(Position.from_json(start), Position.from_json(end))
+            batch = between(StreamPosition.from_json(start), StreamPosition.from_json(end))
             self._judge(batch)
         return [*cut(list(batch.ranges), self._options)]
 
@@ -127,7 +127,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tell the shadow group, where options name one; the stream goes on if that fails."""
         if self._options.shadow_group is not None:
             try:
-                position = Position.from_json(end)
+                position = StreamPosition.from_json(end)
                 self._asking.commit(self._options.shadow_group, position, "")
             except OttlaError as error:
                 logger.warning("group %s is not told: %s", self._options.shadow_group, error)
@@ -151,7 +151,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asked = Asking(self._options.read)
         return self._asked
 
-    def _latest(self, before: Position | None) -> Position:
+    def _latest(self, before: StreamPosition | None) -> StreamPosition:
         """Return where logs end now; a leader that is new may not know all of it at first."""
         if before is not None and self._latest_seen is not None and self._latest_seen.is_at(before):
             time.sleep(IDLE_PAUSE_S)
@@ -163,7 +163,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 break
         return latest
 
-    def _admitted(self, before: Position, latest: Position, limit: ReadLimit) -> Position:
+    def _admitted(
+        self, before: StreamPosition, latest: StreamPosition, limit: ReadLimit
+    ) -> StreamPosition:
         """Return how far the next batch goes, given what the trigger and the options allow."""
         if isinstance(limit, ReadAllAvailable):
             return latest
@@ -180,7 +182,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return rate_limited(limit.max_rows, before, latest, earliest)
         return latest
 
-    def _judge(self, batch: Batch) -> None:
+    def _judge(self, batch: StreamBatch) -> None:
         if batch.losses and self._options.read.fail_on_data_loss:
             raise RefusedError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,

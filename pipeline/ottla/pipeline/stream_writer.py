@@ -16,7 +16,7 @@ from ottla.pipeline.batch_writer import WRITING, Written, fields_of, this_task
 from ottla.pipeline.one_sentence import one_sentence
 from ottla.pipeline.produce_rows import produce_rows
 from ottla.pipeline.provenance import WriteId
-from ottla.pipeline.sink_options import Target, read_target
+from ottla.pipeline.sink_options import SinkTarget, read_target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,7 @@ tests look whether they are still there."""
 class StreamWriter(DataSourceStreamArrowWriter):
     """The sink of one streaming query."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         self._target = target
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> Written:

@@ -19,7 +19,7 @@ POLL_S = 0.2
 """How often queries are looked at: far less work than a batch, and soon enough for people."""
 
 
-class Query(Protocol):
+class WatchedQuery(Protocol):
     """What is used of pyspark's StreamingQuery."""
 
     @property
@@ -36,7 +36,7 @@ class Query(Protocol):
     def exception(self) -> Exception | None: ...  # noqa: D102
 
 
-class Ending:
+class QueriesEnding:
     """Whether somebody wants the queries to end, and how soon; set by signals or by code."""
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class Ending:
         self.after_batch = True
 
 
-class Watch:
+class QueryWatch:
     """Some queries and what was seen of them; owns that."""
 
-    def __init__(self, show: Callable[[BatchProgress], None], ending: Ending) -> None:
+    def __init__(self, show: Callable[[BatchProgress], None], ending: QueriesEnding) -> None:
         self.is_any_active = False
         """Whether a query ran when they were looked at last."""
         self._show = show
@@ -62,7 +62,7 @@ class Watch:
         self._ending_seen: dict[Any, int] = {}
         """The last batch that had ended when the end was asked for."""
 
-    def look(self, queries: Iterable[Query]) -> bool:
+    def look(self, queries: Iterable[WatchedQuery]) -> bool:
         """Show what is new, stop what is to end; say whether any query still runs."""
         is_any_active = False
         for query in queries:
@@ -75,7 +75,7 @@ class Watch:
         self.is_any_active = is_any_active
         return is_any_active
 
-    def _show_new(self, query: Query) -> None:
+    def _show_new(self, query: WatchedQuery) -> None:
         run = query.runId
         last = self._seen.get(run)
         newest = query.lastProgress
@@ -91,7 +91,7 @@ class Watch:
                 last = self._seen[run] = event["batchId"]
                 self._show(progress_of(event))
 
-    def _end(self, query: Query) -> None:
+    def _end(self, query: WatchedQuery) -> None:
         run = query.runId
         begun = self._ending_seen.setdefault(run, self._seen.get(run, -1))
         is_between = not query.status["isTriggerActive"] or self._seen.get(run, -1) > begun
@@ -99,7 +99,7 @@ class Watch:
             query.stop()
 
 
-def follow(queries: Iterable[Query], watch: Watch) -> None:
+def follow(queries: Iterable[WatchedQuery], watch: QueryWatch) -> None:
     """Watch queries until all have ended; raise what one of them failed with."""
     kept = list(queries)
     while watch.look(kept):
@@ -111,12 +111,12 @@ def follow(queries: Iterable[Query], watch: Watch) -> None:
 
 
 @contextmanager
-def watched_aside(find: Callable[[], Iterable[Query]], watch: Watch) -> Iterator[None]:
+def watched_aside(find: Callable[[], Iterable[WatchedQuery]], watch: QueryWatch) -> Iterator[None]:
     """Watch whatever queries there are in a thread, for code that waits for them by itself."""
     done = threading.Event()
 
     def body() -> None:
-        known: dict[Any, Query] = {}
+        known: dict[Any, WatchedQuery] = {}
         while not done.wait(POLL_S):
             known.update((query.runId, query) for query in find())
             watch.look(known.values())
@@ -132,7 +132,7 @@ def watched_aside(find: Callable[[], Iterable[Query]], watch: Watch) -> Iterator
 
 
 @contextmanager
-def asked_by_signals(ending: Ending, tell: Callable[[], None]) -> Iterator[None]:
+def asked_by_signals(ending: QueriesEnding, tell: Callable[[], None]) -> Iterator[None]:
     """Take Ctrl-C and SIGTERM as asking for an end after the batch.
 
     `tell` is called in between anything the main thread does, so it must not talk to Spark: the

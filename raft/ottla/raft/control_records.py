@@ -9,7 +9,7 @@ from typing import TypeVar
 from ottla.model.errors import CorruptDataError, ProtocolError
 from ottla.model.ids import NodeId, Offset
 from ottla.raft.effects import LeaderChangeAppend
-from ottla.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from ottla.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from ottla.wire.batch_builder import ControlType, build_control_batch
 from ottla.wire.codec import decode, encode
 from ottla.wire.codec_types import Message
@@ -96,7 +96,7 @@ def read_voters(value: bytes) -> VoterSet:
                 id=NodeId(voter.voter_id),
                 directory_id=voter.voter_directory_id,
                 endpoints=tuple(
-                    Endpoint(each.name, each.host, each.port) for each in voter.endpoints
+                    VoterEndpoint(each.name, each.host, each.port) for each in voter.endpoints
                 ),
             )
             for voter in record.voters

@@ -25,7 +25,7 @@ from ottla.raft.messages import (
     Response,
 )
 from ottla.raft.transitions import Role
-from ottla.raft.voters import Endpoint, ReplicaKey
+from ottla.raft.voters import ReplicaKey, VoterEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Outgoing:
 
     request_id: int
     to: NodeId
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[VoterEndpoint, ...]
     request: Request
     timeout_ms: int
     """How long the driver waits for the answer (a Fetch may be parked, which is counted in)."""

@@ -18,7 +18,7 @@ from ottla.raft.messages import (
     FetchSnapshotRequest,
     Response,
 )
-from ottla.raft.progress import Progress, QuorumDescription, ReplicaStatus, majority_value
+from ottla.raft.progress import Progress, QuorumProgress, ReplicaProgress, majority_value
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
 from ottla.raft.voters import ReplicaKey
@@ -181,9 +181,9 @@ class Leader:
         ordered = sorted(self._voters.values(), key=lambda p: (-p.end_offset, p.key.id))
         return tuple(progress.key for progress in ordered)
 
-    def describe(self, replica: Replica, now_ms: int) -> QuorumDescription:
+    def describe(self, replica: Replica, now_ms: int) -> QuorumProgress:
         """Return who has got how far."""
-        own = ReplicaStatus(
+        own = ReplicaProgress(
             key=replica.key,
             end_offset=replica.log.end_offset,
             last_fetch_ms=now_ms,
@@ -195,7 +195,7 @@ class Leader:
             for progress in self._observers.values()
             if now_ms - progress.last_contact_ms <= OBSERVER_SESSION_MS
         ]
-        return QuorumDescription(
+        return QuorumProgress(
             leader_id=replica.identity.node_id,
             leader_epoch=replica.epoch,
             high_watermark=replica.high_watermark,
@@ -282,8 +282,8 @@ class Leader:
         progress.begin_due_ms = now_ms + replica.config.fetch_timeout_ms // 2
 
 
-def _status(progress: Progress) -> ReplicaStatus:
-    return ReplicaStatus(
+def _status(progress: Progress) -> ReplicaProgress:
+    return ReplicaProgress(
         key=progress.key,
         end_offset=progress.end_offset,
         last_fetch_ms=progress.last_contact_ms,

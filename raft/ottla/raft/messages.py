@@ -15,11 +15,11 @@ from uuid import UUID
 
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_OFFSET, ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
-from ottla.raft.voters import Endpoint, ReplicaKey
+from ottla.raft.voters import ReplicaKey, VoterEndpoint
 
 
 @runtime_checkable
-class RecordsSource(Sized, Protocol):
+class StoredRecords(Sized, Protocol):
     """Record bytes by reference, such as a slice of a log file; its length is in bytes."""
 
     def read(self) -> bytes:
@@ -27,7 +27,7 @@ class RecordsSource(Sized, Protocol):
         ...
 
 
-Records = bytes | memoryview | RecordsSource
+Records = bytes | memoryview | StoredRecords
 """Whole record batches, as they lie in the log."""
 
 
@@ -62,7 +62,7 @@ class VoteResponse:
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None
     leader_epoch: Epoch
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
     vote_granted: bool = False
 
 
@@ -75,7 +75,7 @@ class BeginQuorumEpochRequest:
     voter_directory_id: UUID = ZERO_UUID
     leader_id: NodeId
     leader_epoch: Epoch
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class BeginQuorumEpochResponse:
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None
     leader_epoch: Epoch
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class EndQuorumEpochRequest:
     leader_id: NodeId
     leader_epoch: Epoch
     preferred_candidates: tuple[ReplicaKey, ...] = ()
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class EndQuorumEpochResponse:
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None
     leader_epoch: Epoch
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class FetchResponse:
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None
     leader_epoch: Epoch
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
     high_watermark: Offset = NO_OFFSET
     log_start_offset: Offset = NO_OFFSET
     diverging: OffsetAndEpoch | None = None
@@ -179,7 +179,7 @@ class FetchSnapshotResponse:
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None
     leader_epoch: Epoch
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
     snapshot_id: OffsetAndEpoch | None = None
     size_bytes: int = 0
     position: int = 0

@@ -5,7 +5,8 @@ differ in their ports only.  A port that has nothing to wait for never suspends,
 `run_now` does.  The caller keeps steps apart: one at a time, each with all of its effects.
 
 PersistedBeforeAnswered holds by this order.  The edge: a step that fails leaves a replica that must
-not answer, so whatever goes wrong in it reaches `Ports.fail`, but an append that the core refuses.
+not answer, so whatever goes wrong in it reaches `EffectPorts.fail`, but an append that the core
+refuses.
 """
 
 from contextlib import suppress
@@ -29,7 +30,7 @@ from ottla.raft.messages import Records
 from ottla.raft.quorum import QuorumCore
 
 
-class Ports(Protocol):
+class EffectPorts(Protocol):
     """Performers of one effect each: a disk, a network, an application and a timer."""
 
     @property
@@ -90,7 +91,7 @@ class Ports(Protocol):
         ...
 
 
-async def take_step(core: QuorumCore, event: Event, now_ms: int, ports: Ports) -> Effects:
+async def take_step(core: QuorumCore, event: Event, now_ms: int, ports: EffectPorts) -> Effects:
     """Step the core, perform the effects and return them.
 
     Raises RefusedError if the core refuses an AppendRequested; nothing has changed then.
@@ -110,7 +111,7 @@ async def take_step(core: QuorumCore, event: Event, now_ms: int, ports: Ports) -
     return effects
 
 
-async def perform(effects: Effects, ports: Ports) -> None:
+async def perform(effects: Effects, ports: EffectPorts) -> None:
     """Perform effects in the order append, flush, send, apply."""
     if effects.truncate_to is not None:
         await ports.truncate_to(effects.truncate_to)
@@ -135,7 +136,7 @@ async def perform(effects: Effects, ports: Ports) -> None:
     ports.wake_at(effects.next_wake_ms)
 
 
-async def _with_records(reply: Reply, ports: Ports) -> Reply:
+async def _with_records(reply: Reply, ports: EffectPorts) -> Reply:
     """Read the log within the step: what is read belongs to the epoch that the answer names."""
     if not isinstance(reply.read, ReadLog):
         return reply

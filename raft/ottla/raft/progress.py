@@ -35,7 +35,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaStatus:
+class ReplicaProgress:
     """One replica in a quorum's description; the instants are monotonic milliseconds or -1."""
 
     key: ReplicaKey
@@ -45,14 +45,14 @@ class ReplicaStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumDescription:
+class QuorumProgress:
     """What DescribeQuorum tells; only a leader knows it."""
 
     leader_id: NodeId
     leader_epoch: Epoch
     high_watermark: Offset
-    voters: tuple[ReplicaStatus, ...]
-    observers: tuple[ReplicaStatus, ...]
+    voters: tuple[ReplicaProgress, ...]
+    observers: tuple[ReplicaProgress, ...]
 
 
 def majority_value(values: Iterable[int], majority_count: int) -> int:

@@ -58,7 +58,7 @@ from ottla.raft.messages import (
     Response,
     VoteRequest,
 )
-from ottla.raft.progress import QuorumDescription
+from ottla.raft.progress import QuorumProgress
 from ottla.raft.replica import Replica
 from ottla.raft.resigned import Resigned
 from ottla.raft.role_state import RoleState
@@ -168,7 +168,7 @@ class QuorumCore:
         voters = replica.identity.voters
         return len(voters) - lost_count < voters.majority_count
 
-    def describe(self) -> QuorumDescription | None:
+    def describe(self) -> QuorumProgress | None:
         """Return who has got how far, as of the last step; None unless this replica leads."""
         if not isinstance(self._state, Leader):
             return None

@@ -12,7 +12,7 @@ from uuid import UUID
 from ottla.model.ids import ZERO_UUID, NodeId
 
 
-class Endpoint(NamedTuple):
+class VoterEndpoint(NamedTuple):
     """Where a voter listens for the quorum's requests."""
 
     name: str
@@ -37,7 +37,7 @@ class Voter:
 
     id: NodeId
     directory_id: UUID = ZERO_UUID
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[VoterEndpoint, ...] = ()
 
     @property
     def key(self) -> ReplicaKey:
@@ -95,7 +95,7 @@ class VoterSet:
         voter = self.get(key.id)
         return voter is not None and voter.is_key(key)
 
-    def endpoints_of(self, node_id: NodeId | None) -> tuple[Endpoint, ...]:
+    def endpoints_of(self, node_id: NodeId | None) -> tuple[VoterEndpoint, ...]:
         """Return where a voter listens; nothing for an unknown one."""
         voter = None if node_id is None else self.get(node_id)
         return () if voter is None else voter.endpoints

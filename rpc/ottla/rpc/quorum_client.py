@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.raft.messages import Request, Response
-from ottla.raft.voters import Endpoint
+from ottla.raft.voters import VoterEndpoint
 from ottla.rpc.method import MethodHandler
 from ottla.rpc.quorum_codec import CONVERSATIONS, Conversation
 from ottla.rpc.rpc_seam import Rpc, join_address
@@ -20,7 +20,7 @@ class QuorumClient:
         self._runtime = runtime
 
     async def ask(
-        self, endpoints: Sequence[Endpoint], request: Request, *, timeout_ms: int
+        self, endpoints: Sequence[VoterEndpoint], request: Request, *, timeout_ms: int
     ) -> Response:
         """Send a request and return its answer; RefusedError when there was none."""
         if not endpoints:

@@ -15,7 +15,7 @@ from ottla.model.errors import ErrorCode, ProtocolError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, OffsetAndEpoch
 from ottla.proto import quorum_pb2 as pb
 from ottla.raft import messages as raft
-from ottla.raft.voters import Endpoint, ReplicaKey
+from ottla.raft.voters import ReplicaKey, VoterEndpoint
 from ottla.rpc.method import RpcMethod
 
 NO_LEADER = -1
@@ -240,12 +240,12 @@ def _read_head(message: Any) -> dict[str, Any]:
     }
 
 
-def _endpoints(endpoints: Iterable[Endpoint]) -> list[pb.Endpoint]:
+def _endpoints(endpoints: Iterable[VoterEndpoint]) -> list[pb.Endpoint]:
     return [pb.Endpoint(name=name, host=host, port=port) for name, host, port in endpoints]
 
 
-def _read_endpoints(endpoints: Iterable[pb.Endpoint]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(row.name, row.host, row.port) for row in endpoints)
+def _read_endpoints(endpoints: Iterable[pb.Endpoint]) -> tuple[VoterEndpoint, ...]:
+    return tuple(VoterEndpoint(row.name, row.host, row.port) for row in endpoints)
 
 
 def _position(position: OffsetAndEpoch | None) -> pb.OffsetAndEpoch | None:

@@ -41,7 +41,7 @@ V = TypeVar("V")
 CHECKPOINT_FILES = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE)
 
 
-class Line(NamedTuple):
+class CheckpointLine(NamedTuple):
     """One partition's offset, and the topic id it was taken from."""
 
     topic_id: UUID
@@ -120,7 +120,9 @@ class Checkpoints:
 
     # ---- writing
 
-    async def write(self, name: str, current: Callable[[], Mapping[TopicPartition, Line]]) -> None:
+    async def write(
+        self, name: str, current: Callable[[], Mapping[TopicPartition, CheckpointLine]]
+    ) -> None:
         """Replace a file's lines by those that `current` returns once it is our turn.
 
         Calls that wait for the same write share the next one.
@@ -137,7 +139,9 @@ class Checkpoints:
         """Let no `write` change anything any more; `write_last` follows."""
         self._is_closed = True
 
-    async def write_last(self, lines: Mapping[str, Mapping[TopicPartition, Line]]) -> None:
+    async def write_last(
+        self, lines: Mapping[str, Mapping[TopicPartition, CheckpointLine]]
+    ) -> None:
         """Replace the lines of all files by those of the logs that were closed."""
         assert self._is_closed
         async with self._writing:
@@ -163,7 +167,7 @@ class Checkpoints:
                     name, {key: offset for key, offset in lines.items() if key in kept}
                 )
 
-    async def _replace(self, name: str, lines: Mapping[TopicPartition, Line]) -> None:
+    async def _replace(self, name: str, lines: Mapping[TopicPartition, CheckpointLine]) -> None:
         strange = {
             key
             for key, line in lines.items()
@@ -175,7 +179,9 @@ class Checkpoints:
             await self._write_topic_ids(self._topic_ids_for(lines))
         await self._write_lines(name, {key: line.offset for key, line in lines.items()})
 
-    def _topic_ids_for(self, lines: Mapping[TopicPartition, Line]) -> dict[TopicPartition, UUID]:
+    def _topic_ids_for(
+        self, lines: Mapping[TopicPartition, CheckpointLine]
+    ) -> dict[TopicPartition, UUID]:
         """Return the ids of all lines that there are and of those that are to come."""
         used = self._named()
         kept = {key: found for key, found in self._topic_ids.items() if key in used}

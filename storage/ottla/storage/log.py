@@ -23,7 +23,7 @@ from ottla.storage.disk_seam import Chunk, Disk
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log_config import LogConfig
-from ottla.storage.producer_state import Producer, ProducerStates
+from ottla.storage.producer_state import ProducerEntry, ProducerStates
 from ottla.storage.recovery import (
     LogLoader,
     Progress,
@@ -105,7 +105,7 @@ class Log(LocalLog):
         return max(first_unstable, self.log_start_offset)
 
     @property
-    def active_producers(self) -> Mapping[int, Producer]:
+    def active_producers(self) -> Mapping[int, ProducerEntry]:
         """Return the producers it remembers, by id."""
         return self._producers.producers
 

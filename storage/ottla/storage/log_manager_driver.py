@@ -22,7 +22,7 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
-from ottla.storage.checkpoints_driver import Line
+from ottla.storage.checkpoints_driver import CheckpointLine
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
 from ottla.storage.delayed_removal_driver import DelayedRemoval
 from ottla.storage.disk_errors import is_disk_failure, meaning_of
@@ -34,7 +34,7 @@ from ottla.storage.log_moves_driver import LogMoves
 from ottla.storage.log_names_driver import free_name, make_log, wait_until_idle
 from ottla.storage.log_placement import Placed, choose_log, choose_place
 from ottla.storage.log_recovery_driver import (
-    Found,
+    DirectoryContents,
     RecoveryPlan,
     recover_directory,
     set_stray_aside,
@@ -191,7 +191,7 @@ class LogManager:
             is_stray=is_stray,
             worker_count=self._config.recovery_threads_per_dir,
         )
-        found: dict[LogDirectory, Found] = {}
+        found: dict[LogDirectory, DirectoryContents] = {}
         async with trio.open_nursery() as nursery:
             for directory in self._live_directories():
                 nursery.start_soon(self._recover_directory, directory, plan, found)
@@ -240,7 +240,10 @@ class LogManager:
             self.judge(stray.directory, error)
 
     async def _recover_directory(
-        self, directory: LogDirectory, plan: RecoveryPlan, found: dict[LogDirectory, Found]
+        self,
+        directory: LogDirectory,
+        plan: RecoveryPlan,
+        found: dict[LogDirectory, DirectoryContents],
     ) -> None:
         try:
             found[directory] = await recover_directory(
@@ -499,7 +502,7 @@ class LogManager:
         if log.log_start_offset > (kept or 0):
             await self._write_checkpoint(directory, LOG_START_FILE)
 
-    def _lines(self, directory: LogDirectory, name: str) -> dict[TopicPartition, Line]:
+    def _lines(self, directory: LogDirectory, name: str) -> dict[TopicPartition, CheckpointLine]:
         return {partition: _line_of(name, log) for partition, log in self.in_directory(directory)}
 
     def apply_retention_soon(self) -> None:
@@ -530,7 +533,7 @@ class LogManager:
         if not directory.is_recovered:
             return  # nothing was opened; its marker, if it had one, may be spent
         directory.checkpoints.close()  # a late one would forget the logs that are closed by then
-        lines: dict[str, dict[TopicPartition, Line]] = {name: {} for name in CHECKPOINTS}
+        lines: dict[str, dict[TopicPartition, CheckpointLine]] = {name: {} for name in CHECKPOINTS}
         is_clean = not directory.is_partly_unchecked
         for partition, placed in list(self._placed.items()):
             if placed.directory is not directory:
@@ -570,6 +573,6 @@ CHECKPOINTS: dict[str, Callable[[Log], Offset]] = {
 }
 
 
-def _line_of(name: str, log: Log) -> Line:
+def _line_of(name: str, log: Log) -> CheckpointLine:
     assert log.topic_id is not None
-    return Line(log.topic_id, CHECKPOINTS[name](log))
+    return CheckpointLine(log.topic_id, CHECKPOINTS[name](log))

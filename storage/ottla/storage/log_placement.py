@@ -22,7 +22,7 @@ class Placed(NamedTuple):
     directory: LogDirectory
 
 
-class Place(Protocol):
+class CandidateDirectory(Protocol):
     """What the choice needs of a log directory."""
 
     path: str
@@ -39,7 +39,7 @@ class Place(Protocol):
 
 
 def choose_place(
-    places: Sequence[Place],
+    places: Sequence[CandidateDirectory],
     wanted: UUID | None,
     counts: Callable[[], Mapping[str, int]],
     *,

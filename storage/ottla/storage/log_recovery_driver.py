@@ -46,7 +46,7 @@ class RecoveryPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DirectoryContents:
     """What a directory held."""
 
     logs: dict[TopicPartition, Log]
@@ -61,9 +61,9 @@ class Found:
 
 async def recover_directory(
     disk: Disk, clock: Clock, rng: Rng, directory: LogDirectory, plan: RecoveryPlan
-) -> Found:
+) -> DirectoryContents:
     """Open all logs of a directory; OSError and KAFKA_STORAGE_ERROR are the caller's to judge."""
-    found = Found(logs={}, corrupt={}, to_delete=[], moving=[], receded=[])
+    found = DirectoryContents(logs={}, corrupt={}, to_delete=[], moving=[], receded=[])
     partitions = await _sort_names(disk, directory, found)
     await _load_checkpoints(disk, directory, partitions)
     await directory.spend_clean_marker()
@@ -118,12 +118,14 @@ async def _load_checkpoints(
         await directory.checkpoints.adopt(topic_ids)
 
 
-def _abandon_all(found: Found) -> None:
+def _abandon_all(found: DirectoryContents) -> None:
     for log in found.logs.values():
         log.abandon()
 
 
-async def _sort_names(disk: Disk, directory: LogDirectory, found: Found) -> list[TopicPartition]:
+async def _sort_names(
+    disk: Disk, directory: LogDirectory, found: DirectoryContents
+) -> list[TopicPartition]:
     partitions: list[TopicPartition] = []
     for name in await disk.listdir(directory.path):
         path = f"{directory.path}/{name}"
@@ -168,7 +170,7 @@ async def _recover_log(
     directory: LogDirectory,
     partition: TopicPartition,
     plan: RecoveryPlan,
-    found: Found,
+    found: DirectoryContents,
 ) -> None:
     progress = directory.progress
 

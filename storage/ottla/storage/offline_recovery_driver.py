@@ -15,7 +15,7 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Clock, Rng
 from ottla.storage.checkpoint_file import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
-from ottla.storage.checkpoints_driver import Line
+from ottla.storage.checkpoints_driver import CheckpointLine
 from ottla.storage.clean_shutdown import NO_BROKER_EPOCH
 from ottla.storage.disk_seam import Disk
 from ottla.storage.log import Log
@@ -94,17 +94,19 @@ async def _recover(
     )
 
 
-def _lines_of(logs: dict[TopicPartition, Log]) -> dict[str, dict[TopicPartition, Line]]:
-    lines: dict[str, dict[TopicPartition, Line]] = {
+def _lines_of(logs: dict[TopicPartition, Log]) -> dict[str, dict[TopicPartition, CheckpointLine]]:
+    lines: dict[str, dict[TopicPartition, CheckpointLine]] = {
         RECOVERY_POINT_FILE: {},
         LOG_START_FILE: {},
         HIGH_WATERMARK_FILE: {},
     }
     for partition, log in logs.items():
         assert log.topic_id is not None
-        lines[RECOVERY_POINT_FILE][partition] = Line(log.topic_id, log.recovery_checkpoint)
-        lines[LOG_START_FILE][partition] = Line(log.topic_id, log.log_start_offset)
-        lines[HIGH_WATERMARK_FILE][partition] = Line(log.topic_id, log.high_watermark)
+        lines[RECOVERY_POINT_FILE][partition] = CheckpointLine(
+            log.topic_id, log.recovery_checkpoint
+        )
+        lines[LOG_START_FILE][partition] = CheckpointLine(log.topic_id, log.log_start_offset)
+        lines[HIGH_WATERMARK_FILE][partition] = CheckpointLine(log.topic_id, log.high_watermark)
     return lines
 
 

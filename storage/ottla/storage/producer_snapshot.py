@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import NO_OFFSET, Offset
-from ottla.storage.producer_state import Producer, ProducerStates, SequencedBatch
+from ottla.storage.producer_state import ProducerEntry, ProducerStates, SequencedBatch
 from ottla.wire.batch import SEQUENCE_COUNT
 
 VERSION = 1
@@ -64,7 +64,7 @@ def decode_snapshot(data: bytes, end_offset: Offset) -> ProducerStates:
             raise CorruptDataError("producer snapshot: a producer or a transaction comes twice")
         if txn != NO_OFFSET:
             open_offsets.add(txn)
-        producer = Producer()
+        producer = ProducerEntry()
         producer.epoch = epoch
         producer.last_timestamp_ms = timestamp_ms
         producer.coordinator_epoch = coordinator

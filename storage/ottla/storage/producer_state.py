@@ -58,7 +58,7 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-class Producer:
+class ProducerEntry:
     """One producer's state."""
 
     __slots__ = (
@@ -111,7 +111,7 @@ class ProducerStates:
         self.replayed_ms = 0
         """When the producers of batches count as seen that are replayed from the log."""
         self._room = ProducerRoom()
-        self.producers: dict[int, Producer] = {}
+        self.producers: dict[int, ProducerEntry] = {}
         self._open: dict[Offset, ProducerId] = {}
         """Open transactions by first offset, in that order."""
         self._completed: dict[Offset, Offset] = {}
@@ -188,7 +188,7 @@ class ProducerStates:
         return None
 
     def _end_transaction(
-        self, producer: Producer, header: BatchHeader, last_offset: Offset, marker: EndMarker
+        self, producer: ProducerEntry, header: BatchHeader, last_offset: Offset, marker: EndMarker
     ) -> CompletedTransaction | None:
         producer.move_to_epoch(header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -247,13 +247,13 @@ class ProducerStates:
 
     # --- room ---
 
-    def _add(self, producer_id: int) -> Producer:
+    def _add(self, producer_id: int) -> ProducerEntry:
         count = len(self.producers)
         is_room_full = self._room.count >= self._room.count_max
         if count >= PRODUCERS_PER_LOG_MAX or (is_room_full and count >= PRODUCERS_PER_LOG_SURE):
             self._forget_longest_unseen(count // EVICTED_PART)
         self._room.count += 1
-        producer = self.producers[producer_id] = Producer()
+        producer = self.producers[producer_id] = ProducerEntry()
         return producer
 
     def _forget_longest_unseen(self, count: int) -> None:
@@ -312,7 +312,7 @@ class ProducerStates:
                     [each for each in known.batches if each.last_offset < self.end_offset]
                 )
 
-    def restore(self, producer_id: int, producer: Producer) -> None:
+    def restore(self, producer_id: int, producer: ProducerEntry) -> None:
         """Take in one producer of a snapshot."""
         self.producers[producer_id] = producer
         self._room.count += 1
@@ -321,7 +321,7 @@ class ProducerStates:
             self._open = dict(sorted(self._open.items()))
 
 
-def find_duplicate(producer: Producer, header: BatchHeader) -> SequencedBatch | None:
+def find_duplicate(producer: ProducerEntry, header: BatchHeader) -> SequencedBatch | None:
     """Return the remembered batch with exactly this epoch and range of sequences."""
     if header.producer_epoch != producer.epoch:
         return None
@@ -332,7 +332,7 @@ def find_duplicate(producer: Producer, header: BatchHeader) -> SequencedBatch | 
     return None
 
 
-def _check_sequence(producer: Producer, header: BatchHeader) -> None:
+def _check_sequence(producer: ProducerEntry, header: BatchHeader) -> None:
     sequence = header.base_sequence
     if header.producer_epoch != producer.epoch:
         expected = 0

@@ -13,7 +13,7 @@ import trio
 from ottla.model.limits import MIB
 from ottla.model.seams import Rng
 from ottla.model.settings.exporters import ExporterConfig
-from ottla.telemetry.export_queue import BackOff, Outcome, PushQueue, Verdict
+from ottla.telemetry.export_queue import BackOff, ExportOutcome, ExportVerdict, PushQueue
 from ottla.telemetry.exporter import LabelledPush
 
 BATCH_PUSHES_MAX = 1_000
@@ -24,7 +24,7 @@ alone.  Joining this much keeps the loop for a fraction of a millisecond."""
 
 logger = logging.getLogger("ottla.telemetry")
 
-Deliver = Callable[[Sequence[LabelledPush]], Awaitable[Outcome]]
+Deliver = Callable[[Sequence[LabelledPush]], Awaitable[ExportOutcome]]
 
 
 class BatchingExporter:
@@ -96,9 +96,9 @@ class BatchingExporter:
         """How many pushes came to their end here, in the order they came."""
         return self._sent + self._refused + self._queue.dropped
 
-    def _on_outcome(self, batch: Sequence[LabelledPush], outcome: Outcome) -> int:
+    def _on_outcome(self, batch: Sequence[LabelledPush], outcome: ExportOutcome) -> int:
         """Count what became of a batch; return how long to wait before the next."""
-        if outcome.verdict is Verdict.SENT:
+        if outcome.verdict is ExportVerdict.SENT:
             self._sent += len(batch)
             self._rejected_points += outcome.rejected_points
             if self._is_failing:
@@ -110,7 +110,7 @@ class BatchingExporter:
         if not self._is_failing:
             logger.warning("%s does not take metrics: %s", self.name, outcome.why)
         self._is_failing = True
-        if outcome.verdict is Verdict.REFUSED:
+        if outcome.verdict is ExportVerdict.REFUSED:
             self._refused += len(batch)
         else:
             self._queue.give_back(batch)

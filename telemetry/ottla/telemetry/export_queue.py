@@ -85,7 +85,7 @@ class BackOff:
         return max(wait_ms, min(asked_ms or 0, RETRY_AFTER_MS_MAX))
 
 
-class Verdict(Enum):
+class ExportVerdict(Enum):
     """What became of a batch."""
 
     SENT = "sent"
@@ -96,10 +96,10 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ExportOutcome:
     """What a receiver answered."""
 
-    verdict: Verdict
+    verdict: ExportVerdict
     why: str = ""
     rejected_points: int = 0
     """Of a batch that was taken, what the receiver left out."""

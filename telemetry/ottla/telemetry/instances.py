@@ -19,9 +19,9 @@ from ottla.model.ids import RESERVED_UUIDS_BELOW
 from ottla.telemetry.gate import PushGate
 from ottla.telemetry.subscriptions import (
     UNSUBSCRIBED_INTERVAL_MS,
+    ClientMetricsSubscription,
     ClientTraits,
     Effective,
-    Subscription,
     read_subscription,
     resolve,
 )
@@ -162,7 +162,7 @@ class ClientInstances:
         self._on_stale = on_stale
         self._on_crowded = on_crowded
         self._crowded_line_from_ms = 0
-        self._subscriptions: tuple[Subscription, ...] = ()
+        self._subscriptions: tuple[ClientMetricsSubscription, ...] = ()
         self._version = 0
         # The one whose last request is longest ago comes first.
         self._instances: OrderedDict[UUID, ClientInstance] = OrderedDict()

@@ -19,7 +19,7 @@ QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 """What Kafka's own histograms tell, so what dashboards ask for."""
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What a family's numbers are, in Prometheus's words."""
 
     COUNTER = "counter"
@@ -56,7 +56,7 @@ class Family(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     label_names: Labels
     samples: Iterable[Sample | None]
@@ -89,17 +89,17 @@ class Registry:
     def counter(self, name: str, help_text: str) -> "Counter":
         """Return a new counter without labels."""
         counter = Counter()
-        self.read(name, Kind.COUNTER, help_text, lambda: counter.value)
+        self.read(name, MetricKind.COUNTER, help_text, lambda: counter.value)
         return counter
 
     def counters(self, name: str, help_text: str, label_names: Labels) -> "Counters":
         """Return a new family of counters."""
         counters = Counters()
-        family = Family(name, Kind.COUNTER, help_text, label_names, ())
+        family = Family(name, MetricKind.COUNTER, help_text, label_names, ())
         self.register(lambda: iter((family._replace(samples=counters.samples()),)))
         return counters
 
-    def read(self, name: str, kind: Kind, help_text: str, value: Callable[[], Value]) -> None:
+    def read(self, name: str, kind: MetricKind, help_text: str, value: Callable[[], Value]) -> None:
         """Have one number, without labels, read whenever somebody asks."""
         family = Family(name, kind, help_text, (), ())
         self.register(lambda: iter((family._replace(samples=(((), value()),)),)))
@@ -107,7 +107,7 @@ class Registry:
     def read_each(
         self,
         name: str,
-        kind: Kind,
+        kind: MetricKind,
         help_text: str,
         label_names: Labels,
         samples: Callable[[], Iterable[Sample | None]],

@@ -21,7 +21,7 @@ LAYOUTS_MAX = 1_000
 """Layouts that are remembered, each of many clients; beyond it they are forgotten."""
 
 
-class Slot(NamedTuple):
+class NumberSlot(NamedTuple):
     """Eight bytes that may differ from push to push."""
 
     position: int
@@ -41,7 +41,7 @@ class Layout:
     values: Struct
 
 
-class Shape(NamedTuple):
+class PushShape(NamedTuple):
     """What a client pushes: a layout, and the hash of all that lies between its numbers."""
 
     layout: Layout
@@ -59,9 +59,9 @@ class Layouts:
     """Those seen lately; belongs to one thread."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int, tuple[Slot, ...]], Layout] = {}
+        self._known: dict[tuple[int, int, tuple[NumberSlot, ...]], Layout] = {}
 
-    def shape_of(self, data: bytes, values: Sequence[Value]) -> Shape | None:
+    def shape_of(self, data: bytes, values: Sequence[Value]) -> PushShape | None:
         """Return the shape of a push that decodes to these values.
 
         None where it has more than numbers, more than one resource, or anything unusual.
@@ -76,7 +76,7 @@ class Layouts:
             if len(self._known) >= LAYOUTS_MAX:
                 self._known.clear()
             layout = self._known[key] = _layout(*key)
-        shape = Shape(layout, hash(layout.fixed.unpack(data)))
+        shape = PushShape(layout, hash(layout.fixed.unpack(data)))
         # What lies there must be what was decoded: the types too, and no NaN.
         lies_there = shape.values_of(data) or []
         is_alike = list(map(type, lies_there)) == list(map(type, values)) and lies_there == values
@@ -87,7 +87,7 @@ class _UnusualError(Exception):
     """The push is not of the kind that has a layout."""
 
 
-def _layout(size_bytes: int, resource_end: int, slots: Sequence[Slot]) -> Layout:
+def _layout(size_bytes: int, resource_end: int, slots: Sequence[NumberSlot]) -> Layout:
     fixed, values = ["<"], ["<"]
     at = 0
     for slot in slots:
@@ -109,7 +109,7 @@ class _Field(NamedTuple):
     end: int
 
 
-def _look_through(data: bytes) -> tuple[int, tuple[Slot, ...]]:
+def _look_through(data: bytes) -> tuple[int, tuple[NumberSlot, ...]]:
     """Return where the resource ends, and every slot; `_UnusualError` for what has no layout.
 
     MetricsData 1 → ResourceMetrics 1 resource, 2 → ScopeMetrics 2 → Metric 5 gauge or 7 sum
@@ -120,7 +120,7 @@ def _look_through(data: bytes) -> tuple[int, tuple[Slot, ...]]:
         raise _UnusualError
     parts = list(_fields(data, tops[0].begin, tops[0].end))
     resource_end = tops[0].begin
-    slots: list[Slot] = []
+    slots: list[NumberSlot] = []
     for at, scope in enumerate(parts):
         if scope.number == 1:
             resource_end = scope.end
@@ -134,7 +134,7 @@ def _look_through(data: bytes) -> tuple[int, tuple[Slot, ...]]:
     return resource_end, tuple(slots)
 
 
-def _slots_of_metric(data: bytes, metric: _Field) -> Iterator[Slot]:
+def _slots_of_metric(data: bytes, metric: _Field) -> Iterator[NumberSlot]:
     kinds = [field for field in _fields(data, metric.begin, metric.end) if field.number >= 5]
     kinds = [field for field in kinds if field.number != _METADATA]
     if len(kinds) != 1 or kinds[0].number not in (_GAUGE, _SUM) or kinds[0].kind != DELIMITED:
@@ -146,7 +146,7 @@ def _slots_of_metric(data: bytes, metric: _Field) -> Iterator[Slot]:
             yield from _slots_of_point(data, point)
 
 
-def _slots_of_point(data: bytes, point: _Field) -> Iterator[Slot]:
+def _slots_of_point(data: bytes, point: _Field) -> Iterator[NumberSlot]:
     value_count = 0
     for field in _fields(data, point.begin, point.end):
         code = _CODES.get(field.number)
@@ -155,7 +155,7 @@ def _slots_of_point(data: bytes, point: _Field) -> Iterator[Slot]:
         if field.kind != FIXED64:
             raise _UnusualError
         value_count += code != "x"
-        yield Slot(field.begin, code)
+        yield NumberSlot(field.begin, code)
     if value_count != 1:
         raise _UnusualError
 

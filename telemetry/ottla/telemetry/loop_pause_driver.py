@@ -8,7 +8,7 @@ import time
 
 from trio.abc import Instrument
 
-from ottla.telemetry.instruments import Histogram, Kind, Registry
+from ottla.telemetry.instruments import Histogram, MetricKind, Registry
 from ottla.telemetry.kafka_names import prometheus_name
 
 NANOSECONDS_PER_MS = 1_000_000
@@ -87,25 +87,25 @@ class LoopPauseMeter(Instrument):
         for mbean in IDLE_MBEANS:
             registry.read(
                 prometheus_name(mbean),
-                Kind.GAUGE,
+                MetricKind.GAUGE,
                 "Part of the time in which this process's loop had nothing to do.",
                 lambda: self.idle_share,
             )
         registry.read(
             "ottla_loop_idle_seconds_total",
-            Kind.COUNTER,
+            MetricKind.COUNTER,
             "How long this process's loop has had nothing to do.",
             lambda: self.idle_ns / 1e9,
         )
         registry.read(
             "ottla_loop_pause_seconds",
-            Kind.HISTOGRAM,
+            MetricKind.HISTOGRAM,
             "Stretches of more than a millisecond for which one turn held this process's loop.",
             lambda: self.pauses.buckets(unit=1e9),
         )
         registry.read(
             "ottla_loop_pause_longest_seconds",
-            Kind.GAUGE,
+            MetricKind.GAUGE,
             "The longest such stretch since the start.",
             lambda: self.longest_ever_ms / 1_000,
         )

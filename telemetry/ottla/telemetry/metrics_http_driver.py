@@ -82,7 +82,7 @@ async def serve_metrics(
     await trio.serve_listeners(server.serve, listeners)
 
 
-class Caller:
+class MetricsCaller:
     """One connection: what it waits for, and since when."""
 
     __slots__ = ("is_answered", "scope", "since")
@@ -103,11 +103,11 @@ class MetricsServer:
     def __init__(self, render: Render, errors: UnexpectedErrors) -> None:
         self._render = render
         self._errors = errors
-        self._callers: dict[Caller, None] = {}
+        self._callers: dict[MetricsCaller, None] = {}
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """Answer one connection's requests until it ends."""
-        caller = Caller()
+        caller = MetricsCaller()
         try:
             if len(self._callers) >= CONNECTION_COUNT_MAX and not self._make_room():
                 await _refuse(stream, "503 Service Unavailable")
@@ -140,7 +140,7 @@ class MetricsServer:
         dropped.scope.cancel()
         return True
 
-    async def _serve_requests(self, stream: trio.SocketStream, caller: Caller) -> None:
+    async def _serve_requests(self, stream: trio.SocketStream, caller: MetricsCaller) -> None:
         timeout_s = REQUEST_TIMEOUT_S
         held = bytearray()
         while True:

@@ -11,7 +11,7 @@ from typing import Protocol
 from ottla.model.seams import Rng
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
 from ottla.telemetry.batching_driver import BatchingExporter
-from ottla.telemetry.export_queue import Outcome
+from ottla.telemetry.export_queue import ExportOutcome
 from ottla.telemetry.exporter import LabelledPush
 from ottla.telemetry.otlp_outcomes import METRICS
 
@@ -19,7 +19,7 @@ from ottla.telemetry.otlp_outcomes import METRICS
 class OtlpSender(Protocol):
     """Brings one request to a collector."""
 
-    async def send(self, body: bytes) -> Outcome:
+    async def send(self, body: bytes) -> ExportOutcome:
         """Send an export request; every trouble with the collector is an outcome."""
         ...
 
@@ -58,7 +58,7 @@ class OtlpExporter:
         finally:
             self._sender.close()
 
-    async def _deliver(self, batch: Sequence[LabelledPush]) -> Outcome:
+    async def _deliver(self, batch: Sequence[LabelledPush]) -> ExportOutcome:
         return await self._sender.send(b"".join([push.otlp for push in batch]))
 
 

@@ -15,7 +15,7 @@ from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untype
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # it ships none
 
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
-from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.otlp_outcomes import METRICS, TRACES, sent
 
 PATHS = {
@@ -62,7 +62,7 @@ class GrpcSender:
         self._channel: grpc.Channel | None = None
         self._export: Any = None
 
-    async def send(self, body: bytes) -> Outcome:
+    async def send(self, body: bytes) -> ExportOutcome:
         """Send an export request; every trouble with the collector is an outcome."""
         if self._channel is None:
             self._channel = self._open()
@@ -100,7 +100,7 @@ class GrpcSender:
         return grpc.insecure_channel(self._address, OPTIONS)
 
 
-def _outcome_of(call: Any) -> Outcome:
+def _outcome_of(call: Any) -> ExportOutcome:
     code = call.code()
     if code is grpc.StatusCode.OK:
         return sent(call.result())
@@ -108,8 +108,8 @@ def _outcome_of(call: Any) -> Outcome:
     is_retriable = code in RETRIABLE or (
         code is grpc.StatusCode.RESOURCE_EXHAUSTED and retry_after_ms is not None
     )
-    return Outcome(
-        verdict=Verdict.RETRY if is_retriable else Verdict.REFUSED,
+    return ExportOutcome(
+        verdict=ExportVerdict.RETRY if is_retriable else ExportVerdict.REFUSED,
         why=f"{code.name}: {call.details()}",
         retry_after_ms=retry_after_ms,
     )

@@ -14,7 +14,7 @@ import trio
 
 from ottla.model.limits import KIB
 from ottla.model.settings.exporters import ExporterConfig, OtlpEndpoint
-from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.otlp_outcomes import sent
 
 ANSWER_BYTES_MAX = 64 * KIB
@@ -41,7 +41,7 @@ class HttpSender:
         }
         self._limiter = trio.CapacityLimiter(1)
 
-    async def send(self, body: bytes) -> Outcome:
+    async def send(self, body: bytes) -> ExportOutcome:
         """Send an export request; every trouble with the collector is an outcome."""
         # Abandoned when the node stops: the thread ends with its timeout.
         return await trio.to_thread.run_sync(
@@ -51,7 +51,7 @@ class HttpSender:
     def close(self) -> None:
         """Do nothing: a connection lives as long as its batch."""
 
-    def _post(self, body: bytes) -> Outcome:
+    def _post(self, body: bytes) -> ExportOutcome:
         connection = self._connection()
         try:
             packed = gzip.compress(body) if self._is_packed else body
@@ -59,7 +59,9 @@ class HttpSender:
             answer = connection.getresponse()
             return _outcome_of(answer, answer.read(ANSWER_BYTES_MAX))
         except (OSError, http.client.HTTPException) as error:
-            return Outcome(verdict=Verdict.RETRY, why=f"{type(error).__name__}: {error}")
+            return ExportOutcome(
+                verdict=ExportVerdict.RETRY, why=f"{type(error).__name__}: {error}"
+            )
         finally:
             connection.close()
 
@@ -72,11 +74,11 @@ class HttpSender:
         return http.client.HTTPConnection(host, port, timeout=self._timeout_seconds)
 
 
-def _outcome_of(answer: http.client.HTTPResponse, body: bytes) -> Outcome:
+def _outcome_of(answer: http.client.HTTPResponse, body: bytes) -> ExportOutcome:
     if 200 <= answer.status < 300:
         return sent(body)
-    return Outcome(
-        verdict=Verdict.RETRY if answer.status in RETRIABLE else Verdict.REFUSED,
+    return ExportOutcome(
+        verdict=ExportVerdict.RETRY if answer.status in RETRIABLE else ExportVerdict.REFUSED,
         why=f"{answer.status} {answer.reason}",
         retry_after_ms=retry_after_ms(answer.getheader("Retry-After"), datetime.now(UTC)),
     )

@@ -5,22 +5,22 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 
 METRICS = "metrics"
 TRACES = "traces"
 """What is sent; a trace's request has the same shape around other contents."""
 
 
-def sent(answer: bytes) -> Outcome:
+def sent(answer: bytes) -> ExportOutcome:
     """Return the outcome of a batch that was taken, with what its answer leaves out."""
     try:
         # The answer to traces has the same shape.
         partial = ExportMetricsServiceResponse.FromString(answer).partial_success
     except DecodeError:
-        return Outcome(verdict=Verdict.SENT)
-    return Outcome(
-        verdict=Verdict.SENT,
+        return ExportOutcome(verdict=ExportVerdict.SENT)
+    return ExportOutcome(
+        verdict=ExportVerdict.SENT,
         why=partial.error_message,
         rejected_points=max(partial.rejected_data_points, 0),
     )

@@ -11,7 +11,7 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.telemetry.exporter import Exporter, LabelledPush, Sink
 from ottla.telemetry.instruments import Registry
-from ottla.telemetry.spans import Span, traces_message
+from ottla.telemetry.spans import TraceSpan, traces_message
 
 SLICE_NS = 2_000_000
 """How long the making of a message holds the loop."""
@@ -79,7 +79,7 @@ async def send_own_metrics(
 class SpanSource(Protocol):
     """Holds spans until they are taken."""
 
-    def take(self, *, count_max: int, wall_offset_ns: int) -> list[Span]:
+    def take(self, *, count_max: int, wall_offset_ns: int) -> list[TraceSpan]:
         """Take so many traces; the offset is wall time less the stopwatch's."""
         ...
 

@@ -22,7 +22,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from ottla.telemetry.instruments import Buckets, Family, Kind, Labels, Summary, Value
+from ottla.telemetry.instruments import Buckets, Family, Labels, MetricKind, Summary, Value
 
 SCOPE = InstrumentationScope(name="ottla")
 
@@ -106,7 +106,7 @@ class _Writer:
             self._add_summary(metric, attributes, value)
         elif isinstance(value, Buckets):
             self._add_histogram(metric, attributes, value)
-        elif self._family.kind is Kind.COUNTER:
+        elif self._family.kind is MetricKind.COUNTER:
             metric.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
             metric.sum.is_monotonic = True
             metric.sum.data_points.append(self._number(attributes, value))

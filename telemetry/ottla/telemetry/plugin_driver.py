@@ -17,7 +17,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.seams import Rng
 from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.telemetry.batching_driver import BatchingExporter
-from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.exporter import LabelledPush
 
 GROUP = "ottla.telemetry_exporter"
@@ -49,7 +49,7 @@ class PluginExporter:
         """Return what `BatchingExporter.counts` does."""
         return self._batching.counts()
 
-    async def _deliver(self, batch: Sequence[LabelledPush]) -> Outcome:
+    async def _deliver(self, batch: Sequence[LabelledPush]) -> ExportOutcome:
         try:
             # Abandoned when the node stops: it is not ours to wait for.
             await trio.to_thread.run_sync(
@@ -57,8 +57,10 @@ class PluginExporter:
             )
         except Exception as error:  # the code is not ours: nothing it does may end the node
             logger.exception("%s failed", self.name)
-            return Outcome(verdict=Verdict.REFUSED, why=f"{type(error).__name__}: {error}")
-        return Outcome(verdict=Verdict.SENT)
+            return ExportOutcome(
+                verdict=ExportVerdict.REFUSED, why=f"{type(error).__name__}: {error}"
+            )
+        return ExportOutcome(verdict=ExportVerdict.SENT)
 
 
 def load_plugin(name: str, texts: Mapping[str, str]) -> Plugin:

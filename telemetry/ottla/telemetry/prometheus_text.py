@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from math import inf, isnan
 
 from ottla.telemetry.client_series import SeriesRow
-from ottla.telemetry.instruments import Buckets, Family, Kind, Labels, Sample, Summary, Value
+from ottla.telemetry.instruments import Buckets, Family, Labels, MetricKind, Sample, Summary, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -71,7 +71,7 @@ def _pieces(family: Family) -> Iterator[bytes]:
         f"# HELP {family.name} {family.help.translate(_HELP_ESCAPES)}\n"
         f"# TYPE {family.name} {family.kind.value}\n"
     )
-    is_plain = family.kind in (Kind.COUNTER, Kind.GAUGE)
+    is_plain = family.kind in (MetricKind.COUNTER, MetricKind.GAUGE)
     rows: list[str] = []
     for row in _plain_rows(family) if is_plain else _rows_of_distributions(family):
         if row:

@@ -10,7 +10,7 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.limits import MIB
 from ottla.telemetry.client_labels import ClientLabels
 from ottla.telemetry.exporter import LabelledPush
-from ottla.telemetry.layout import Layouts, Shape
+from ottla.telemetry.layout import Layouts, PushShape
 from ottla.telemetry.otlp import decode, label, points_of
 from ottla.telemetry.outline import Outline, Outlines, Value, taken_apart
 from ottla.telemetry.unpack import unpack
@@ -29,7 +29,9 @@ class Known:
 
     __slots__ = ("head", "labels", "misses", "outline", "shape")
 
-    def __init__(self, labels: ClientLabels, outline: Outline, shape: Shape, head: bytes) -> None:
+    def __init__(
+        self, labels: ClientLabels, outline: Outline, shape: PushShape, head: bytes
+    ) -> None:
         self.labels = labels
         self.outline = outline
         self.shape = shape

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TraceSpan:
     """One stretch of time of one trace; instants are nanoseconds since 1970."""
 
     trace_id: bytes
@@ -25,7 +25,7 @@ class Span:
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-def traces_message(spans: Iterable[Span], attributes: Mapping[str, str]) -> bytes:
+def traces_message(spans: Iterable[TraceSpan], attributes: Mapping[str, str]) -> bytes:
     """Return an ExportTraceServiceRequest; `attributes` say which node tells."""
     from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
     from opentelemetry.proto.trace.v1 import trace_pb2 as pb

@@ -66,7 +66,7 @@ class ClientTraits:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class ClientMetricsSubscription:
     """One resource CLIENT_METRICS: what it wants, how often, and of which clients."""
 
     name: str
@@ -94,11 +94,11 @@ class Effective(NamedTuple):
     """int32; see `subscription_id_of`."""
 
 
-def read_subscription(name: str, texts: Mapping[str, str]) -> Subscription:
+def read_subscription(name: str, texts: Mapping[str, str]) -> ClientMetricsSubscription:
     """Build a subscription from its settings' texts; RefusedError where they are not allowed."""
     check_subscription_texts(texts)
     config, _ = load(SubscriptionConfig, texts)
-    return Subscription(
+    return ClientMetricsSubscription(
         name=name,
         metrics=config.metrics,
         interval_ms=config.interval_ms,
@@ -107,7 +107,7 @@ def read_subscription(name: str, texts: Mapping[str, str]) -> Subscription:
 
 
 def resolve(
-    subscriptions: Iterable[Subscription],
+    subscriptions: Iterable[ClientMetricsSubscription],
     traits: ClientTraits,
     *,
     unsubscribed_interval_ms: int = UNSUBSCRIBED_INTERVAL_MS,

@@ -14,7 +14,7 @@ from ottla.model.seams import Rng
 from ottla.model.settings.exporters import ExporterConfig
 from ottla.telemetry.batching_driver import BatchingExporter
 from ottla.telemetry.client_record import encode_records
-from ottla.telemetry.export_queue import Outcome, Verdict
+from ottla.telemetry.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.exporter import LabelledPush
 
 TOPIC = "__client_metrics"
@@ -51,14 +51,14 @@ class TopicExporter:
         """Return what `BatchingExporter.counts` does."""
         return self._batching.counts()
 
-    async def _deliver(self, batch: Sequence[LabelledPush]) -> Outcome:
+    async def _deliver(self, batch: Sequence[LabelledPush]) -> ExportOutcome:
         records, left_out = await trio.to_thread.run_sync(_records_of, batch, limiter=self._limiter)
         try:
             await self._send(records)
         except RefusedError as error:
-            verdict = Verdict.RETRY if error.is_retriable else Verdict.REFUSED
-            return Outcome(verdict=verdict, why=str(error))
-        return Outcome(verdict=Verdict.SENT, rejected_points=left_out)
+            verdict = ExportVerdict.RETRY if error.is_retriable else ExportVerdict.REFUSED
+            return ExportOutcome(verdict=verdict, why=str(error))
+        return ExportOutcome(verdict=ExportVerdict.SENT, rejected_points=left_out)
 
 
 def _records_of(batch: Sequence[LabelledPush]) -> tuple[list[TopicRecord], int]:

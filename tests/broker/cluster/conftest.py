@@ -35,7 +35,7 @@ from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.endpoints import Endpoint as ConfiguredEndpoint
+from ottla.model.settings.endpoints import ListenAddress as ConfiguredEndpoint
 from ottla.proto import controller_pb2 as pb
 from ottla.wire.apis import API, FIND_COORDINATOR, request_class, response_class
 from ottla.wire.codec import decode, encode

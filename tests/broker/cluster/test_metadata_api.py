@@ -9,7 +9,7 @@ import pytest
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.endpoints import Endpoint as ConfiguredEndpoint
+from ottla.model.settings.endpoints import ListenAddress as ConfiguredEndpoint
 from ottla.wire.messages.create_topics_request import CreateTopicsRequest
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 

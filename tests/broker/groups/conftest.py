@@ -10,7 +10,7 @@ from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.offsets import CommittedOffset
 from ottla.broker.groups.shard import GroupShard
-from ottla.jepsen.world.walk.group_bench import GROUP, REBALANCE_MS, Asked, GroupBench
+from ottla.jepsen.world.walk.group_bench import GROUP, REBALANCE_MS, GroupBench, GroupRequest
 
 
 class Groups(GroupBench):
@@ -39,7 +39,7 @@ class Groups(GroupBench):
 
     def enter(
         self, member_id: str, topics: Sequence[str] | None = ("orders",), **more: Any
-    ) -> Asked:
+    ) -> GroupRequest:
         """Join a consumer group."""
         more.setdefault("rebalance_ms", REBALANCE_MS)
         return self.beat(member_id, 0, owned={}, topics=topics, **more)

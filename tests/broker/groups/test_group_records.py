@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.groups.classic_group import ClassicGroup, GroupState, group_of
 from ottla.broker.groups.classic_member import ClassicMember
-from ottla.broker.groups.effects import Client
+from ottla.broker.groups.effects import MemberClient
 from ottla.broker.groups.group_records import (
     group_key,
     group_value,
@@ -57,7 +57,7 @@ def the_group() -> ClassicGroup:
         ClassicMember(
             "m1",
             "i1",
-            Client("c", "/127.0.0.1"),
+            MemberClient("c", "/127.0.0.1"),
             session_timeout_ms=10_000,
             rebalance_timeout_ms=60_000,
             protocol_type="consumer",

@@ -1,9 +1,9 @@
 """A group's own settings are in force with the answer that says so, over a real socket."""
 
-from ottla.client.connection import Connection, open_connection
+from ottla.client.connection import BrokerConnection, open_connection
 from ottla.client.testing import open_test_cluster
 from ottla.model.settings.endpoints import parse_bootstrap
-from ottla.model.settings.resources import ResourceType
+from ottla.model.settings.resources import ConfigKind
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -20,20 +20,20 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 SET, DELETE = 0, 1
 
 
-async def alter(connection: Connection, operation: int, value: str | None) -> None:
+async def alter(connection: BrokerConnection, operation: int, value: str | None) -> None:
     """Change how often the members of group g send heartbeats."""
     change = AlterableConfig(
         name="consumer.heartbeat.interval.ms", config_operation=operation, value=value
     )
     resource = AlterConfigsResource(
-        resource_type=ResourceType.GROUP, resource_name="g", configs=[change]
+        resource_type=ConfigKind.GROUP, resource_name="g", configs=[change]
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (answer,) = (await connection.request(request, IncrementalAlterConfigsResponse)).responses
     assert answer.error_code == 0, answer
 
 
-async def interval_ms(connection: Connection, group_id: str) -> int:
+async def interval_ms(connection: BrokerConnection, group_id: str) -> int:
     """Join a group and return how often it wants heartbeats."""
     request = ConsumerGroupHeartbeatRequest(
         group_id=group_id,

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.classic_member import ClassicMember
-from ottla.broker.groups.effects import Client
+from ottla.broker.groups.effects import MemberClient
 from ottla.broker.groups.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.groups import GroupConfig
@@ -155,7 +155,7 @@ def test_most_votes_win_among_what_all_support(
             ClassicMember(
                 f"member-{number}",
                 None,
-                Client("client", "/10.0.0.9"),
+                MemberClient("client", "/10.0.0.9"),
                 session_timeout_ms=SESSION_MS,
                 rebalance_timeout_ms=REBALANCE_MS,
                 protocol_type="consumer",

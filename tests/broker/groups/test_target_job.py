@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.groups import backlog
 from ottla.broker.groups.backlog import STEPS_AT_ONCE
 from ottla.broker.network import steps
-from ottla.jepsen.world.walk.group_bench import Asked
+from ottla.jepsen.world.walk.group_bench import GroupRequest
 from ottla.model.errors import ErrorCode
 
 COUNT = 10_000
@@ -25,7 +25,7 @@ def work_off(groups: Any) -> int:
     return count
 
 
-def partitions_of(asked: Asked) -> dict[UUID, set[int]]:
+def partitions_of(asked: GroupRequest) -> dict[UUID, set[int]]:
     return {
         part.topic_id: set(part.partitions) for part in asked.answer.assignment.topic_partitions
     }
@@ -156,13 +156,13 @@ def test_whatever_happens_meanwhile_every_partition_comes_to_one_member(
     groups.make_topic("orders", 12)
     groups.make_topic("users", 5)
     states: dict[str, tuple[int, dict[UUID, set[int]]]] = {}
-    joining: dict[str, Asked] = {}
+    joining: dict[str, GroupRequest] = {}
 
     def beat(name: str) -> None:
         epoch, owned = states[name]
         heard(name, groups.beat(name, epoch, owned=owned))
 
-    def heard(name: str, asked: Asked) -> None:
+    def heard(name: str, asked: GroupRequest) -> None:
         answer = asked.answer
         if isinstance(answer, ErrorCode) or answer.error_code != ErrorCode.NONE:
             states.pop(name, None)

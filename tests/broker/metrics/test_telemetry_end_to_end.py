@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.broker_driver import Broker
 from ottla.client import ConfigKind, ConfigResource, open_admin
-from ottla.client.connection import Connection, open_connection
+from ottla.client.connection import BrokerConnection, open_connection
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID, NodeId, uuid_text
@@ -59,18 +59,18 @@ async def subscribe(bootstrap: str, **settings: str | None) -> None:
 
 
 @asynccontextmanager
-async def connected(cluster: ClusterUnderTest) -> AsyncIterator[Connection]:
+async def connected(cluster: ClusterUnderTest) -> AsyncIterator[BrokerConnection]:
     ((host, port),) = parse_bootstrap(cluster.bootstrap)
     async with open_connection(host, port, client_id="ours") as connection:
         yield connection
 
 
-async def get(connection: Connection, **fields: Any) -> GetTelemetrySubscriptionsResponse:
+async def get(connection: BrokerConnection, **fields: Any) -> GetTelemetrySubscriptionsResponse:
     request = GetTelemetrySubscriptionsRequest(**fields)
     return await connection.request(request, GetTelemetrySubscriptionsResponse)
 
 
-async def push(connection: Connection, **fields: Any) -> PushTelemetryResponse:
+async def push(connection: BrokerConnection, **fields: Any) -> PushTelemetryResponse:
     return await connection.request(PushTelemetryRequest(**fields), PushTelemetryResponse)
 
 

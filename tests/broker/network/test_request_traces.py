@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.network.request_traces import TRACES_HELD_MAX, RequestTrace, RequestTraces
-from ottla.telemetry.spans import Span
+from ottla.telemetry.spans import TraceSpan
 from ottla.wire.apis import METADATA, PRODUCE
 from ottla.wire.headers import RequestHeader
 
@@ -57,7 +57,7 @@ def test_so_many_requests_are_traced_as_was_asked(ratio: float) -> None:
     assert traced == pytest.approx(ratio * count, rel=0.2)
 
 
-def spans(api_key: int, handled_ns: int) -> list[Span]:
+def spans(api_key: int, handled_ns: int) -> list[TraceSpan]:
     watch = Stopwatch()
     traces = RequestTraces(1.0, Chance(), now_ns=lambda: watch.now_ns)
     trace = begun(traces, api_key)

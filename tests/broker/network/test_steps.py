@@ -18,7 +18,15 @@ from ottla.broker.network.dispatch import (
 )
 from ottla.broker.network.paced_driver import PacedWork
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import STEP_COST, Apart, Pace, Steps, begun, run_through, used_up
+from ottla.broker.network.steps import (
+    STEP_COST,
+    Apart,
+    StepPace,
+    Steps,
+    begun,
+    run_through,
+    used_up,
+)
 from ottla.model.errors import ProtocolError
 from ottla.wire.apis import METADATA
 from ottla.wire.codec import encode
@@ -70,7 +78,7 @@ def counted(count: int, done: list[str], name: str) -> Steps[Message]:
 
 def test_what_is_small_is_done_at_once() -> None:
     def answer(size: int) -> Steps[int]:
-        pace = Pace()
+        pace = StepPace()
         for _ in range(size):
             if pace.is_due():
                 yield

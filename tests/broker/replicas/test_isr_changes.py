@@ -2,7 +2,13 @@
 
 from uuid import UUID
 
-from ottla.broker.replicas.isr_changes import IsrChange, Outcome, outcome_of, request_of, results_of
+from ottla.broker.replicas.isr_changes import (
+    ChangeOutcome,
+    IsrChange,
+    outcome_of,
+    request_of,
+    results_of,
+)
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId
 from ottla.proto import controller_pb2 as pb
@@ -22,18 +28,18 @@ def test_only_an_answer_that_is_certain_ends_a_change() -> None:
     certain = {
         code.name: outcome_of(code)
         for code in ErrorCode
-        if outcome_of(code) in (Outcome.APPLIED, Outcome.REJECTED)
+        if outcome_of(code) in (ChangeOutcome.APPLIED, ChangeOutcome.REJECTED)
     }
     assert certain == {
-        "NONE": Outcome.APPLIED,
-        "INELIGIBLE_REPLICA": Outcome.REJECTED,
-        "OPERATION_NOT_ATTEMPTED": Outcome.REJECTED,
+        "NONE": ChangeOutcome.APPLIED,
+        "INELIGIBLE_REPLICA": ChangeOutcome.REJECTED,
+        "OPERATION_NOT_ATTEMPTED": ChangeOutcome.REJECTED,
     }
 
 
 def test_a_code_nobody_knows_is_asked_about_again() -> None:
     for code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER, 9_999):
-        assert outcome_of(code) is Outcome.UNKNOWN
+        assert outcome_of(code) is ChangeOutcome.UNKNOWN
 
 
 def test_the_partitions_of_a_topic_stand_together_in_the_request() -> None:

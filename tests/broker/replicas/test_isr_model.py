@@ -12,7 +12,7 @@ count before the answer, a high watermark that moves below min ISR, a join befor
 import pytest
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, Walk
+from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, WalkedCluster
 
 STEP_COUNT = 2_000
 
@@ -27,7 +27,7 @@ def test_nothing_committed_is_lost_and_nothing_else_is_committed(seed: int) -> N
 def test_once_nothing_fails_any_more_all_are_in_sync_and_everything_is_committed(
     seed: int,
 ) -> None:
-    walk = Walk(Chance(seed))
+    walk = WalkedCluster(Chance(seed))
     walk.go(STEP_COUNT)
     walk.heal()
     for index in walk.indexes:

@@ -23,7 +23,7 @@ from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicIdPartition, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.endpoints import Voter
+from ottla.model.settings.endpoints import ConfiguredVoter
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log, open_log
@@ -78,7 +78,7 @@ async def managed(tmp_path: Path, world: World) -> AsyncIterator[Managed]:
     config = BrokerConfig(
         node_id=NodeId(1),
         log_dirs=(str(tmp_path / "logs"),),
-        controller_quorum_voters=(Voter(NodeId(101), "localhost", 9),),
+        controller_quorum_voters=(ConfiguredVoter(NodeId(101), "localhost", 9),),
     )
     disk = RealDisk(config.log_dirs)
     rng = world.sessions.rng

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster.cluster_file import Node, make_plan, properties_of
+from ottla.cli.cluster.cluster_file import ListedNode, make_plan, properties_of
 from ottla.cli.common import CLUSTER_FILE, read_cluster_file
 from ottla.jepsen.fuzz.plain_driver import fuzz
-from ottla.jepsen.fuzz.target import Target
+from ottla.jepsen.fuzz.target import FuzzTarget
 from ottla.model.errors import ConfigError
 from ottla.node.properties import parse_properties
 
@@ -23,9 +23,9 @@ def test_any_bytes_are_a_cluster_or_refused(tmp_path: Path) -> None:
         path.write_bytes(data)
         found = read_cluster_file(path)
         for row in (*found["controllers"], *found["brokers"]):
-            assert Node(**row).port >= 0
+            assert ListedNode(**row).port >= 0
 
-    target = Target(
+    target = FuzzTarget(
         name="cluster-file",
         sentence="cluster.json",
         check=check,

@@ -10,13 +10,19 @@ from ottla.cli.cluster.health import (
     reasons_of,
     warnings_of,
 )
-from ottla.cli.cluster.survey import Broker, Partition, Quorum, Replica, Survey
+from ottla.cli.cluster.survey import (
+    Survey,
+    SurveyedBroker,
+    SurveyedPartition,
+    SurveyedQuorum,
+    SurveyedReplica,
+)
 
 HOUR_MS = 3_600_000
 
 
-def voter(id_: int, fetched_ms_ago: int | None = 10) -> Replica:
-    return Replica(
+def voter(id_: int, fetched_ms_ago: int | None = 10) -> SurveyedReplica:
+    return SurveyedReplica(
         id=id_,
         directory_id="d",
         address=f"h:{id_}",
@@ -27,17 +33,19 @@ def voter(id_: int, fetched_ms_ago: int | None = 10) -> Replica:
     )
 
 
-def quorum(*voters: Replica, **changes: Any) -> Quorum:
-    return Quorum(leader_id=101, epoch=3, voters=[voter(101, 0), *voters], **changes)
+def quorum(*voters: SurveyedReplica, **changes: Any) -> SurveyedQuorum:
+    return SurveyedQuorum(leader_id=101, epoch=3, voters=[voter(101, 0), *voters], **changes)
 
 
-def broker(id_: int, **changes: Any) -> Broker:
+def broker(id_: int, **changes: Any) -> SurveyedBroker:
     fields = {"host": "h", "port": 9092, "rack": None, "is_fenced": False, "state": "RUNNING"}
-    return Broker(**{"id": id_, **fields, **changes})
+    return SurveyedBroker(**{"id": id_, **fields, **changes})
 
 
-def partition(*isr: int, leader: int = 1, replicas: tuple[int, ...] = (1, 2, 3)) -> Partition:
-    return Partition(
+def partition(
+    *isr: int, leader: int = 1, replicas: tuple[int, ...] = (1, 2, 3)
+) -> SurveyedPartition:
+    return SurveyedPartition(
         name="t-0", topic="t", leader_id=leader, replicas=list(replicas), isr=list(isr)
     )
 
@@ -71,7 +79,7 @@ def test_a_voter_that_was_never_heard_of_is_named() -> None:
 
 
 def test_a_quorum_without_majority_is_said_with_the_cure() -> None:
-    (reason,) = reasons_of(survey(quorum=Quorum(failure="no answer in 5 s")))
+    (reason,) = reasons_of(survey(quorum=SurveyedQuorum(failure="no answer in 5 s")))
 
     assert reason == (
         "the controller quorum does not answer (no answer in 5 s); "

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.cli.cluster.reassign import _bar, _bars, _check_evacuated, _part
 from ottla.cli.cluster.reassignment_plan import (
     Move,
-    Place,
+    ReplicaAssignment,
     as_plan,
     moves_of,
     read_plan,
@@ -22,8 +22,8 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 
 
-def places(*replicas: tuple[int, ...], topic: str = "t") -> list[Place]:
-    return [Place(topic, index, one) for index, one in enumerate(replicas)]
+def places(*replicas: tuple[int, ...], topic: str = "t") -> list[ReplicaAssignment]:
+    return [ReplicaAssignment(topic, index, one) for index, one in enumerate(replicas)]
 
 
 def no_racks(*brokers: int) -> dict[int, str | None]:
@@ -125,7 +125,7 @@ def test_what_is_no_plan_is_refused_with_what_it_must_be(text: str) -> None:
 
 
 def test_a_move_tells_who_comes_and_who_goes() -> None:
-    move = Move(Place("t", 0, (1, 2)), Place("t", 0, (2, 3)))
+    move = Move(ReplicaAssignment("t", 0, (1, 2)), ReplicaAssignment("t", 0, (2, 3)))
     assert (move.adding, move.removing) == ((3,), (1,))
 
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from ottla.cli.cluster.survey import Broker, Partition, _replica, counts_of
+from ottla.cli.cluster.survey import SurveyedBroker, SurveyedPartition, _replica, counts_of
 from ottla.client.admin_cluster import QuorumReplica
 from ottla.model.ids import ZERO_UUID, NodeId, Offset
 
@@ -44,10 +44,12 @@ def test_an_unknown_directory_is_nothing_and_no_zeros() -> None:
 
 
 def test_a_brokers_partitions_are_counted_where_it_leads_and_where_it_lags() -> None:
-    broker = Broker(id=2, host="h", port=1, rack=None, is_fenced=False)
+    broker = SurveyedBroker(id=2, host="h", port=1, rack=None, is_fenced=False)
 
-    def partition(leader: int, replicas: list[int], isr: list[int]) -> Partition:
-        return Partition(name="t-0", topic="t", leader_id=leader, replicas=replicas, isr=isr)
+    def partition(leader: int, replicas: list[int], isr: list[int]) -> SurveyedPartition:
+        return SurveyedPartition(
+            name="t-0", topic="t", leader_id=leader, replicas=replicas, isr=isr
+        )
 
     found = counts_of(
         broker,

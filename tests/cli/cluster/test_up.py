@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster.cluster_file import Plan, free_port, make_plan, properties_of
+from ottla.cli.cluster.cluster_file import ClusterPlan, free_port, make_plan, properties_of
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.main import run
 from ottla.model.errors import ConfigError
 from ottla.node.properties import parse_properties
 
 
-def planned(directory: Path, port: int | None) -> Plan:
+def planned(directory: Path, port: int | None) -> ClusterPlan:
     plan = make_plan(directory, host="127.0.0.1", port=port, controllers=1, brokers=1)
     plan.write()
     return plan
@@ -86,7 +86,7 @@ def test_a_busy_port_is_named(tmp_path: Path) -> None:
             planned(tmp_path, port)
 
 
-def identities(plan: Plan) -> list[dict[str, str]]:
+def identities(plan: ClusterPlan) -> list[dict[str, str]]:
     return [
         parse_properties((Path(node.dir) / "meta.properties").read_text())
         for node in plan.controllers

@@ -15,23 +15,25 @@ from ottla.cli.lab.jepsen_serve import open_server
 from ottla.cli.main import REFUSED, run
 from ottla.jepsen.history import History, Recorder, event_line
 from ottla.jepsen.processes.run_plan import RunPlan
-from ottla.jepsen.processes.run_verdict import Course
+from ottla.jepsen.processes.run_verdict import RunCourse
 from ottla.jepsen.processes.store import RESULTS_FILE, TEST_FILE, RunDirectory, Store
 from ottla.jepsen.report import figures
 
-GOOD = Course(seconds=10.0, operation_count=9_000, is_read=True)
+GOOD = RunCourse(seconds=10.0, operation_count=9_000, is_read=True)
 
 
 def _history() -> History:
     recorder = Recorder(lambda: 0, concurrency=1)
     sent = recorder.invoke(0, "send", [["send", "q0-0", 1]])
-    from ottla.jepsen.history import Kind
+    from ottla.jepsen.history import EventKind
 
-    recorder.complete(sent, Kind.OK, [["send", "q0-0", [0, 1]]])
+    recorder.complete(sent, EventKind.OK, [["send", "q0-0", [0, 1]]])
     return recorder.history()
 
 
-def _stored(store: Path, *, course: Course = GOOD, checkers: tuple[str, ...] = ()) -> RunDirectory:
+def _stored(
+    store: Path, *, course: RunCourse = GOOD, checkers: tuple[str, ...] = ()
+) -> RunDirectory:
     """Keep a run as the harness does, without its verdict."""
     plan = RunPlan(workloads=("queue",), seconds=10)
     (directory,) = Store(store).new([plan.test_of("queue")])
@@ -92,7 +94,7 @@ def test_several_runs_are_judged_side_by_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = _stored(tmp_path)
-    poor = _stored(tmp_path, course=Course(seconds=10.0, operation_count=9, is_read=True))
+    poor = _stored(tmp_path, course=RunCourse(seconds=10.0, operation_count=9, is_read=True))
 
     assert run(["jepsen", "analyze", "--format", "json", str(good.path), str(poor.path)]) == 4
     first, second = json.loads(capsys.readouterr().out)
@@ -237,11 +239,11 @@ def test_workloads_nemeses_and_runs_are_listed(
 def test_the_progress_line_has_the_phase_and_the_counts() -> None:
     from collections import Counter
 
-    from ottla.jepsen.processes.run_status import Phase, Status
+    from ottla.jepsen.processes.run_status import RunPhase, Status
 
     plan = RunPlan(workloads=("queue", "offsets"), nemeses=("kill",))
     status = Status(
-        phase=Phase.LOAD,
+        phase=RunPhase.LOAD,
         phase_s=15.0,
         phase_s_max=60.0,
         operation_count=12_345,

@@ -9,7 +9,7 @@ from ottla.cli.lab.world_fuzz import FOUND
 from ottla.cli.main import REFUSED, run
 from ottla.jepsen.fuzz import table
 from ottla.jepsen.fuzz.table import TARGETS, target_of
-from ottla.jepsen.fuzz.target import Target
+from ottla.jepsen.fuzz.target import FuzzTarget
 
 SHORT = ["world", "fuzz", "--driver", "plain", "--for", "50ms"]
 
@@ -40,7 +40,7 @@ def test_what_is_found_is_kept_and_read_first_the_next_time(
         assert data != b"bad"
 
     seeds: list[bytes] = [b"bad"]
-    planted = Target(name="files", sentence="planted", check=check, seeds=lambda random: seeds)
+    planted = FuzzTarget(name="files", sentence="planted", check=check, seeds=lambda random: seeds)
     monkeypatch.setattr(table, "target_of", lambda name: planted)
     words = [*SHORT, "--target", "files", "--keep", str(tmp_path)]
     assert run(words) == FOUND

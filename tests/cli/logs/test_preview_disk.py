@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.logs.preview_disk import Change, PreviewDisk
+from ottla.cli.logs.preview_disk import FileChange, PreviewDisk
 from ottla.jepsen.world.disk_conformance import CHECKS, Check
 
 OF_DIRECTORIES = (
@@ -41,12 +41,12 @@ async def test_what_would_differ_is_listed_and_nothing_else(tmp_path: Path) -> N
         assert await disk.listdir(str(tmp_path)) == names_then
         assert await disk.read_file(paths["new"]) == b"moved"
         assert list(disk.changes()) == [
-            Change("rename", paths["aside"], None, None, paths["stray"]),
-            Change("cut", paths["cut"], 3, 2),
-            Change("remove", paths["gone"], 4, None),
-            Change("remove", paths["moved"], 5, None),
-            Change("make", paths["new"], None, 5),
-            Change("write", paths["rewritten"], 9, 9),
+            FileChange("rename", paths["aside"], None, None, paths["stray"]),
+            FileChange("cut", paths["cut"], 3, 2),
+            FileChange("remove", paths["gone"], 4, None),
+            FileChange("remove", paths["moved"], 5, None),
+            FileChange("make", paths["new"], None, 5),
+            FileChange("write", paths["rewritten"], 9, 9),
         ]
     assert sorted(os.listdir(tmp_path)) == sorted((*names, "aside"))
     assert all((tmp_path / name).read_bytes() == name.encode() for name in names)

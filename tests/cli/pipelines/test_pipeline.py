@@ -14,7 +14,7 @@ from ottla.cli.pipelines.pipeline_common import exit_code, line_of, session_opti
 from ottla.cli.pipelines.pipeline_lag import QueryLag, summed
 from ottla.cli.pipelines.pipeline_run import parse_words
 from ottla.model.ids import TopicPartition
-from ottla.pipeline.backfill import Span
+from ottla.pipeline.backfill import TimeSpan
 from ottla.pipeline.progress import BatchProgress
 from ottla.pipeline.spark_errors import SparkFailedError
 
@@ -152,7 +152,7 @@ def test_a_span_of_time_is_what_two_times_say() -> None:
         *("archive", "t", "-o", "x", "--from", "2026-07-31", "--to", "2026-08-01T00:00+02:00")
     )
     span = span_of(arguments)  # type: ignore[arg-type]
-    assert span == Span(start_ms=1785456000000, end_ms=1785535200000, late_ms=3_600_000)
+    assert span == TimeSpan(start_ms=1785456000000, end_ms=1785535200000, late_ms=3_600_000)
     assert span_of(parsed("archive", "t", "-o", "x")) is None  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from ottla.cli.records.consume import Position, Printer, Read, records_of
+from ottla.cli.records.consume import Printer, Read, ReadPosition, records_of
 from ottla.cli.topics.topic import described
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.ids import Offset
@@ -25,8 +25,8 @@ def batch(base_offset: int, *values: bytes) -> bytes:
     )
 
 
-def start() -> Position:
-    return Position(partition=0, offset=0, end_offset=None)
+def start() -> ReadPosition:
+    return ReadPosition(partition=0, offset=0, end_offset=None)
 
 
 @pytest.mark.parametrize("byte_count", [1, 11, 60, 61, 68])
@@ -65,7 +65,7 @@ def test_json_is_what_kcat_prints(read: Read, line: str) -> None:
         argparse.Namespace(topic="t", json=True, format_string=None, key_delimiter=None)
     )
 
-    assert printer.json(Position(3, 0, None, leader=1), read) == line
+    assert printer.json(ReadPosition(3, 0, None, leader=1), read) == line
 
 
 def test_a_topic_isdescribed_with_its_id_as_kafka_writes_it() -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.jepsen.checkers.availability import Calm, check_availability, fault_windows
+from ottla.jepsen.checkers.availability import CalmTimes, check_availability, fault_windows
 from ottla.jepsen.checkers.testing.script import Script
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import History, Json, Kind, Recorder
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import EventKind, History, Json, Recorder
 
 S = 1_000_000_000
 
@@ -23,7 +23,7 @@ class Load:
     """When sends fail."""
     failing: tuple[str, ...] = ("q-0", "q-1")
     refused: bool = False
-    ending: Kind = Kind.FAIL
+    ending: EventKind = EventKind.FAIL
     """How sends fail."""
 
     def history(self) -> History:
@@ -49,17 +49,17 @@ class Load:
                     extra = {"refused": True} if self.refused else {}
                     recorder.complete(begun, self.ending, error="no leader", extra=extra)
                 else:
-                    recorder.complete(begun, Kind.OK, [["send", key, [value, value]]])
+                    recorder.complete(begun, EventKind.OK, [["send", key, [value, value]]])
         return recorder.history()
 
 
-def counts(load: Load, facts: Facts | None = None) -> dict[str, int]:
-    return dict(check_availability(load.history(), facts or Facts()).findings_count)
+def counts(load: Load, facts: RunFacts | None = None) -> dict[str, int]:
+    return dict(check_availability(load.history(), facts or RunFacts()).findings_count)
 
 
 def test_what_fails_during_a_fault_and_soon_after_is_forgiven() -> None:
     load = Load(faults=((50, 60),), down=((50, 80),))
-    verdict = check_availability(load.history(), Facts())
+    verdict = check_availability(load.history(), RunFacts())
     assert verdict.valid is True
     assert verdict.figures["recovery_s"]["p99"] == 20.1
     assert verdict.figures["calm_ok_share"] == 1.0
@@ -76,17 +76,17 @@ def test_what_fails_while_all_is_well_is_unavailable_and_nothing_else() -> None:
 def test_a_refusal_is_an_answer_also_of_what_may_have_happened_before() -> None:
     """What was sent twice is refused the second time: perhaps the first one was served."""
     down = ((100, 104),)
-    assert counts(Load(down=down, ending=Kind.INFO)) == {"unavailable": 1}
-    assert counts(Load(down=down, ending=Kind.INFO, refused=True)) == {}
+    assert counts(Load(down=down, ending=EventKind.INFO)) == {"unavailable": 1}
+    assert counts(Load(down=down, ending=EventKind.INFO, refused=True)) == {}
 
 
 def test_one_key_that_does_not_come_back_is_a_slow_recovery_and_nothing_else() -> None:
     late = Load(faults=((50, 60),), down=((50, 95),), failing=("q-1",))
-    facts = Facts(ok_share_minimum=0.9)
+    facts = RunFacts(ok_share_minimum=0.9)
     assert counts(late, facts) == {"slow-recovery": 1}
-    assert counts(late, Facts(ok_share_minimum=0.9, recovery_s_max=40)) == {}
+    assert counts(late, RunFacts(ok_share_minimum=0.9, recovery_s_max=40)) == {}
     never = Load(faults=((50, 60),), down=((50, 200),), failing=("q-1",))
-    assert counts(never, Facts(ok_share_minimum=0.3)) == {"slow-recovery": 1}
+    assert counts(never, RunFacts(ok_share_minimum=0.3)) == {"slow-recovery": 1}
 
 
 def test_every_kind_of_operation_must_come_back() -> None:
@@ -94,9 +94,9 @@ def test_every_kind_of_operation_must_come_back() -> None:
     script.fault("kill", "start")
     script.fault("kill", "end")
     for _ in range(40):
-        script.does(0, "describe", {"topic": "t"}, kind=Kind.FAIL)
+        script.does(0, "describe", {"topic": "t"}, kind=EventKind.FAIL)
         script.does(0, "poll", [["poll"]], [["poll", {}]])
-    facts = Facts(ok_share_minimum=0)
+    facts = RunFacts(ok_share_minimum=0)
     assert check_availability(script.history(), facts).findings_count == {"slow-recovery": 1}
 
 
@@ -109,12 +109,12 @@ def test_what_nobody_tried_between_two_faults_says_nothing_of_the_first() -> Non
     script.fault("kill", "start")
     script.fault("kill", "end")
     script.sends(0, 1, 0)
-    assert check_availability(script.history(), Facts()).valid is True
+    assert check_availability(script.history(), RunFacts()).valid is True
 
 
 def test_time_under_another_fault_does_not_count_as_recovery() -> None:
     faults = ((50, 60), (70, 90), (100, 120))
-    verdict = check_availability(Load(faults=faults, down=((50, 125),)).history(), Facts())
+    verdict = check_availability(Load(faults=faults, down=((50, 125),)).history(), RunFacts())
     # 10 s of calm until the second fault, 10 s until the third, 5 s after it; then its next turn.
     assert verdict.figures["recovery_s"]["p99"] == 25.1
     assert verdict.valid is True
@@ -122,18 +122,18 @@ def test_time_under_another_fault_does_not_count_as_recovery() -> None:
 
 def test_a_run_that_did_too_little_is_unknown() -> None:
     load = Load(faults=((50, 60),))
-    assert counts(load, Facts(seconds=200, ops_per_s_minimum=9)) == {}
-    assert counts(load, Facts(seconds=200, ops_per_s_minimum=11)) == {"too-slow": 1}
-    assert counts(load, Facts(faults_minimum=2)) == {"too-few-faults": 1}
-    assert check_availability(History([]), Facts(ops_per_s_minimum=1)).valid == "unknown"
+    assert counts(load, RunFacts(seconds=200, ops_per_s_minimum=9)) == {}
+    assert counts(load, RunFacts(seconds=200, ops_per_s_minimum=11)) == {"too-slow": 1}
+    assert counts(load, RunFacts(faults_minimum=2)) == {"too-few-faults": 1}
+    assert check_availability(History([]), RunFacts(ops_per_s_minimum=1)).valid == "unknown"
 
 
 def test_final_reads_crashes_and_notes_are_no_load() -> None:
     script = Script()
-    script.does(0, "poll", [["poll"]], kind=Kind.FAIL, final=True)
-    script.does(0, "crash", None, kind=Kind.INFO)
+    script.does(0, "poll", [["poll"]], kind=EventKind.FAIL, final=True)
+    script.does(0, "crash", None, kind=EventKind.INFO)
     script.notes(0, "revoked", {"keys": []})
-    verdict = check_availability(script.history(), Facts())
+    verdict = check_availability(script.history(), RunFacts())
     assert verdict.figures["operations"] == {"ok": 0, "fail": 0, "info": 0}
     assert verdict.valid is True
 
@@ -154,13 +154,13 @@ def test_faults_are_paired_by_their_id_or_their_name_and_last_to_the_end_without
 @settings(max_examples=300)
 def test_calm_time_is_all_time_outside_faults(faults: list[tuple[int, int]], until: int) -> None:
     windows = [(start, start + length) for start, length in faults]
-    calm = Calm(windows)
+    calm = CalmTimes(windows)
     slow = sum(not any(start <= at < end for start, end in windows) for at in range(until))
     assert calm.since_start_ns(until) == slow
 
 
 def test_moments_next_to_a_fault_are_not_calm() -> None:
-    calm = Calm([(10, 20)])
+    calm = CalmTimes([(10, 20)])
     told: dict[tuple[int, int], Json] = {
         (0, 9): True,
         (0, 10): False,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.cycles import check_cycles
 from ottla.jepsen.checkers.graph import shortest_way, strongly_connected
-from ottla.jepsen.checkers.testing.queue_histories import Weather, queue_history
+from ottla.jepsen.checkers.testing.queue_histories import HistoryWeather, queue_history
 from ottla.jepsen.checkers.testing.script import Script
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import EventKind, Json
 
 GRAPHS = st.integers(1, 7).flatmap(
     lambda count: st.lists(
@@ -54,8 +54,8 @@ def test_a_shortest_way_has_both_its_ends() -> None:
 @given(st.integers(0, 1 << 32), st.booleans())
 @settings(max_examples=80, deadline=None)
 def test_histories_of_logs_that_keep_every_promise_have_no_cycles(seed: int, has_ww: bool) -> None:
-    weather = Weather(trouble=0.3, has_transactions=True)
-    verdict = check_cycles(queue_history(Random(seed), weather), Facts(ww_edges=has_ww))
+    weather = HistoryWeather(trouble=0.3, has_transactions=True)
+    verdict = check_cycles(queue_history(Random(seed), weather), RunFacts(ww_edges=has_ww))
     assert verdict.valid is True
     assert verdict.findings_count == {}
 
@@ -74,12 +74,12 @@ def test_two_transactions_that_read_each_other_go_round_by_what_they_read() -> N
     script.begins(1, "txn", [sending(2), ["poll"]])
     script.ends(0, [sending(1, 0), polling([1, 2])])
     script.ends(1, [sending(2, 1), polling([0, 1])])
-    verdict = check_cycles(script.history(), Facts())
+    verdict = check_cycles(script.history(), RunFacts())
     assert verdict.findings_count == {"G1c": 1}
     assert verdict.valid is False
     assert verdict.findings[0].operations == (2, 3)
     assert "2 operations go round: 2 -wr-> 3 -wr-> 2" in verdict.findings[0].detail
-    with_ww = check_cycles(script.history(), Facts(ww_edges=True))
+    with_ww = check_cycles(script.history(), RunFacts(ww_edges=True))
     assert with_ww.findings_count == {"G1c": 1}
     assert with_ww.valid is True, "with the order of logs Kafka promises less"
 
@@ -91,7 +91,7 @@ def test_what_a_process_did_before_and_read_after_goes_round_with_its_own_order(
     script.does(0, "poll", [["poll"]], [polling([0, 1], key="q-1")])
     script.does(0, "send", [sending(2)], [sending(2, 0)])
     script.ends(2, [sending(1, 0, key="q-1"), polling([0, 2])])
-    verdict = check_cycles(script.history(), Facts())
+    verdict = check_cycles(script.history(), RunFacts())
     assert verdict.findings_count == {"G1c-process": 1}
 
 
@@ -99,7 +99,7 @@ def test_what_was_read_before_it_was_sent_goes_round_with_time() -> None:
     script = Script()
     script.does(0, "poll", [["poll"]], [polling([0, 1])])
     script.does(1, "send", [sending(1)], [sending(1, 0)])
-    verdict = check_cycles(script.history(), Facts())
+    verdict = check_cycles(script.history(), RunFacts())
     assert verdict.findings_count == {"G1c-realtime": 1}
     assert verdict.findings[0].operations == (1, 3)
     assert "realtime" in verdict.findings[0].detail
@@ -112,14 +112,14 @@ def test_time_orders_operations_that_have_others_between_them() -> None:
     for thread in (2, 3):
         script.does(thread, "poll", [["poll"]], [["poll", {}]])
     script.does(1, "send", [sending(1)], [sending(1, 0)])
-    assert check_cycles(script.history(), Facts()).findings_count == {"G1c-realtime": 1}
+    assert check_cycles(script.history(), RunFacts()).findings_count == {"G1c-realtime": 1}
 
 
 def test_what_nobody_sent_or_what_failed_depends_on_nothing() -> None:
     script = Script()
     script.does(0, "txn", [["poll"], sending(3, key="q-1")], [polling([0, 1], [1, 7])])
-    script.does(1, "send", [sending(1)], kind=Kind.FAIL)
-    assert check_cycles(script.history(), Facts()).findings_count == {}
+    script.does(1, "send", [sending(1)], kind=EventKind.FAIL)
+    assert check_cycles(script.history(), RunFacts()).findings_count == {}
 
 
 def test_records_of_two_transactions_in_turn_go_round_by_their_order_if_it_is_asked_for() -> None:
@@ -128,8 +128,8 @@ def test_records_of_two_transactions_in_turn_go_round_by_their_order_if_it_is_as
     script.begins(1, "txn", [sending(2), sending(4)])
     script.ends(0, [sending(1, 0), sending(3, 2)])
     script.ends(1, [sending(2, 1), sending(4, 3)])
-    assert check_cycles(script.history(), Facts()).findings_count == {}
-    verdict = check_cycles(script.history(), Facts(ww_edges=True))
+    assert check_cycles(script.history(), RunFacts()).findings_count == {}
+    verdict = check_cycles(script.history(), RunFacts(ww_edges=True))
     assert verdict.findings_count == {"G0": 1}
     assert verdict.valid is True
 
@@ -138,22 +138,22 @@ def test_a_process_whose_later_record_lies_first_goes_round_by_its_own_order_and
     script = Script()
     script.sends(0, 1, 1)
     script.sends(0, 2, 0)
-    verdict = check_cycles(script.history(), Facts(ww_edges=True))
+    verdict = check_cycles(script.history(), RunFacts(ww_edges=True))
     assert verdict.findings_count == {"G0-process": 1}
     other = Script()
     other.sends(0, 1, 1)
     other.sends(1, 2, 0)
-    verdict = check_cycles(other.history(), Facts(ww_edges=True))
+    verdict = check_cycles(other.history(), RunFacts(ww_edges=True))
     assert verdict.findings_count == {"G0-realtime": 1}
 
 
 def test_what_ended_nobody_knows_when_is_ordered_by_what_was_read_alone() -> None:
     script = Script()
-    script.does(0, "send", [sending(1)], kind=Kind.INFO)
+    script.does(0, "send", [sending(1)], kind=EventKind.INFO)
     script.does(1, "poll", [["poll"]], [polling([0, 1])])
-    script.does(2, "send", [sending(2)], kind=Kind.FAIL)
-    assert check_cycles(script.history(), Facts()).valid is True
+    script.does(2, "send", [sending(2)], kind=EventKind.FAIL)
+    assert check_cycles(script.history(), RunFacts()).valid is True
     script = Script()
     script.does(1, "poll", [["poll"]], [polling([0, 1])])
-    script.does(0, "send", [sending(1)], kind=Kind.INFO)
-    assert check_cycles(script.history(), Facts()).findings_count == {"G1c-realtime": 1}
+    script.does(0, "send", [sending(1)], kind=EventKind.INFO)
+    assert check_cycles(script.history(), RunFacts()).findings_count == {"G1c-realtime": 1}

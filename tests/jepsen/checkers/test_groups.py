@@ -11,8 +11,8 @@ from ottla.jepsen.checkers.groups import check_groups
 from ottla.jepsen.checkers.testing.object_histories import object_history
 from ottla.jepsen.checkers.testing.queue_histories import renumbered
 from ottla.jepsen.checkers.testing.script import Script
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import Event, Json, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import Event, EventKind, Json
 
 SEEDS = st.integers(0, 1 << 32)
 KEYS = ("q-0", "q-1", "q-2")
@@ -41,23 +41,26 @@ class Coordinator:
         f = "poll" if draw < 0.7 else "commit" if draw < 0.9 else "fetch"
         return f, {"group": "g"}
 
-    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, Kind]:
+    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, EventKind]:
         if f == "send":
             _, key, value = asked[0]
             self.ends[key] += 1
-            return [["send", key, [self.ends[key] - 1, value]]], Kind.OK
+            return [["send", key, [self.ends[key] - 1, value]]], EventKind.OK
         if f == "join":
             self.generation += 1
             self.owner = {key: rng.randrange(self.threads) for key in KEYS}
             self.known[thread] = self.generation
             self.position.clear()
-            return asked, Kind.OK
+            return asked, EventKind.OK
         if f == "fetch":
-            return {"group": "g", "keys": {key: self.committed.get(key) for key in KEYS}}, Kind.OK
+            return {
+                "group": "g",
+                "keys": {key: self.committed.get(key) for key in KEYS},
+            }, EventKind.OK
         if f == "poll":
             self.known[thread] = self.generation
         elif self.known[thread] != self.generation:
-            return None, Kind.FAIL
+            return None, EventKind.FAIL
         mine = [key for key in KEYS if self.owner[key] == thread]
         told = {key: self.poll(rng, thread, key) for key in mine}
         if f == "commit":
@@ -68,7 +71,7 @@ class Coordinator:
                 key: self.position[thread, key] for key in mine if (thread, key) in self.position
             }
         value = {"group": "g", "member": f"m{thread}", "generation": self.generation, "keys": told}
-        return value, Kind.OK
+        return value, EventKind.OK
 
     def poll(self, rng: Random, thread: int, key: str) -> Json:
         return []
@@ -80,7 +83,7 @@ class Coordinator:
 class Reading(Coordinator):
     """One whose members are given records."""
 
-    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, Kind]:
+    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, EventKind]:
         self.reads = f == "poll"
         return super().apply(rng, thread, f, asked)
 
@@ -98,7 +101,7 @@ class Reading(Coordinator):
 def test_a_group_that_keeps_its_promises_passes(seed: int) -> None:
     # A poll whose answer was lost moves its member on unseen: so none is lost here.
     history = object_history(Random(seed), Reading(3), threads=3, count=80, trouble=0.0)
-    verdict = check_groups(history, Facts())
+    verdict = check_groups(history, RunFacts())
     assert verdict.valid is True, verdict.findings
     assert verdict.findings_count == {}
 
@@ -107,7 +110,7 @@ def test_a_group_that_keeps_its_promises_passes(seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_second_owner_is_reported_and_nothing_else(seed: int) -> None:
     history = object_history(Random(seed), Reading(3), threads=3, count=80, trouble=0.0)
-    polls = [each for each in history.operations("poll") if each.kind is Kind.OK]
+    polls = [each for each in history.operations("poll") if each.kind is EventKind.OK]
     owned = [(each, key) for each in polls for key in each.value["keys"]]
     assume(owned)
     poll, key = Random(seed).choice(owned)
@@ -115,10 +118,10 @@ def test_a_second_owner_is_reported_and_nothing_else(seed: int) -> None:
     value = {**poll.value, "member": "other", "keys": {key: []}}
     events = [
         *history.events,
-        Event(0, 0, process, Kind.INVOKE, "poll", {"group": "g"}),
-        Event(0, 0, process, Kind.OK, "poll", value),
+        Event(0, 0, process, EventKind.INVOKE, "poll", {"group": "g"}),
+        Event(0, 0, process, EventKind.OK, "poll", value),
     ]
-    verdict = check_groups(renumbered(events), Facts())
+    verdict = check_groups(renumbered(events), RunFacts())
     assert verdict.findings_count == {"two-owners": 1}
     assert verdict.valid is False
 
@@ -131,7 +134,7 @@ def told(generation: int | None, keys: Json, member: str = "m1") -> dict[str, Js
 
 
 def counts(script: Script) -> dict[str, int]:
-    return dict(check_groups(script.history(), Facts()).findings_count)
+    return dict(check_groups(script.history(), RunFacts()).findings_count)
 
 
 def test_a_key_has_one_owner_in_a_generation_and_may_move_with_the_next() -> None:
@@ -190,12 +193,12 @@ def test_what_is_committed_was_given_to_some_member() -> None:
     assert counts(script) == {}
     script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 3}))
     assert counts(script) == {"committed-unread": 1}
-    finding = check_groups(script.history(), Facts()).findings[0]
+    finding = check_groups(script.history(), RunFacts()).findings[0]
     assert "2 records below" in finding.detail
     script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}))
-    script.does(1, "poll", {"group": "g"}, kind=Kind.FAIL)
+    script.does(1, "poll", {"group": "g"}, kind=EventKind.FAIL)
     assert counts(script) == {"committed-unread": 1}
-    script.does(1, "poll", {"group": "g"}, kind=Kind.INFO)
+    script.does(1, "poll", {"group": "g"}, kind=EventKind.INFO)
     assert counts(script) == {}, "nobody knows what that one was given"
 
 
@@ -203,8 +206,8 @@ def test_what_was_not_committed_and_what_lies_nowhere_known_need_not_be_read() -
     script = Script()
     script.sends(0, 1, 0)
     script.sends(0, 2, None)
-    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}), Kind.FAIL)
-    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}), Kind.INFO)
+    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}), EventKind.FAIL)
+    script.does(1, "commit", {"group": "g"}, told(1, {"q-0": 1}), EventKind.INFO)
     assert counts(script) == {}
 
 
@@ -217,8 +220,8 @@ def test_what_is_fetched_is_what_was_committed() -> None:
     assert counts(script) == {"nonlinearizable": 1}
 
 
-@pytest.mark.parametrize("kind", [Kind.FAIL, Kind.INFO])
-def test_what_did_not_succeed_claims_nothing(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [EventKind.FAIL, EventKind.INFO])
+def test_what_did_not_succeed_claims_nothing(kind: EventKind) -> None:
     script = Script()
     script.does(0, "poll", {"group": "g"}, told(1, {"q-0": []}), kind)
     script.does(1, "poll", {"group": "g"}, told(1, {"q-0": []}, "m2"))

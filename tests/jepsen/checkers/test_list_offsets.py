@@ -10,8 +10,8 @@ from ottla.jepsen.checkers.list_offsets import DEPOSED, UNKNOWN, check_list_offs
 from ottla.jepsen.checkers.testing.object_histories import object_history
 from ottla.jepsen.checkers.testing.queue_histories import renumbered
 from ottla.jepsen.checkers.testing.script import Script
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import Event, Json, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import Event, EventKind, Json
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -30,12 +30,12 @@ class Logs:
         self.values += 1
         return "send", [["send", key, self.values]]
 
-    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, Kind]:
+    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, EventKind]:
         if f == "end-offset":
-            return [asked[0], self.ends[asked[0]]], Kind.OK
+            return [asked[0], self.ends[asked[0]]], EventKind.OK
         _, key, value = asked[0]
         self.ends[key] += 1
-        return [["send", key, [self.ends[key] - 1, value]]], Kind.OK
+        return [["send", key, [self.ends[key] - 1, value]]], EventKind.OK
 
     def extra(self, f: str, asked: Json, told: Json) -> Mapping[str, Json]:
         return {"leader_epoch": 1} if f == "end-offset" else {}
@@ -44,7 +44,7 @@ class Logs:
 @given(SEEDS)
 @settings(max_examples=80, deadline=None)
 def test_ends_that_are_true_pass(seed: int) -> None:
-    verdict = check_list_offsets(object_history(Random(seed), Logs(), trouble=0.2), Facts())
+    verdict = check_list_offsets(object_history(Random(seed), Logs(), trouble=0.2), RunFacts())
     assert verdict.valid is True
     assert verdict.findings_count == {}
 
@@ -54,12 +54,12 @@ def test_ends_that_are_true_pass(seed: int) -> None:
 def test_an_end_before_what_was_acknowledged_is_reported_and_nothing_else(seed: int) -> None:
     rng = Random(seed)
     history = object_history(rng, Logs(), trouble=0.1)
-    sends = [each for each in history.operations("send") if each.kind is Kind.OK]
+    sends = [each for each in history.operations("send") if each.kind is EventKind.OK]
     places = [
         (send, asked)
         for asked in history.operations("end-offset")
         for send in sends
-        if asked.kind is Kind.OK
+        if asked.kind is EventKind.OK
         and send.index < asked.invoke.index
         and send.value[0][1] == asked.value[0]
     ]
@@ -71,7 +71,7 @@ def test_an_end_before_what_was_acknowledged_is_reported_and_nothing_else(seed: 
     events[asked.index] = Event(
         at.index, at.time_ns, at.process, at.kind, at.f, value, None, at.extra
     )
-    verdict = check_list_offsets(renumbered(events), Facts())
+    verdict = check_list_offsets(renumbered(events), RunFacts())
     assert verdict.findings_count == {"stale-end-offset": 1}
     assert verdict.valid is False
 
@@ -81,7 +81,7 @@ def asked(script: Script, thread: int, end: int, **extra: Json) -> None:
 
 
 def counts(script: Script) -> dict[str, int]:
-    return dict(check_list_offsets(script.history(), Facts()).findings_count)
+    return dict(check_list_offsets(script.history(), RunFacts()).findings_count)
 
 
 def test_a_deposed_leader_may_tell_less_but_not_of_ones_own_and_not_at_the_end() -> None:
@@ -94,7 +94,7 @@ def test_a_deposed_leader_may_tell_less_but_not_of_ones_own_and_not_at_the_end()
     script = after_a_send()
     asked(script, 1, 0, leader_epoch=1)
     assert counts(script) == {DEPOSED: 1}
-    assert check_list_offsets(script.history(), Facts()).valid is True
+    assert check_list_offsets(script.history(), RunFacts()).valid is True
     script = after_a_send()
     asked(script, 0, 0, leader_epoch=1)
     assert counts(script) == {"stale-end-offset": 1}

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from ottla.jepsen.checkers import log_figures, log_order, log_values
 from ottla.jepsen.checkers.log import ALLOWED, check_log
 from ottla.jepsen.checkers.log_reading import LogReading
-from ottla.jepsen.checkers.testing.queue_histories import Weather, queue_history
+from ottla.jepsen.checkers.testing.queue_histories import HistoryWeather, queue_history
 from ottla.jepsen.checkers.testing.queue_plants import PLANTS, planted
 from ottla.jepsen.checkers.testing.script import Script
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import EventKind, Json
 
 WEATHERS = st.builds(
-    Weather,
+    HistoryWeather,
     operation_count=st.integers(1, 100),
     thread_count=st.integers(1, 5),
     is_idempotent=st.booleans(),
@@ -27,14 +27,18 @@ WEATHERS = st.builds(
 )
 SEEDS = st.integers(0, 1 << 32)
 
-FAST = Weather(operation_count=80, is_idempotent=True, has_subscribers=False, trouble=0.3, gap=0.3)
+FAST = HistoryWeather(
+    operation_count=80, is_idempotent=True, has_subscribers=False, trouble=0.3, gap=0.3
+)
 """Weather in which nearly every anomaly has a place."""
 
 
 @given(WEATHERS, SEEDS)
 @settings(max_examples=150, deadline=None)
-def test_a_history_of_logs_that_keep_every_promise_passes(weather: Weather, seed: int) -> None:
-    verdict = check_log(queue_history(Random(seed), weather), Facts())
+def test_a_history_of_logs_that_keep_every_promise_passes(
+    weather: HistoryWeather, seed: int
+) -> None:
+    verdict = check_log(queue_history(Random(seed), weather), RunFacts())
     assert verdict.valid is True, verdict.reason
     assert set(verdict.findings_count) <= ALLOWED
 
@@ -46,7 +50,7 @@ def test_one_planted_anomaly_is_reported_and_nothing_else(anomaly: str, seed: in
     history = planted(anomaly, queue_history(Random(seed), FAST), Random(seed))
     assume(history is not None)
     assert history is not None
-    verdict = check_log(history, Facts())
+    verdict = check_log(history, RunFacts())
     assert set(verdict.findings_count) == {anomaly}
     assert verdict.valid is (anomaly in ALLOWED)
     assert all(finding.anomaly == anomaly for finding in verdict.findings)
@@ -62,20 +66,20 @@ def test_every_anomaly_finds_a_place_in_some_history() -> None:
 # ---- histories written by hand
 
 
-def counts(script: Script, facts: Facts | None = None) -> dict[str, int]:
-    return dict(check_log(script.history(), facts or Facts()).findings_count)
+def counts(script: Script, facts: RunFacts | None = None) -> dict[str, int]:
+    return dict(check_log(script.history(), facts or RunFacts()).findings_count)
 
 
 def test_what_was_never_read_without_final_reads_is_unknown() -> None:
     script = Script()
     script.sends(0, 1, 0)
-    assert check_log(script.history(), Facts()).valid is True, "nobody was to read anything"
+    assert check_log(script.history(), RunFacts()).valid is True, "nobody was to read anything"
     script.polls(1, [])
-    verdict = check_log(script.history(), Facts())
+    verdict = check_log(script.history(), RunFacts())
     assert verdict.valid == "unknown"
     assert verdict.figures["unseen"] == 1
     script.polls(1, [[0, 1]])
-    assert check_log(script.history(), Facts()).valid is True
+    assert check_log(script.history(), RunFacts()).valid is True
 
 
 def test_acknowledgements_of_a_leader_alone_promise_nothing() -> None:
@@ -83,15 +87,15 @@ def test_acknowledgements_of_a_leader_alone_promise_nothing() -> None:
     script.sends(0, 1, 0, acks="1")
     script.sends(0, 2, 1, acks="1")
     script.polls(1, [[0, 9], [1, 2]], final=True)
-    script.does(2, "send", [["send", "q-0", 9]], kind=Kind.INFO)
-    assert check_log(script.history(), Facts()).valid is True
-    assert check_log(script.history(), Facts(acks="1")).valid is True
+    script.does(2, "send", [["send", "q-0", 9]], kind=EventKind.INFO)
+    assert check_log(script.history(), RunFacts()).valid is True
+    assert check_log(script.history(), RunFacts(acks="1")).valid is True
     promised = Script()
-    promised.does(2, "send", [["send", "q-0", 9]], kind=Kind.INFO)
+    promised.does(2, "send", [["send", "q-0", 9]], kind=EventKind.INFO)
     promised.sends(0, 1, 0)
     promised.polls(1, [[0, 9]], final=True)
     assert set(counts(promised)) == {"inconsistent-offsets", "lost-write"}
-    assert counts(promised, Facts(acks="1")) == {}
+    assert counts(promised, RunFacts(acks="1")) == {}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ def test_a_record_may_be_there_twice_only_if_its_producer_may_have_repeated_it(
 def test_what_a_part_of_an_operation_was_told_counts_though_its_end_is_unknown() -> None:
     script = Script()
     asked = [["send", "q-0", 1], ["send", "q-0", 2]]
-    script.does(0, "send", asked, [["send", "q-0", [0, 1]], ["send", "q-0", 2]], Kind.INFO)
+    script.does(0, "send", asked, [["send", "q-0", [0, 1]], ["send", "q-0", 2]], EventKind.INFO)
     script.sends(1, 3, 1)
     script.polls(2, [[1, 3]], final=True)
     assert counts(script) == {"lost-write": 1}
@@ -158,7 +162,7 @@ def test_a_group_may_move_a_subscriber_but_not_within_one_poll() -> None:
     script.polls(3, [[0, 0]])
     script.polls(3, [[3, 3]])
     assert counts(script) == {**allowed, "int-poll-skip": 1, "poll-skip-subscribed": 1}
-    assert check_log(script.history(), Facts()).valid is False
+    assert check_log(script.history(), RunFacts()).valid is False
 
 
 def test_a_process_that_follows_a_subscribed_one_is_subscribed() -> None:
@@ -174,17 +178,17 @@ def test_what_a_failed_poll_saw_must_be_right_but_counts_as_read_by_nobody() -> 
     script = Script()
     script.sends(0, 1, 0)
     script.sends(0, 2, 1)
-    script.does(1, "poll", [["poll"]], [["poll", {"q-0": [[0, 1]]}]], Kind.FAIL)
+    script.does(1, "poll", [["poll"]], [["poll", {"q-0": [[0, 1]]}]], EventKind.FAIL)
     script.polls(1, [[1, 2]], final=True)
     assert counts(script) == {"lost-write": 1}
-    script.does(2, "poll", [["poll"]], [["poll", {"q-0": [[1, 1]]}]], Kind.FAIL)
+    script.does(2, "poll", [["poll"]], [["poll", {"q-0": [[1, 1]]}]], EventKind.FAIL)
     assert set(counts(script)) == {"lost-write", "duplicate", "inconsistent-offsets"}
 
 
 def test_what_a_failed_poll_saw_must_not_be_cut_off_either() -> None:
     script = Script()
-    script.does(0, "send", [["send", "q-0", 7]], kind=Kind.INFO)
-    script.does(1, "poll", [["poll"]], [["poll", {"q-0": [[0, 7]]}]], Kind.FAIL)
+    script.does(0, "send", [["send", "q-0", 7]], kind=EventKind.INFO)
+    script.does(1, "poll", [["poll"]], [["poll", {"q-0": [[0, 7]]}]], EventKind.FAIL)
     script.polls(2, [], final=True)
     assert counts(script) == {"truncated-read": 1}
 
@@ -199,8 +203,8 @@ def test_a_record_of_unknown_place_is_lost_once_a_later_one_was_read() -> None:
     assert counts(script) == {"lost-write": 1}
 
 
-@pytest.mark.parametrize("kind", [Kind.INFO, Kind.FAIL])
-def test_a_transaction_must_have_committed_once_a_part_of_it_was_seen(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [EventKind.INFO, EventKind.FAIL])
+def test_a_transaction_must_have_committed_once_a_part_of_it_was_seen(kind: EventKind) -> None:
     asked = [["send", "q-0", 1], ["send", "q-0", 2]]
     told = [["send", "q-0", [0, 1]], ["send", "q-0", [1, 2]]]
     script = Script()
@@ -209,7 +213,7 @@ def test_a_transaction_must_have_committed_once_a_part_of_it_was_seen(kind: Kind
     script.polls(2, [[3, 3]], final=True)
     assert counts(script) == {}
     script.polls(3, [[1, 2], [3, 3]], final=True)
-    assert counts(script) == {Kind.INFO: {"lost-write": 1}, Kind.FAIL: {"G1a": 1}}[kind]
+    assert counts(script) == {EventKind.INFO: {"lost-write": 1}, EventKind.FAIL: {"G1a": 1}}[kind]
 
 
 def test_an_offset_that_was_given_before_is_out_of_order_too() -> None:
@@ -232,14 +236,14 @@ def test_a_retry_without_idempotence_may_be_overtaken() -> None:
     script.does(0, "send", asked, told, idempotent=False)
     script.polls(1, [[0, 2], [1, 1]])
     assert counts(script) == {"int-nonmonotonic-send-of-retries": 1}
-    assert check_log(script.history(), Facts()).valid is True
+    assert check_log(script.history(), RunFacts()).valid is True
 
 
 def test_an_allowed_anomaly_is_told_and_does_not_fail() -> None:
     script = Script()
     script.polls(0, [[0, 7]])
-    assert check_log(script.history(), Facts()).valid is False
-    verdict = check_log(script.history(), Facts(allowed=frozenset({"phantom-read"})))
+    assert check_log(script.history(), RunFacts()).valid is False
+    verdict = check_log(script.history(), RunFacts(allowed=frozenset({"phantom-read"})))
     assert verdict.valid is True
     assert verdict.findings_count == {"phantom-read": 1}
 
@@ -249,7 +253,7 @@ def test_a_value_sent_twice_is_a_mistake_of_the_workload() -> None:
     script.sends(0, 1, 0)
     script.sends(1, 1, 1)
     with pytest.raises(ValueError, match="unique"):
-        check_log(script.history(), Facts())
+        check_log(script.history(), RunFacts())
 
 
 def test_allowed_names_are_those_of_the_rules() -> None:
@@ -266,7 +270,7 @@ def test_lag_is_how_long_the_next_record_had_been_there_when_the_poll_began() ->
     script.sends(0, 2, 1)  # known at 6 s
     script.polls(1, [])  # begins at 7 s and sees nothing of it
     script.polls(1, [[1, 2]])
-    lags = log_figures.realtime_lags(LogReading(script.history(), Facts()))
+    lags = log_figures.realtime_lags(LogReading(script.history(), RunFacts()))
     assert [lag.lag_ns // 1_000_000_000 for lag in lags] == [0, 1, 0]
 
 
@@ -276,7 +280,7 @@ def test_unseen_rises_with_acknowledgements_and_falls_with_reads() -> None:
     script.sends(0, 2, 1)
     script.polls(1, [[0, 1]])
     script.polls(2, [[0, 1], [1, 2]])
-    changes = log_figures.unseen_over_time(LogReading(script.history(), Facts()))
+    changes = log_figures.unseen_over_time(LogReading(script.history(), RunFacts()))
     assert [(time_ns // 1_000_000_000, count) for time_ns, count in changes] == [
         (2, 1),
         (4, 2),
@@ -295,7 +299,7 @@ def test_records_that_subscribers_consumed_are_counted_by_how_often() -> None:
     script.polls(2, [[1, 1]])
     script.does(3, "assign", ["q-0"])
     script.polls(3, [[0, 0], [1, 1]])
-    verdict = check_log(script.history(), Facts())
+    verdict = check_log(script.history(), RunFacts())
     assert verdict.figures["consume_counts"] == {"1": 1, "2": 1}
 
 

@@ -10,8 +10,8 @@ from ottla.jepsen.checkers.metadata import check_metadata
 from ottla.jepsen.checkers.testing.object_histories import object_history
 from ottla.jepsen.checkers.testing.queue_histories import renumbered
 from ottla.jepsen.checkers.testing.script import Script
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import Event, History, Json, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import Event, EventKind, History, Json
 
 SEEDS = st.integers(0, 1 << 32)
 Topic = tuple[str, int, dict[str, Json]]
@@ -42,27 +42,27 @@ class Cluster:
             return "set-config", {"topic": topic, "config": {"retention.ms": self.ids}}
         return "delete", {"topic": topic}
 
-    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, Kind]:
+    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, EventKind]:
         past = self.pasts[asked["topic"]]
         if f == "describe":
-            return self.describe(rng, asked), Kind.OK
+            return self.describe(rng, asked), EventKind.OK
         now = past[-1]
         if f == "create":
             if now is not None:
-                return None, Kind.FAIL
+                return None, EventKind.FAIL
             self.ids += 1
             past.append((f"id-{self.ids}", asked["count"], {}))
             told = f"id-{self.ids}" if rng.random() < 0.7 else None
-            return {**asked, "id": told}, Kind.OK
+            return {**asked, "id": told}, EventKind.OK
         if now is None or (f == "partitions" and asked["count"] <= now[1]):
-            return None, Kind.FAIL
+            return None, EventKind.FAIL
         if f == "delete":
             past.append(None)
         elif f == "partitions":
             past.append((now[0], asked["count"], now[2]))
         else:
             past.append((now[0], now[1], {**now[2], **asked["config"]}))
-        return asked, Kind.OK
+        return asked, EventKind.OK
 
     def describe(self, rng: Random, asked: Json) -> Json:
         topic, broker = asked["topic"], asked["broker"]
@@ -84,7 +84,7 @@ class Cluster:
 @settings(max_examples=150, deadline=None)
 def test_brokers_that_show_what_the_log_holds_pass(seed: int, trouble: float) -> None:
     history = object_history(Random(seed), Cluster(), trouble=trouble, count=80)
-    verdict = check_metadata(history, Facts())
+    verdict = check_metadata(history, RunFacts())
     assert verdict.valid is True, verdict.findings
     assert verdict.findings_count == {}
 
@@ -97,7 +97,7 @@ def test_a_broker_that_goes_back_is_reported_and_nothing_else(seed: int) -> None
     bad = broker_that_went_back(history, Random(seed))
     assume(bad is not None)
     assert bad is not None
-    verdict = check_metadata(bad, Facts())
+    verdict = check_metadata(bad, RunFacts())
     assert verdict.valid is False
     assert verdict.findings_count == {"nonlinearizable": 1}
     assert verdict.findings[0].operations
@@ -108,7 +108,7 @@ def broker_that_went_back(history: History, rng: Random) -> History | None:
     told = [
         each
         for each in history.operations("describe")
-        if each.kind is Kind.OK and each.value.get("id") is not None
+        if each.kind is EventKind.OK and each.value.get("id") is not None
     ]
     places = [
         (first, third)
@@ -143,7 +143,7 @@ def created(script: Script, id_: str | None = "a") -> None:
 
 
 def is_valid(script: Script) -> bool:
-    valid = check_metadata(script.history(), Facts()).valid
+    valid = check_metadata(script.history(), RunFacts()).valid
     assert valid != "unknown"
     return bool(valid)
 
@@ -237,11 +237,11 @@ def test_writes_need_what_they_change() -> None:
 def test_a_write_of_unknown_end_may_be_seen_and_need_not() -> None:
     for shown, valid in ((GONE, True), (A1, True), ({"id": "a", "count": 9}, False)):
         script = Script()
-        script.does(1, "create", {"topic": "t", "count": 1}, kind=Kind.INFO)
+        script.does(1, "create", {"topic": "t", "count": 1}, kind=EventKind.INFO)
         described(script, 1, shown)
         assert is_valid(script) is valid
     failed = Script()
-    failed.does(1, "create", {"topic": "t", "count": 1}, kind=Kind.FAIL)
+    failed.does(1, "create", {"topic": "t", "count": 1}, kind=EventKind.FAIL)
     described(failed, 1, A1)
     assert not is_valid(failed)
 
@@ -250,7 +250,7 @@ def test_a_bad_topic_is_kept_for_a_picture() -> None:
     script = Script()
     created(script)
     described(script, None, GONE)
-    shown = check_metadata(script.history(), Facts()).figures["linear"]["t"]
+    shown = check_metadata(script.history(), RunFacts()).figures["linear"]["t"]
     assert shown["states"] == ["1 partitions, {}"]
     assert shown["stuck"] == [1]
 
@@ -264,5 +264,5 @@ def test_what_could_not_be_decided_is_unknown() -> None:
     for thread in range(14):
         script.ends(thread)
     described(script, None, {"config": {"retention.ms": 99}})
-    verdict = check_metadata(script.history(), Facts(steps_max=1_000))
+    verdict = check_metadata(script.history(), RunFacts(steps_max=1_000))
     assert verdict.valid == "unknown"

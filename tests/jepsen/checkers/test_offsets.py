@@ -11,8 +11,8 @@ from ottla.jepsen.checkers.offsets import check_offsets
 from ottla.jepsen.checkers.testing.object_histories import object_history
 from ottla.jepsen.checkers.testing.queue_histories import renumbered
 from ottla.jepsen.checkers.testing.script import Script
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import Event, History, Json, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import Event, EventKind, History, Json
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -31,12 +31,12 @@ class Registers:
         self.count += 1
         return "commit", [*where, self.count]
 
-    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, Kind]:
+    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, EventKind]:
         group, key, offset = asked
         if f == "commit":
             self.offsets[group, key] = offset
-            return asked, Kind.OK
-        return [group, key, self.offsets.get((group, key))], Kind.OK
+            return asked, EventKind.OK
+        return [group, key, self.offsets.get((group, key))], EventKind.OK
 
     def extra(self, f: str, asked: Json, told: Json) -> Mapping[str, Json]:
         return {"node": "1"}
@@ -46,7 +46,7 @@ class Registers:
 @settings(max_examples=150, deadline=None)
 def test_registers_that_keep_what_they_are_told_pass(seed: int, trouble: float) -> None:
     history = object_history(Random(seed), Registers(), trouble=trouble)
-    verdict = check_offsets(history, Facts())
+    verdict = check_offsets(history, RunFacts())
     assert verdict.valid is True
     assert verdict.findings_count == {}
 
@@ -58,7 +58,7 @@ def test_a_fetch_of_what_had_been_overwritten_is_reported_and_nothing_else(seed:
     bad = overwritten_fetch(history, Random(seed))
     assume(bad is not None)
     assert bad is not None
-    verdict = check_offsets(bad, Facts())
+    verdict = check_offsets(bad, RunFacts())
     assert verdict.valid is False
     assert verdict.findings_count == {"nonlinearizable": 1}
     assert verdict.findings[0].operations
@@ -66,8 +66,8 @@ def test_a_fetch_of_what_had_been_overwritten_is_reported_and_nothing_else(seed:
 
 def overwritten_fetch(history: History, rng: Random) -> History | None:
     """Have a fetch tell an offset after which another one was committed, all one by one."""
-    commits = [each for each in history.operations("commit") if each.kind is Kind.OK]
-    fetches = [each for each in history.operations("fetch") if each.kind is Kind.OK]
+    commits = [each for each in history.operations("commit") if each.kind is EventKind.OK]
+    fetches = [each for each in history.operations("fetch") if each.kind is EventKind.OK]
     rng.shuffle(fetches)
     for fetch in fetches:
         group, key, _ = fetch.value
@@ -84,7 +84,7 @@ def overwritten_fetch(history: History, rng: Random) -> History | None:
                 fetch.index,
                 fetch.completion.time_ns,
                 fetch.invoke.process,
-                Kind.OK,
+                EventKind.OK,
                 "fetch",
                 old.value,
                 None,
@@ -94,7 +94,7 @@ def overwritten_fetch(history: History, rng: Random) -> History | None:
     return None
 
 
-def told(*steps: tuple[str, int | None, str | None], kind: Kind = Kind.OK) -> Script:
+def told(*steps: tuple[str, int | None, str | None], kind: EventKind = EventKind.OK) -> Script:
     """Tell operations one after the other: (f, offset, node)."""
     script = Script()
     for f, offset, node in steps:
@@ -105,29 +105,29 @@ def told(*steps: tuple[str, int | None, str | None], kind: Kind = Kind.OK) -> Sc
 
 def test_a_deposed_coordinator_may_tell_what_it_knew_and_no_older() -> None:
     began = (("commit", 1, "1"), ("commit", 2, "1"), ("commit", 3, "2"))
-    stale = check_offsets(told(*began, ("fetch", 2, "1")).history(), Facts())
+    stale = check_offsets(told(*began, ("fetch", 2, "1")).history(), RunFacts())
     assert stale.valid is True
     assert stale.findings_count == {"stale-fetch": 1}
-    older = check_offsets(told(*began, ("fetch", 1, "1")).history(), Facts())
+    older = check_offsets(told(*began, ("fetch", 1, "1")).history(), RunFacts())
     assert older.findings_count == {"nonlinearizable": 1}
-    newest = check_offsets(told(*began, ("fetch", 2, "2")).history(), Facts())
+    newest = check_offsets(told(*began, ("fetch", 2, "2")).history(), RunFacts())
     assert newest.findings_count == {"nonlinearizable": 1}
-    new = check_offsets(told(*began, ("fetch", 2, "3")).history(), Facts())
+    new = check_offsets(told(*began, ("fetch", 2, "3")).history(), RunFacts())
     assert new.findings_count == {"nonlinearizable": 1}, "a new one must know everything"
 
 
 def test_a_fetch_of_nothing_fits_only_before_the_first_commit() -> None:
-    assert check_offsets(told(("fetch", None, "1")).history(), Facts()).valid is True
+    assert check_offsets(told(("fetch", None, "1")).history(), RunFacts()).valid is True
     lost = told(("commit", 1, "1"), ("fetch", None, "1"))
-    assert check_offsets(lost.history(), Facts()).valid is False
+    assert check_offsets(lost.history(), RunFacts()).valid is False
 
 
 def test_a_failed_commit_is_never_seen_and_one_of_unknown_end_may_be() -> None:
-    for kind, valid in ((Kind.FAIL, False), (Kind.INFO, True)):
+    for kind, valid in ((EventKind.FAIL, False), (EventKind.INFO, True)):
         script = told(("commit", 1, "1"))
         script.does(1, "commit", ["g", "q-0", 2], kind=kind)
         script.does(0, "fetch", ["g", "q-0", None], ["g", "q-0", 2])
-        assert check_offsets(script.history(), Facts()).valid is valid
+        assert check_offsets(script.history(), RunFacts()).valid is valid
 
 
 def test_what_could_not_be_decided_is_unknown() -> None:
@@ -137,13 +137,13 @@ def test_what_could_not_be_decided_is_unknown() -> None:
     for thread in range(16):
         script.ends(thread)
     script.does(0, "fetch", ["g", "q-0", None], ["g", "q-0", 99])
-    verdict = check_offsets(script.history(), Facts(steps_max=1_000))
+    verdict = check_offsets(script.history(), RunFacts(steps_max=1_000))
     assert verdict.valid == "unknown"
     assert "1000 steps" in (verdict.reason or "")
 
 
 def test_the_longest_order_of_a_bad_register_is_kept_for_a_picture() -> None:
-    verdict = check_offsets(told(("commit", 1, "1"), ("fetch", 7, "1")).history(), Facts())
+    verdict = check_offsets(told(("commit", 1, "1"), ("fetch", 7, "1")).history(), RunFacts())
     shown = verdict.figures["linear"]["g/q-0"]
     assert [operation["value"] for operation in shown["operations"]] == [1, 7]
     assert shown["order"] == [0]
@@ -156,4 +156,4 @@ def test_registers_are_apart(key: str) -> None:
     script = told(("commit", 1, "1"))
     script.does(0, "commit", ["g", "q-1", 5])
     script.does(0, "fetch", ["g", key, None], ["g", key, {"q-0": 1, "q-1": 5}[key]])
-    assert check_offsets(script.history(), Facts()).valid is True
+    assert check_offsets(script.history(), RunFacts()).valid is True

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from ottla.jepsen.checkers.producer_ids import check_producer_ids
 from ottla.jepsen.checkers.testing.script import Script
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import EventKind, Json
 
 
 def given_ids(*ids: tuple[int, int, str | None]) -> dict[str, int]:
@@ -14,7 +14,7 @@ def given_ids(*ids: tuple[int, int, str | None]) -> dict[str, int]:
     for producer_id, epoch, name in ids:
         extra: dict[str, Json] = {} if name is None else {"transactional_id": name}
         script.does(0, "init", None, [producer_id, epoch], **extra)
-    return dict(check_producer_ids(script.history(), Facts()).findings_count)
+    return dict(check_producer_ids(script.history(), RunFacts()).findings_count)
 
 
 @given(st.lists(st.integers(0, 1_000), unique=True, min_size=1), st.data())
@@ -41,15 +41,15 @@ def test_epochs_asked_for_at_once_may_come_in_any_order() -> None:
     script.begins(0, "init", None, transactional_id="a")
     script.does(1, "init", None, [1, 1], transactional_id="a")
     script.ends(0, [1, 0])
-    assert check_producer_ids(script.history(), Facts()).valid is True
+    assert check_producer_ids(script.history(), RunFacts()).valid is True
 
 
 def test_what_was_not_answered_was_given_to_nobody() -> None:
     script = Script()
     script.does(0, "init", None, [1, 0])
-    script.does(0, "init", None, [1, 0], Kind.FAIL)
-    script.does(0, "init", None, [1, 0], Kind.INFO)
+    script.does(0, "init", None, [1, 0], EventKind.FAIL)
+    script.does(0, "init", None, [1, 0], EventKind.INFO)
     script.does(1, "init", None, None)
-    verdict = check_producer_ids(script.history(), Facts())
+    verdict = check_producer_ids(script.history(), RunFacts())
     assert verdict.valid is True
     assert verdict.figures["given"] == 1

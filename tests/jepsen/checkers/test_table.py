@@ -3,7 +3,7 @@
 import gc
 
 from ottla.jepsen.checkers.table import CHECKERS, combined, judge
-from ottla.jepsen.checkers.verdict import DirectoryCheck, Facts
+from ottla.jepsen.checkers.verdict import DirectoryCheck, RunFacts
 from ottla.jepsen.history import History
 
 NAMES = {
@@ -13,7 +13,7 @@ NAMES = {
 
 
 def test_a_history_of_nothing_passes_every_judge_by_its_name() -> None:
-    verdicts = judge(sorted(CHECKERS), History([]), Facts())
+    verdicts = judge(sorted(CHECKERS), History([]), RunFacts())
     assert [verdict.checker for verdict in verdicts] == sorted(NAMES)
     assert combined(verdicts) is True
     assert gc.isenabled(), "it is only paused"
@@ -23,9 +23,9 @@ def test_errors_of_servers_and_unsound_directories_are_each_told() -> None:
     sound = DirectoryCheck("b1", is_sound=True)
     unsound = DirectoryCheck("b2", is_sound=False, detail="CRC of batch 7 of q-0")
     for facts, counts in (
-        (Facts(directory_checks=(sound,)), {}),
-        (Facts(directory_checks=(sound, unsound)), {"unsound-directory": 1}),
-        (Facts(server_errors=(("b1", "AssertionError"),)), {"server-error": 1}),
+        (RunFacts(directory_checks=(sound,)), {}),
+        (RunFacts(directory_checks=(sound, unsound)), {"unsound-directory": 1}),
+        (RunFacts(server_errors=(("b1", "AssertionError"),)), {"server-error": 1}),
     ):
         (verdict,) = judge(["servers"], History([]), facts)
         assert verdict.findings_count == counts

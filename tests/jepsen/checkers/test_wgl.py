@@ -6,7 +6,7 @@ from itertools import permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.jepsen.checkers.wgl import NEVER, Call, linearize
+from ottla.jepsen.checkers.wgl import NEVER, ObjectCall, linearize
 
 Asked = tuple[str, int]
 
@@ -22,12 +22,12 @@ def step(state: int, asked: Asked) -> Sequence[int]:
     return (state,) if state == value else ()
 
 
-def call(begin: int, end: int, f: str, value: int) -> Call[Asked]:
-    return Call(begin, end, (f, value), is_read=f == "read")
+def call(begin: int, end: int, f: str, value: int) -> ObjectCall[Asked]:
+    return ObjectCall(begin, end, (f, value), is_read=f == "read")
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Call[Asked]]:
+def histories(draw: st.DrawFn) -> list[ObjectCall[Asked]]:
     count = draw(st.integers(1, 6))
     moments = draw(st.permutations(range(2 * count)))
     calls = []
@@ -40,7 +40,7 @@ def histories(draw: st.DrawFn) -> list[Call[Asked]]:
     return calls
 
 
-def has_order(calls: list[Call[Asked]]) -> bool:
+def has_order(calls: list[ObjectCall[Asked]]) -> bool:
     """Try every order of all that returned and any of the others."""
     must = [place for place, each in enumerate(calls) if each.end != NEVER]
     others = [place for place, each in enumerate(calls) if each.end == NEVER]
@@ -51,7 +51,7 @@ def has_order(calls: list[Call[Asked]]) -> bool:
     return False
 
 
-def is_order(calls: list[Call[Asked]], order: tuple[int, ...]) -> bool:
+def is_order(calls: list[ObjectCall[Asked]], order: tuple[int, ...]) -> bool:
     states = {0}
     for at, place in enumerate(order):
         states = {after for state in states for after in step(state, calls[place].asked)}
@@ -62,7 +62,9 @@ def is_order(calls: list[Call[Asked]], order: tuple[int, ...]) -> bool:
 
 @given(histories())
 @settings(max_examples=600, deadline=None)
-def test_an_order_is_found_exactly_when_trying_all_finds_one(calls: list[Call[Asked]]) -> None:
+def test_an_order_is_found_exactly_when_trying_all_finds_one(
+    calls: list[ObjectCall[Asked]],
+) -> None:
     found = linearize(calls, 0, step, steps_max=100_000)
     assert found.is_linearizable is has_order(calls)
     if found.is_linearizable is True:
@@ -72,7 +74,7 @@ def test_an_order_is_found_exactly_when_trying_all_finds_one(calls: list[Call[As
         assert are_states(calls, found.order, found.states)
 
 
-def are_states(calls: list[Call[Asked]], order: Sequence[int], states: Sequence[int]) -> bool:
+def are_states(calls: list[ObjectCall[Asked]], order: Sequence[int], states: Sequence[int]) -> bool:
     return len(order) == len(states) and all(
         state in step(before, calls[place].asked)
         for before, place, state in zip((0, *states), order, states, strict=False)

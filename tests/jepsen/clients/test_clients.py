@@ -18,7 +18,7 @@ from ottla.jepsen.clients import confluent, confluent_queue, own
 from ottla.jepsen.clients.confluent import ConfluentClient
 from ottla.jepsen.clients.confluent_group import ConfluentGroupClient
 from ottla.jepsen.clients.topics import clear_away
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.group import RANGE
 from ottla.jepsen.workloads.load import (
     CLIENTS,
@@ -55,7 +55,7 @@ async def until_read(client: LoadClient) -> Completion:
     with trio.fail_after(TIMEOUT_S):
         while True:
             done = await client.invoke(Op("poll", [["poll"]]))
-            if done.kind is not Kind.OK or done.value[0][1]:
+            if done.kind is not EventKind.OK or done.value[0][1]:
                 return done
 
 
@@ -68,7 +68,7 @@ async def test_what_is_sent_is_read_where_it_is_said_to_be(
             done = await client.invoke(Op("send", [["send", "t-q0-1", value]]))
             assert done.value == [["send", "t-q0-1", [value - 7, value]]]
             assert done.extra == {"client": kind}
-        assert (await client.invoke(Op("assign", ["t-q0-1"]))).kind is Kind.OK
+        assert (await client.invoke(Op("assign", ["t-q0-1"]))).kind is EventKind.OK
         read = await until_read(client)
         assert read.value[0][1]["t-q0-1"][0] == [0, 7]
         assert read.extra["mode"] == "assign"
@@ -85,7 +85,7 @@ async def test_keys_that_stay_are_read_on_and_a_crash_begins_anew(
         await client.invoke(Op("assign", ["t-q0-0", "t-q1-0"]))
         await client.invoke(Op("send", [["send", "t-q0-0", 1]]))
         assert (await until_read(client)).value == [["poll", {"t-q0-0": [[1, 1]]}]]
-        assert (await client.invoke(Op("crash"))).kind is Kind.INFO
+        assert (await client.invoke(Op("crash"))).kind is EventKind.INFO
         await client.invoke(Op("assign", ["t-q0-0"]))
         assert (await until_read(client)).value[0][1]["t-q0-0"][0] == [0, 0]
 
@@ -104,11 +104,11 @@ async def test_a_commit_that_is_refused_fails_the_poll_and_takes_it_back(
 
             patch.setattr(Consumer, "commit", refuse)
             failed = await until_read(client)
-        assert failed.kind is Kind.FAIL
+        assert failed.kind is EventKind.FAIL
         assert failed.value == [["poll", {"t-q0-0": [[0, 5]]}]]
         assert failed.extra["refused"]
         again = await until_read(client)
-        assert (again.kind, again.value) == (Kind.OK, failed.value)
+        assert (again.kind, again.value) == (EventKind.OK, failed.value)
         assert again.extra["mode"] == "subscribe"
 
 
@@ -133,7 +133,7 @@ async def test_who_leaves_is_gone_and_who_crashes_is_missed(
         async with open_admin(ottla_cluster.bootstrap) as admin:
             members = (await admin.describe_group("t-g")).members
         assert len(members) == (f == "crash")
-        assert (await client.invoke(Op("poll", {"group": "t-g"}))).kind is Kind.FAIL
+        assert (await client.invoke(Op("poll", {"group": "t-g"}))).kind is EventKind.FAIL
         if f == "leave":
             assert [name for name, _ in notes] == ["assigned", "revoked"]
             assert notes[1][1]["member"] == value["member"]
@@ -171,7 +171,7 @@ async def test_a_member_commits_what_it_has_read(
                 pass
         assert read.value["keys"] == {"t-group-0-2": [[0, 0]]}
         done = await client.invoke(Op("commit", {"group": "t-g"}))
-        assert (done.kind, done.value["keys"]) == (Kind.OK, {"t-group-0-2": 1})
+        assert (done.kind, done.value["keys"]) == (EventKind.OK, {"t-group-0-2": 1})
         assert (done.value["generation"] is None) == (kind == CONFLUENT)
         found = await client.invoke(Op("fetch", {"group": "t-g"}))
         assert found.value["keys"] == {"t-group-0-2": 1}
@@ -215,7 +215,7 @@ async def test_a_members_refused_commit_may_have_been_done(
         if isinstance(client, ConfluentClient):
             client.handles = {"producer": client.handles["producer"], "member": Refused()}
         done = await client.invoke(Op("commit", {"group": "t-g"}))
-    assert (done.kind, done.value["keys"]) == (Kind.INFO, {"t-group-0-2": 1})
+    assert (done.kind, done.value["keys"]) == (EventKind.INFO, {"t-group-0-2": 1})
     assert done.extra["refused"] is True
 
 
@@ -256,7 +256,7 @@ async def test_a_members_commit_that_hangs_tells_what_it_may_have_done(
             client.handles = {"member": Hanging()}
         done = await client.invoke(Op("commit", {"group": "t-g"}))
         may_end.set()
-    assert (done.kind, done.value["keys"]) == (Kind.INFO, {"t-group-0-2": 1})
+    assert (done.kind, done.value["keys"]) == (EventKind.INFO, {"t-group-0-2": 1})
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
@@ -268,14 +268,14 @@ async def test_a_register_holds_what_was_committed_last(
         assert (await client.invoke(fetch)).value == ["t-r", "t-offsets-0", None]
         for offset in (9, 4):
             done = await client.invoke(Op("commit", ["t-r", "t-offsets-0", offset]))
-            assert done.kind is Kind.OK
+            assert done.kind is EventKind.OK
             found = await client.invoke(fetch)
             assert found.value == ["t-r", "t-offsets-0", offset]
             node = ottla_cluster.bootstrap if kind == OWN else None
             assert done.extra.get("node") == found.extra.get("node") == node
         # What is refused before anything is written has certainly not been.
         nowhere = await client.invoke(Op("commit", ["t-r", "t-nowhere-0", 1]))
-        assert nowhere.kind is Kind.FAIL
+        assert nowhere.kind is EventKind.FAIL
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
@@ -285,15 +285,15 @@ async def test_a_topic_that_is_there_already_may_be_ones_own(
     async with client_of(ottla_cluster, "metadata", kind) as client:
         create = Op("create", {"topic": "t-m", "count": 2})
         made = await client.invoke(create)
-        assert made.kind is Kind.OK
+        assert made.kind is EventKind.OK
         again = await client.invoke(create)
-        assert (again.kind, again.extra["refused"]) == (Kind.INFO, True)
+        assert (again.kind, again.extra["refused"]) == (EventKind.INFO, True)
         nowhere = Op("set-config", {"topic": "t-no", "config": {"retention.ms": "1"}})
-        assert (await client.invoke(nowhere)).kind is Kind.FAIL
+        assert (await client.invoke(nowhere)).kind is EventKind.FAIL
         wider = await client.invoke(Op("partitions", {"topic": "t-m", "count": 3}))
         setting = {"topic": "t-m", "config": {"retention.ms": "86400007"}}
         changed = await client.invoke(Op("set-config", setting))
-        assert wider.kind is changed.kind is Kind.OK
+        assert wider.kind is changed.kind is EventKind.OK
     async with client_of(ottla_cluster, "metadata", OWN) as reader:
         told = await reader.invoke(Op("describe", {"topic": "t-m", "part": "topic"}))
         assert told.value == {"topic": "t-m", "broker": 1, "id": made.value["id"], "count": 3}
@@ -323,7 +323,7 @@ async def test_nothing_is_known_of_a_write_that_nobody_answers() -> None:
     workload = WORKLOADS["producer-ids"](LoadPlan(kinds=(OWN,)))
     async with workload.open_client("127.0.0.1:1", 0, lambda f, value: None) as client:
         done = await client.invoke(Op("init"))
-    assert done.kind is Kind.INFO
+    assert done.kind is EventKind.INFO
 
 
 async def test_a_library_that_hangs_costs_an_operation_and_nobody_else_waits(
@@ -348,11 +348,11 @@ async def test_a_library_that_hangs_costs_an_operation_and_nobody_else_waits(
         client.handles["reader"] = Hanging()
         with trio.fail_after(TIMEOUT_S):
             done = await client.invoke(Op("poll", [["poll"]]))
-            assert (done.kind, done.value) == (Kind.FAIL, None)
+            assert (done.kind, done.value) == (EventKind.FAIL, None)
             client.handles["reader"] = Hanging()
-            assert (await client.invoke(Op("crash"))).kind is Kind.INFO
+            assert (await client.invoke(Op("crash"))).kind is EventKind.INFO
             monkeypatch.undo()
-            assert (await client.invoke(Op("send", [["send", "t-q0-0", 0]]))).kind is Kind.OK
+            assert (await client.invoke(Op("send", [["send", "t-q0-0", 0]]))).kind is EventKind.OK
         may_end.set()
 
 
@@ -390,7 +390,7 @@ async def test_what_may_be_sent_still_goes_with_its_producer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """librdkafka would number it anew after another message's time out: nobody knows the copy."""
-    kinds = iter([Kind.OK, Kind.FAIL, Kind.INFO])
+    kinds = iter([EventKind.OK, EventKind.FAIL, EventKind.INFO])
 
     def send_one(producer: object, op: Op) -> Completion:
         return Completion(next(kinds), None)

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from ottla.client.delivery import RecordMetadata
 from ottla.client.producer_lane import NotDeliveredError
 from ottla.jepsen.clients import confluent_sending, own_sending
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.load import Op
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
@@ -62,17 +62,17 @@ def lost(*, may_be_in_log: bool) -> Report:
 @pytest.mark.parametrize(
     ("taken", "kind", "value"),
     [
-        (Report(5), Kind.OK, [["send", "q0-1", [5, 7]]]),
-        (Report(-1), Kind.OK, [["send", "q0-1", [None, 7]]]),
-        (lost(may_be_in_log=True), Kind.INFO, None),
-        (lost(may_be_in_log=False), Kind.FAIL, None),
-        (Report(None), Kind.INFO, None),
-        (RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), Kind.FAIL, None),
-        (None, Kind.FAIL, None),
+        (Report(5), EventKind.OK, [["send", "q0-1", [5, 7]]]),
+        (Report(-1), EventKind.OK, [["send", "q0-1", [None, 7]]]),
+        (lost(may_be_in_log=True), EventKind.INFO, None),
+        (lost(may_be_in_log=False), EventKind.FAIL, None),
+        (Report(None), EventKind.INFO, None),
+        (RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), EventKind.FAIL, None),
+        (None, EventKind.FAIL, None),
     ],
 )
 async def test_our_producers_reports(
-    taken: Report | Exception | None, kind: Kind, value: Json, autojump_clock: MockClock
+    taken: Report | Exception | None, kind: EventKind, value: Json, autojump_clock: MockClock
 ) -> None:
     producer: Any = Sender(taken)
     done = await own_sending.send_one(producer, SEND)
@@ -124,18 +124,18 @@ class Librdkafka:
 @pytest.mark.parametrize(
     ("report", "is_full", "kind", "value"),
     [
-        ((None, Message(5)), False, Kind.OK, [["send", "q0-1", [5, 7]]]),
-        ((None, Message(None)), False, Kind.OK, [["send", "q0-1", [None, 7]]]),
-        ((Error("_MSG_TIMED_OUT"), None), False, Kind.INFO, None),
-        ((Error("MSG_SIZE_TOO_LARGE"), None), False, Kind.FAIL, None),
-        (None, False, Kind.INFO, None),
-        (None, True, Kind.FAIL, None),
+        ((None, Message(5)), False, EventKind.OK, [["send", "q0-1", [5, 7]]]),
+        ((None, Message(None)), False, EventKind.OK, [["send", "q0-1", [None, 7]]]),
+        ((Error("_MSG_TIMED_OUT"), None), False, EventKind.INFO, None),
+        ((Error("MSG_SIZE_TOO_LARGE"), None), False, EventKind.FAIL, None),
+        (None, False, EventKind.INFO, None),
+        (None, True, EventKind.FAIL, None),
     ],
 )
 def test_librdkafkas_reports(
     report: tuple[Error | None, Message | None] | None,
     is_full: bool,
-    kind: Kind,
+    kind: EventKind,
     value: Json,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from ottla.client.testing import ClusterUnderTest
 from ottla.jepsen.checkers.table import CHECKERS, judge
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import History, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import EventKind, History
 from ottla.jepsen.workloads.load import CONFLUENT, OWN
 
 BOTH = (OWN, OWN, CONFLUENT, CONFLUENT)
@@ -25,7 +25,7 @@ OPERATIONS = {"producer-ids": 5}
 """librdkafka takes half a second for an id."""
 
 
-def counts(history: History) -> Counter[tuple[str, Kind]]:
+def counts(history: History) -> Counter[tuple[str, EventKind]]:
     return Counter((operation.invoke.f, operation.kind) for operation in history.operations())
 
 
@@ -36,17 +36,17 @@ async def test_a_small_run_without_faults_does_everything_and_fails_nothing(
     run = small_run(name, ottla_cluster.bootstrap, BOTH)
     await run.drive(OPERATIONS.get(name, 80))
     found = counts(run.history)
-    assert {f for f, kind in found if kind is Kind.OK} >= EXPECTED[name]
+    assert {f for f, kind in found if kind is EventKind.OK} >= EXPECTED[name]
     assert run.workload.is_caught_up
     in_doubt = [
         operation.completion
         for operation in run.history.operations()
-        if operation.kind is not Kind.OK
+        if operation.kind is not EventKind.OK
         and operation.invoke.f != "crash"
         and not operation.extra.get("refused")
     ]
     assert not in_doubt
-    facts = Facts(workload=name, clients=(OWN, CONFLUENT))
+    facts = RunFacts(workload=name, clients=(OWN, CONFLUENT))
     checkers = [checker for checker in run.workload.checkers if checker in CHECKERS]
     verdicts = judge(checkers, run.history, facts)
     assert [verdict for verdict in verdicts if verdict.valid is not True] == []

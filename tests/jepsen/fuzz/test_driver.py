@@ -11,13 +11,13 @@ from ottla.jepsen.fuzz.judge import Judge
 from ottla.jepsen.fuzz.kept import add_kept, read_kept
 from ottla.jepsen.fuzz.mutate import mutated
 from ottla.jepsen.fuzz.plain_driver import fuzz
-from ottla.jepsen.fuzz.target import Target, joined, number_of, numbered, parts_of
+from ottla.jepsen.fuzz.target import FuzzTarget, joined, number_of, numbered, parts_of
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import MIB
 
 
-def target(check: Callable[[bytes], None], **changes: int) -> Target:
-    return Target(
+def target(check: Callable[[bytes], None], **changes: int) -> FuzzTarget:
+    return FuzzTarget(
         name="planted",
         sentence="what a test plants",
         check=check,

@@ -21,7 +21,7 @@ from ottla.jepsen.oracles.grpc_target import free_port
 from ottla.model.ids import NodeId
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
-from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.disk import RealDisk
 
 pytestmark = pytest.mark.cluster
@@ -69,7 +69,7 @@ class Controllers:
                 Voter(
                     id=node_id,
                     directory_id=RealRng().uuid(),
-                    endpoints=(Endpoint(CONTROLLER_LISTENER, "127.0.0.1", port),),
+                    endpoints=(VoterEndpoint(CONTROLLER_LISTENER, "127.0.0.1", port),),
                 )
                 for node_id, port in self.ports.items()
             )

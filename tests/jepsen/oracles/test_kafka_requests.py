@@ -7,8 +7,8 @@ import pytest
 from ottla.jepsen.oracles.kafka_requests import (
     SHAPES,
     ClusterNames,
-    KnownTopic,
-    Shape,
+    ExistingTopic,
+    KafkaShape,
     request_of,
     requests_of,
 )
@@ -20,7 +20,9 @@ from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest
 
 NAMES = ClusterNames(
-    topics=[KnownTopic(name=f"t{i}", id=UUID(int=1000 + i), partition_count=1) for i in range(50)],
+    topics=[
+        ExistingTopic(name=f"t{i}", id=UUID(int=1000 + i), partition_count=1) for i in range(50)
+    ],
     groups=[f"g{i}" for i in range(20)],
 )
 
@@ -47,7 +49,7 @@ def test_one_seed_gives_the_same_requests() -> None:
 
 
 def test_a_duplicated_request_names_one_topic_again_and_again() -> None:
-    request = request_of(Shape.DUPLICATED, 3, 12, SeededRng(1), NAMES)
+    request = request_of(KafkaShape.DUPLICATED, 3, 12, SeededRng(1), NAMES)
     assert isinstance(request, MetadataRequest)
     assert request.topics is not None
     assert len(request.topics) > 1_000
@@ -55,7 +57,7 @@ def test_a_duplicated_request_names_one_topic_again_and_again() -> None:
 
 
 def test_a_nested_request_has_many_elements_on_every_level() -> None:
-    request = request_of(Shape.INVENTED_NESTED, 9, 9, SeededRng(1), NAMES)
+    request = request_of(KafkaShape.INVENTED_NESTED, 9, 9, SeededRng(1), NAMES)
     assert isinstance(request, OffsetFetchRequest)
     assert len(request.groups) > 10
     first = request.groups[0]

@@ -15,11 +15,11 @@ import pytest
 import trio
 
 from ottla.broker.groups import offset_apis
-from ottla.broker.network.steps import Pace, Steps
+from ottla.broker.network.steps import StepPace, Steps
 from ottla.jepsen.fuzz.chance import FuzzRng
-from ottla.jepsen.oracles.kafka_requests import Shape, request_of
+from ottla.jepsen.oracles.kafka_requests import KafkaShape, request_of
 from ottla.jepsen.oracles.loop_cost import GROWTH_BYTES_MAX, HOLD_MS_MAX, Cost, LoopWatch
-from ottla.jepsen.oracles.loop_hold import ClusterSize, Target, costs_of, framed, open_target
+from ottla.jepsen.oracles.loop_hold import BrokerTarget, ClusterSize, costs_of, framed, open_target
 from ottla.model.limits import KIB, MIB
 from ottla.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 
@@ -55,7 +55,7 @@ async def test_no_request_holds_the_loop_or_takes_memory_beyond_the_bounds() -> 
 SMALL_CLUSTER = ClusterSize(large_topic_partitions=100, small_topics=0, groups=1)
 
 
-def cost_of(target: Target, shape: Shape, version: int, bytes_max: int) -> Cost:
+def cost_of(target: BrokerTarget, shape: KafkaShape, version: int, bytes_max: int) -> Cost:
     """Send one OffsetFetch of a shape; return what it cost."""
     rng = FuzzRng(Random(SEED))
     api_key = OffsetFetchRequest.API_KEY
@@ -66,10 +66,10 @@ def cost_of(target: Target, shape: Shape, version: int, bytes_max: int) -> Cost:
 async def test_an_answer_that_is_made_in_one_step_breaks_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    of_many = Shape.INVENTED_NESTED, 1, MIB
+    of_many = KafkaShape.INVENTED_NESTED, 1, MIB
     async with open_target(size=SMALL_CLUSTER) as target:
         in_steps = await trio.to_thread.run_sync(cost_of, target, *of_many)
-        monkeypatch.setattr(Pace, "is_due", lambda self, cost=1: False)
+        monkeypatch.setattr(StepPace, "is_due", lambda self, cost=1: False)
         at_once = await trio.to_thread.run_sync(cost_of, target, *of_many)
     assert not in_steps.is_too_much, in_steps
     assert at_once.hold_ms > HOLD_MS_MAX, at_once
@@ -84,7 +84,7 @@ async def test_a_group_that_is_answered_as_often_as_it_is_named_breaks_the_bound
         return list(groups)
         yield
 
-    of_one = Shape.DUPLICATED_ALL, 8, 128 * KIB
+    of_one = KafkaShape.DUPLICATED_ALL, 8, 128 * KIB
     async with open_target(size=SMALL_CLUSTER) as target:
         answered_once = await trio.to_thread.run_sync(cost_of, target, *of_one)
         monkeypatch.setattr(offset_apis, "asked_once", asked_often)

@@ -10,15 +10,15 @@ import pytest
 import trio
 
 from ottla.jepsen.processes.abilities import Abilities, Ability
-from ottla.jepsen.processes.cluster import Cluster, open_cluster
+from ottla.jepsen.processes.cluster import ProcessCluster, open_cluster
 from ottla.jepsen.processes.cluster_claim import pids_of
-from ottla.jepsen.processes.cluster_view import Partition, Quorum, View, why_not_full
-from ottla.jepsen.processes.nodes import NodeError, State
+from ottla.jepsen.processes.cluster_view import View, ViewedPartition, ViewedQuorum, why_not_full
+from ottla.jepsen.processes.nodes import NodeError, ProcessState
 
 SMALL_TIMEOUT_S = 30.0
 
 
-def run_id_of(cluster: Cluster) -> str:
+def run_id_of(cluster: ProcessCluster) -> str:
     """Return the name all its processes bear."""
     return cluster.nodes["b1"]._environment["OTTLA_JEPSEN_RUN"]
 
@@ -57,7 +57,7 @@ async def test_ends_that_were_ordered_are_no_finding_and_nothing_is_left(
         await cluster.wait_healthy()
         assert await cluster.active_controller() is cluster.nodes["c1"]
         assert await cluster.stop_all() == []
-        assert [node.state for node in cluster.nodes.values()] == [State.STOPPED] * 2
+        assert [node.state for node in cluster.nodes.values()] == [ProcessState.STOPPED] * 2
         assert cluster.deaths == []
         logs = cluster.collect_logs(tmp_path / "logs")
         assert not any("Traceback" in path.read_text() for path in logs)
@@ -74,9 +74,9 @@ async def test_a_node_that_cannot_start_says_why(tmp_path: Path, need: Callable[
             raise AssertionError("it started")
 
 
-FULL = Partition(1, (1, 2), (2, 1))
+FULL = ViewedPartition(1, (1, 2), (2, 1))
 VIEW = View(frozenset({1, 2}), {"q-0": FULL})
-QUORUM = Quorum(101, 10, {101: 10, 1: 10, 2: 11})
+QUORUM = ViewedQuorum(101, 10, {101: 10, 1: 10, 2: 11})
 
 
 def test_all_are_in_sync_when_everybody_says_so_who_knows_the_latest() -> None:
@@ -86,21 +86,25 @@ def test_all_are_in_sync_when_everybody_says_so_who_knows_the_latest() -> None:
 @pytest.mark.parametrize(
     ("quorum", "views", "reason"),
     [
-        (Quorum(-1, 10, QUORUM.end_offsets), [VIEW, VIEW], "no active controller"),
-        (Quorum(101, 11, QUORUM.end_offsets), [VIEW, VIEW], r"\[1\] have not read"),
-        (Quorum(101, 10, {1: 10}), [VIEW, VIEW], r"\[2\] have not read"),
+        (ViewedQuorum(-1, 10, QUORUM.end_offsets), [VIEW, VIEW], "no active controller"),
+        (ViewedQuorum(101, 11, QUORUM.end_offsets), [VIEW, VIEW], r"\[1\] have not read"),
+        (ViewedQuorum(101, 10, {1: 10}), [VIEW, VIEW], r"\[2\] have not read"),
         (QUORUM, [VIEW], "only 1 of 2 brokers answer"),
         (QUORUM, [VIEW, View(frozenset({1}), VIEW.partitions)], r"\[1\] are unfenced"),
         (
             QUORUM,
-            [VIEW, View(VIEW.brokers, {"q-0": Partition(1, (1, 2), (1,))})],
+            [VIEW, View(VIEW.brokers, {"q-0": ViewedPartition(1, (1, 2), (1,))})],
             "such as q-0",
         ),
-        (QUORUM, [View(VIEW.brokers, {"q-0": Partition(-1, (1, 2), (1, 2))})] * 2, "such as q-0"),
+        (
+            QUORUM,
+            [View(VIEW.brokers, {"q-0": ViewedPartition(-1, (1, 2), (1, 2))})] * 2,
+            "such as q-0",
+        ),
     ],
 )
 def test_one_doubt_is_enough_not_to_call_it_full(
-    quorum: Quorum, views: list[View], reason: str
+    quorum: ViewedQuorum, views: list[View], reason: str
 ) -> None:
     found = why_not_full(quorum, views, [1, 2])
     assert found is not None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.jepsen.processes.cluster_atlas import Atlas
-from ottla.jepsen.processes.nodes import Role, State
+from ottla.jepsen.processes.nodes import NodeRole, ProcessState
 
 
 class Member:
@@ -13,8 +13,8 @@ class Member:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.role = Role.BROKER if name.startswith("b") else Role.CONTROLLER
-        self.state = State.RUNNING
+        self.role = NodeRole.BROKER if name.startswith("b") else NodeRole.CONTROLLER
+        self.state = ProcessState.RUNNING
         self.held_by: str | None = None
 
 
@@ -95,8 +95,10 @@ async def test_until_the_damaged_has_all_again_no_other_broker_is_killed_or_dama
     assert await atlas.why_not_kill(world.some("b2 b3")) is None
 
 
-@pytest.mark.parametrize("state", [State.PAUSED, State.STARTING, State.DEAD, State.STOPPED])
-async def test_a_broker_that_is_not_well_keeps_the_others_power_on(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [ProcessState.PAUSED, ProcessState.STARTING, ProcessState.DEAD, ProcessState.STOPPED]
+)
+async def test_a_broker_that_is_not_well_keeps_the_others_power_on(state: ProcessState) -> None:
     world, atlas = make()
     world.nodes["b2"].state = state
     assert await atlas.why_not_damage(world.some("b1")) is not None

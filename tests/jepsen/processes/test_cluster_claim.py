@@ -13,7 +13,7 @@ import pytest
 from ottla.jepsen.processes.abilities import Ability
 from ottla.jepsen.processes.cluster_claim import (
     CLAIMS_VARIABLE,
-    Claim,
+    MachineClaim,
     claimed,
     pids_of,
     sweep,
@@ -77,7 +77,7 @@ class Harness:
         )
         assert self.process.stdout is not None
         number, self.run_id = self.process.stdout.readline().split()
-        self.claim = Claim(int(number), self.run_id, str(directory))
+        self.claim = MachineClaim(int(number), self.run_id, str(directory))
 
     def taken(self) -> dict[str, object]:
         """Return what of the machine bears the run's name now."""
@@ -173,7 +173,7 @@ def test_only_processes_of_the_run_are_ended(tmp_path: Path) -> None:
     stranger = subprocess.Popen(sleep, env={**os.environ, "OTTLA_JEPSEN_RUN": "0-1-23"})
     ours = subprocess.Popen(sleep, env={**os.environ, "OTTLA_JEPSEN_RUN": "0-1-2"})
     try:
-        sweep(Claim(0, "0-1-2", str(tmp_path)))
+        sweep(MachineClaim(0, "0-1-2", str(tmp_path)))
         assert ours.wait(10) == -signal.SIGKILL
         assert stranger.poll() is None
     finally:

@@ -13,7 +13,7 @@ import trio
 
 from ottla.jepsen.processes.abilities import Ability
 from ottla.jepsen.processes.cluster_claim import claimed
-from ottla.jepsen.processes.network import Faults
+from ottla.jepsen.processes.network import NetworkFaults
 from ottla.jepsen.processes.network_links import CLIENTS
 from ottla.jepsen.processes.network_namespaces import NamespaceNetwork, open_namespaces
 
@@ -94,7 +94,7 @@ async def test_what_is_cut_is_silent_and_nothing_else_is(
 ) -> None:
     need(Ability.NAMESPACES)
     async with serving(tmp_path) as network:
-        faults = Faults(network)
+        faults = NetworkFaults(network)
         await check(network, EVERYBODY)
         # A connection needs both ways.
         await faults.cut("a", "b", one_way=True)
@@ -109,7 +109,7 @@ async def test_over_a_one_way_cut_the_other_way_still_speaks(
 ) -> None:
     need(Ability.NAMESPACES)
     async with serving(tmp_path) as network:
-        faults = Faults(network)
+        faults = NetworkFaults(network)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
             here.bind((network._addresses[CLIENTS], 0))
             here.settimeout(0.3)
@@ -133,7 +133,7 @@ async def test_lost_packets_are_about_as_many_as_was_asked_for(
 ) -> None:
     need(Ability.NAMESPACES)
     async with serving(tmp_path) as network:
-        await Faults(network).loss(["a"], 0.3)
+        await NetworkFaults(network).loss(["a"], 0.3)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
             here.bind((network._addresses[CLIENTS], 0))
             here.setblocking(False)
@@ -159,7 +159,7 @@ def datagrams(here: socket.socket) -> Iterator[bytes]:
 async def test_a_slow_link_takes_its_time(tmp_path: Path, need: Callable[..., None]) -> None:
     need(Ability.NAMESPACES, Ability.RATES)
     async with serving(tmp_path) as network:
-        faults = Faults(network)
+        faults = NetworkFaults(network)
         await faults.slow(["a"], 800_000)
         with socket.create_connection((host_of(network, "a"), 9092)) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
@@ -183,7 +183,7 @@ async def test_a_reset_ends_connections_with_an_error(
             socket.create_connection((host_of(network, "a"), 9092)) as hit,
             socket.create_connection((host_of(network, "b"), 9092)) as spared,
         ):
-            assert await Faults(network).reset(["a"]) == 1
+            assert await NetworkFaults(network).reset(["a"]) == 1
             with pytest.raises(ConnectionResetError):
                 hit.recv(1)
             spared.settimeout(0.1)

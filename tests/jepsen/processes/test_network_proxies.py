@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.jepsen.processes.cluster_claim import claimed
-from ottla.jepsen.processes.network import Faults
+from ottla.jepsen.processes.network import NetworkFaults
 from ottla.jepsen.processes.network_links import CLIENTS
 from ottla.jepsen.processes.network_proxies import ProxyNetwork, open_proxies
 
@@ -116,7 +116,7 @@ async def test_a_cut_holds_back_what_the_two_say_and_nothing_else(
     tmp_path: Path, family: str
 ) -> None:
     async with town(tmp_path, family) as all_:
-        faults = Faults(all_.network)
+        faults = NetworkFaults(all_.network)
         await all_.check(EVERYBODY)
         await faults.cut("a", "b")
         await all_.check(EVERYBODY - {"ab", "ba"})
@@ -129,7 +129,7 @@ async def test_a_cut_holds_back_what_the_two_say_and_nothing_else(
 
 async def test_over_a_one_way_cut_one_hears_and_is_not_heard(tmp_path: Path) -> None:
     async with town(tmp_path) as all_:
-        faults = Faults(all_.network)
+        faults = NetworkFaults(all_.network)
         async with await trio.open_tcp_stream("127.0.0.1", all_.port_of("a")) as client:
             await client.send_all(b"1")
             assert await client.receive_some(1) == b"1"
@@ -153,7 +153,7 @@ async def test_a_reset_ends_connections_of_the_node_alone(tmp_path: Path) -> Non
         for client in (hit, spared):
             await client.send_all(b"x")
             assert await client.receive_some(1) == b"x"
-        assert await Faults(all_.network).reset(["a"]) == 1
+        assert await NetworkFaults(all_.network).reset(["a"]) == 1
         with pytest.raises(trio.BrokenResourceError):
             await hit.receive_some(1)
         await spared.send_all(b"y")
@@ -162,7 +162,7 @@ async def test_a_reset_ends_connections_of_the_node_alone(tmp_path: Path) -> Non
 
 async def test_a_slow_link_takes_its_time(tmp_path: Path) -> None:
     async with town(tmp_path) as all_:
-        await Faults(all_.network).slow(["a"], 800_000)
+        await NetworkFaults(all_.network).slow(["a"], 800_000)
         async with await trio.open_tcp_stream("127.0.0.1", all_.port_of("a")) as client:
             began_s = trio.current_time()
             async with trio.open_nursery() as nursery:

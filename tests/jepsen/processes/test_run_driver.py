@@ -11,7 +11,7 @@ import pytest
 
 from ottla.cli.lab.jepsen_plan import UNKNOWN
 from ottla.client.cluster import open_cluster
-from ottla.jepsen.history import History, Kind
+from ottla.jepsen.history import EventKind, History
 from ottla.jepsen.in_process import open_in_process_cluster
 from ottla.jepsen.processes import run_driver
 from ottla.jepsen.processes.nodes import NodeError
@@ -58,7 +58,7 @@ async def test_an_existing_cluster_gets_load_and_is_left_as_it_was(tmp_path: Pat
     assert left == []
     for directory in directories:
         kinds = {operation.kind for operation in _history(directory).operations()}
-        assert Kind.OK in kinds
+        assert EventKind.OK in kinds
         course = judge(directory.path)["verdicts"][0]
         assert (course["checker"], course["valid"]) == ("run", True)
 

@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from ottla.jepsen.history import Json
-from ottla.jepsen.processes.run_faults import BREATH_S, INJECT_TIMEOUT_S, LEAD_IN_S, Faults
+from ottla.jepsen.processes.run_faults import BREATH_S, INJECT_TIMEOUT_S, LEAD_IN_S, FaultInjector
 
 
 class Scripted:
@@ -49,7 +49,7 @@ async def test_every_fault_is_healed_before_the_next_and_at_the_end(
 ) -> None:
     story: list[tuple[str, float]] = []
     notes = Notes()
-    faults = Faults([Scripted("kill", story)], Random(1), 10.0, notes)
+    faults = FaultInjector([Scripted("kill", story)], Random(1), 10.0, notes)
     began = trio.current_time()
 
     await faults.run(50.0)
@@ -69,7 +69,7 @@ async def test_each_named_fault_has_its_turn_before_any_comes_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     names = ["kill", "pause", "slow", "loss"]
-    faults = Faults([Scripted(name, []) for name in names], Random(3), 1.0, Notes())
+    faults = FaultInjector([Scripted(name, []) for name in names], Random(3), 1.0, Notes())
 
     await faults.run(40.0)
 
@@ -84,7 +84,7 @@ async def test_what_could_not_be_injected_is_no_fault_but_is_told_and_healed(
     story: list[tuple[str, float]] = []
     nemesis = Scripted("kill", story)
     nemesis.error = OSError("no such process")
-    faults = Faults([nemesis], Random(1), 10.0, Notes())
+    faults = FaultInjector([nemesis], Random(1), 10.0, Notes())
 
     await faults.run(20.0)
 
@@ -98,7 +98,7 @@ async def test_a_nemesis_that_found_nothing_to_do_has_injected_nothing(
 ) -> None:
     nemesis = Scripted("power-cut", [])
     nemesis.did = {}
-    faults = Faults([nemesis], Random(1), 10.0, Notes())
+    faults = FaultInjector([nemesis], Random(1), 10.0, Notes())
 
     await faults.run(20.0)
 
@@ -116,7 +116,7 @@ async def test_a_nemesis_with_periods_of_its_own_has_its_quiet_ones_too(
     story: list[tuple[str, float]] = []
     nemesis = Mixing("mixer", story)
     nemesis.did = {}
-    faults = Faults([nemesis], Random(1), 10.0, Notes())
+    faults = FaultInjector([nemesis], Random(1), 10.0, Notes())
 
     await faults.run(60.0)
 
@@ -132,7 +132,7 @@ async def test_a_fault_once_begun_is_done_wholly_and_healed_though_the_time_is_o
     story: list[tuple[str, float]] = []
     nemesis = Scripted("power-cut", story)
     nemesis.took_s = 4.0
-    faults = Faults([nemesis], Random(1), 10.0, Notes())
+    faults = FaultInjector([nemesis], Random(1), 10.0, Notes())
 
     await faults.run(LEAD_IN_S + 1)
 
@@ -145,7 +145,7 @@ async def test_an_injection_that_hangs_is_given_up(
 ) -> None:
     nemesis = Scripted("kill", [])
     nemesis.took_s = 1e6
-    faults = Faults([nemesis], Random(1), 10.0, Notes())
+    faults = FaultInjector([nemesis], Random(1), 10.0, Notes())
 
     await faults.run(LEAD_IN_S + INJECT_TIMEOUT_S + 5)
 
@@ -160,7 +160,7 @@ async def test_the_same_seed_deals_the_same_faults_at_the_same_times(
         began = trio.current_time()
         mine: list[tuple[str, float]] = []
         nemeses = [Scripted(name, mine) for name in ("kill", "pause", "slow")]
-        await Faults(nemeses, Random("7/faults"), 3.0, Notes()).run(60.0)
+        await FaultInjector(nemeses, Random("7/faults"), 3.0, Notes()).run(60.0)
         story += [(name, round(at - began, 6)) for name, at in mine]
 
     assert stories[0] == stories[1]

@@ -8,12 +8,12 @@ from typing import cast
 import trio
 import trio.testing
 
-from ottla.jepsen.history import Event, Kind, Recorder
-from ottla.jepsen.processes.run_load import INVOKE_TIMEOUT_S, NOTES_FROM, OPEN_TIMEOUT_S, Load
+from ottla.jepsen.history import Event, EventKind, Recorder
+from ottla.jepsen.processes.run_load import INVOKE_TIMEOUT_S, NOTES_FROM, OPEN_TIMEOUT_S, RunLoad
 from ottla.jepsen.workloads.load import Completion, Note, Op
 from ottla.jepsen.workloads.table import Workload
 
-OK = Completion(Kind.OK)
+OK = Completion(EventKind.OK)
 OP_S = 0.1
 
 
@@ -28,7 +28,7 @@ class Scripted:
         self.opened: list[int] = []
         self.closed: list[int] = []
         self.opening_s = 0.0
-        self.completed: list[tuple[int, str, Kind]] = []
+        self.completed: list[tuple[int, str, EventKind]] = []
         self.final_left = {0: 2, 1: 1, 2: 0}
         self.note: Note | None = None
 
@@ -77,7 +77,7 @@ class Bench:
     def __init__(self, script: Scripted, seed: int = 0) -> None:
         self.began = trio.current_time()
         self.recorder = Recorder(self._now_ns, concurrency=3)
-        self.load = Load(cast(Workload, script), self.recorder, self._now_ns, seed)
+        self.load = RunLoad(cast(Workload, script), self.recorder, self._now_ns, seed)
 
     def _now_ns(self) -> int:
         return round((trio.current_time() - self.began) * 1e9)
@@ -99,8 +99,8 @@ async def test_threads_send_until_told_to_stop_then_read_to_the_end(
 
     events = await bench.run(1.05)
 
-    assert sum(event.f == "send" and event.kind is Kind.OK for event in events) == 22
-    finals = [event for event in events if event.f == "poll" and event.kind is Kind.INVOKE]
+    assert sum(event.f == "send" and event.kind is EventKind.OK for event in events) == 22
+    finals = [event for event in events if event.f == "poll" and event.kind is EventKind.INVOKE]
     assert [event.extra for event in finals] == [{"final": True}] * 3
     assert events.index(finals[0]) > max(events.index(one) for one in events if one.f == "send")
     assert bench.load.is_read
@@ -112,11 +112,11 @@ async def test_what_nobody_knows_the_end_of_ends_its_process_and_not_its_client(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     script = Scripted()
-    script.answers[0] = [OK, Completion(Kind.INFO, None, "timed out")]
+    script.answers[0] = [OK, Completion(EventKind.INFO, None, "timed out")]
 
     events = await Bench(script).run(1.05)
 
-    processes = [event.process for event in events if event.kind is Kind.INVOKE]
+    processes = [event.process for event in events if event.kind is EventKind.INVOKE]
     assert [one for one in processes if one % 3 == 0][:4] == [0, 0, 3, 3]
     assert script.opened.count(0) == 1
 
@@ -129,7 +129,7 @@ async def test_a_client_that_forgets_its_deadline_is_not_waited_for(
 
     events = await Bench(script).run(INVOKE_TIMEOUT_S + 1)
 
-    (late,) = [event for event in events if event.kind is Kind.INFO]
+    (late,) = [event for event in events if event.kind is EventKind.INFO]
     assert late.error == "no answer within the harness's own deadline"
     assert late.time_ns == INVOKE_TIMEOUT_S * 1e9
 
@@ -145,7 +145,7 @@ async def test_a_client_that_breaks_is_a_finding_and_another_takes_its_place(
 
     (said,) = bench.load.broken
     assert said.startswith("scripted: KeyError: 'offset' (test_run_load.py:")
-    (broken,) = [event.error for event in events if event.kind is Kind.INFO]
+    (broken,) = [event.error for event in events if event.kind is EventKind.INFO]
     assert str(broken).startswith("the client broke: KeyError: 'offset' (test_run_load.py:")
     assert script.opened.count(0) == 2
     assert bench.load.is_read
@@ -179,7 +179,7 @@ async def test_final_reads_that_were_cut_short_are_not_read(
         await bench.run(1.0)
 
     assert not bench.load.is_read
-    assert bench.recorder.events[-1].kind is Kind.INFO
+    assert bench.recorder.events[-1].kind is EventKind.INFO
     assert bench.recorder.events[-1].error == "the run ended"
 
 
@@ -205,5 +205,5 @@ async def test_what_a_client_notes_stands_under_a_number_of_its_own(
     script.note("assigned", {"keys": ["q-0"]})
 
     told = bench.recorder.events[-2:]
-    assert [event.kind for event in told] == [Kind.INVOKE, Kind.OK]
+    assert [event.kind for event in told] == [EventKind.INVOKE, EventKind.OK]
     assert {event.process for event in told} <= {NOTES_FROM + thread for thread in range(3)}

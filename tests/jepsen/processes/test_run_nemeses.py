@@ -5,9 +5,9 @@ from typing import cast
 
 import pytest
 
-from ottla.jepsen.checkers.verdict import Facts
+from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.processes.abilities import Abilities, Ability
-from ottla.jepsen.processes.cluster import Cluster
+from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses.table import CLASSES, NEMESES
 from ottla.jepsen.processes.run_nemeses import (
     check_names,
@@ -17,13 +17,13 @@ from ottla.jepsen.processes.run_nemeses import (
     nemesis_names,
 )
 from ottla.jepsen.processes.run_plan import RunPlan
-from ottla.jepsen.processes.run_verdict import Course, judge_course
+from ottla.jepsen.processes.run_verdict import RunCourse, judge_course
 from ottla.model.errors import ConfigError
 
 
-def _cluster(**missing: str) -> Cluster:
+def _cluster(**missing: str) -> ProcessCluster:
     abilities = Abilities({Ability(name): reason for name, reason in missing.items()})
-    return cast(Cluster, SimpleNamespace(abilities=abilities))
+    return cast(ProcessCluster, SimpleNamespace(abilities=abilities))
 
 
 def test_partition_stands_for_every_way_of_parting_nodes() -> None:
@@ -58,11 +58,11 @@ def test_a_plan_that_names_what_there_is_not_is_refused(
 
 def test_what_a_machine_cannot_do_is_said_and_leaves_the_run_unknown() -> None:
     plan = RunPlan(workloads=("queue",), nemeses=("kill", "power-cut"))
-    course = Course(seconds=60.0, operation_count=60_000, faults={"kill": 3}, is_read=True)
+    course = RunCourse(seconds=60.0, operation_count=60_000, faults={"kill": 3}, is_read=True)
     said: list[str] = []
     cluster = _cluster(images="only root may mount")
 
-    made = make_nemeses(plan, cluster, Facts(), course, said.append)
+    made = make_nemeses(plan, cluster, RunFacts(), course, said.append)
 
     assert [nemesis.name for nemesis in made] == ["kill"]
     assert len(said) == 1

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from ottla.jepsen.history import History, Json, Kind, Recorder
+from ottla.jepsen.history import EventKind, History, Json, Recorder
 
 FAULT_NAMES = ("kill", "pause", "partition-majorities-ring", "power-cut", "clock")
 NODES = ("b1", "b2", "b3", "c1", "c2", "c3")
@@ -65,7 +65,7 @@ def _queue_run(
         heapq.heappush(queue, (fault_ns, tie := tie + 1, "start", number))
         heapq.heappush(queue, (fault_ns + int(7e9), tie := tie + 1, "end", number))
         fault_ns, number = fault_ns + int(fault_every_s * 1e9), number + 1
-    ended: dict[int, tuple[Json, Kind, Json, str | None]] = {}
+    ended: dict[int, tuple[Json, EventKind, Json, str | None]] = {}
     is_faulty, next_value = False, 0
     while queue:
         now, _, what, which = heapq.heappop(queue)
@@ -88,27 +88,29 @@ def _queue_run(
         else:
             process, key = recorder.process(which), rng.choice(keys)
             took = int(min(pace_ns * 0.6, 4e6) * rng.lognormvariate(0, 0.5))
-            kind, error = Kind.OK, None
+            kind, error = EventKind.OK, None
             if is_faulty and rng.random() < 0.3:
                 took = int(rng.uniform(0.2e9, 3e9))
-                kind = rng.choice((Kind.OK, Kind.OK, Kind.INFO, Kind.FAIL))
-                error = {Kind.INFO: "timed out", Kind.FAIL: "NOT_LEADER_OR_FOLLOWER"}.get(kind)
+                kind = rng.choice((EventKind.OK, EventKind.OK, EventKind.INFO, EventKind.FAIL))
+                error = {EventKind.INFO: "timed out", EventKind.FAIL: "NOT_LEADER_OR_FOLLOWER"}.get(
+                    kind
+                )
             extra = {"client": "ottla" if which % 2 else "confluent"}
             if rng.random() < 0.55:
                 next_value += 1
                 invoke = recorder.invoke(process, "send", [["send", key, next_value]], extra)
                 told = None
-                if kind is not Kind.FAIL:
+                if kind is not EventKind.FAIL:
                     logs[key].append(next_value)
-                if kind is Kind.OK:
+                if kind is EventKind.OK:
                     told = [["send", key, [len(logs[key]) - 1, next_value]]]
             else:
                 mine = positions.setdefault(process, {})
                 invoke = recorder.invoke(process, "poll", [["poll"]], extra)
                 at = mine.get(key, max(0, len(logs[key]) - 20))
                 got = [[at + i, v] for i, v in enumerate(logs[key][at : at + 50])]
-                told = [["poll", {key: got} if got else {}]] if kind is Kind.OK else None
-                if kind is Kind.OK:
+                told = [["poll", {key: got} if got else {}]] if kind is EventKind.OK else None
+                if kind is EventKind.OK:
                     mine[key] = at + len(got)
             ended[which] = (invoke, kind, told, error)
             heapq.heappush(queue, (now + took, tie := tie + 1, "done", which))
@@ -124,11 +126,11 @@ def _final_reads(
         process = recorder.process(thread)
         clock.now_ns += 1_000_000
         invoke = recorder.invoke(process, "assign", list(logs), extra)
-        recorder.complete(invoke, Kind.OK, None, None, extra)
+        recorder.complete(invoke, EventKind.OK, None, None, extra)
         for key, values in logs.items():
             for start in range(0, len(values), 500):
                 clock.now_ns += 2_000_000
                 invoke = recorder.invoke(process, "poll", [["poll"]], extra)
                 clock.now_ns += 3_000_000
                 got = [[start + i, v] for i, v in enumerate(values[start : start + 500])]
-                recorder.complete(invoke, Kind.OK, [["poll", {key: got}]], None, extra)
+                recorder.complete(invoke, EventKind.OK, [["poll", {key: got}]], None, extra)

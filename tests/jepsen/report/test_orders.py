@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from ottla.jepsen.history import Json, Kind, Operation, Recorder
+from ottla.jepsen.history import EventKind, Json, Operation, Recorder
 from ottla.jepsen.report.orders import OFFSETS_MAX, by_answer, log_table
 
 
@@ -21,13 +21,15 @@ class Log:
     def send(self, process: int, value: int, offset: int | None) -> int:
         """Note an acknowledged send; return the index of its answer."""
         invoke = self._recorder.invoke(process, "send", [["send", "q<0>", value]])
-        return self._recorder.complete(invoke, Kind.OK, [["send", "q<0>", [offset, value]]]).index
+        return self._recorder.complete(
+            invoke, EventKind.OK, [["send", "q<0>", [offset, value]]]
+        ).index
 
     def poll(self, process: int, *records: tuple[int, int]) -> int:
         """Note a poll; return the index of its answer."""
         invoke = self._recorder.invoke(process, "poll", [["poll"]])
         read: Json = [["poll", {"q<0>": [list(record) for record in records], "other": [[0, 1]]}]]
-        return self._recorder.complete(invoke, Kind.OK, read).index
+        return self._recorder.complete(invoke, EventKind.OK, read).index
 
     def operations(self) -> Sequence[Operation]:
         """Return all operations."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from xml.etree import ElementTree
 
-from ottla.jepsen.history import History, Kind, Recorder
+from ottla.jepsen.history import EventKind, History, Recorder
 from ottla.jepsen.report.faults import faults_of
 from ottla.jepsen.report.timeline import BYTES_MAX, chosen, timeline
 
@@ -24,9 +24,9 @@ def test_each_operation_and_each_event_of_a_fault_has_a_row() -> None:
     recorder = Recorder(lambda: next(clock), concurrency=2)
     first = recorder.invoke(0, "send", [["send", "q0-0", 1]])
     second = recorder.invoke(1, "poll", [["poll"]])
-    recorder.complete(first, Kind.OK, [["send", "q0-0", [0, 1]]])
+    recorder.complete(first, EventKind.OK, [["send", "q0-0", [0, 1]]])
     recorder.nemesis("kill", {"phase": "start", "nodes": ["b1"]})
-    recorder.complete(second, Kind.INFO, None, "timed out <b>", {"client": "ottla"})
+    recorder.complete(second, EventKind.INFO, None, "timed out <b>", {"client": "ottla"})
     history = recorder.history()
     page = timeline(history, faults_of(history), title="t", proving=[2])
     assert rows_of(page) == {
@@ -68,7 +68,7 @@ def test_a_page_of_long_values_stays_below_its_bound() -> None:
     recorder = Recorder(lambda: next(clock), concurrency=1)
     for i in range(9_000):
         invoke = recorder.invoke(0, "describe", [f"{i}-" + "x<>&" * 100])
-        recorder.complete(invoke, Kind.FAIL, None, "y" * 500)
+        recorder.complete(invoke, EventKind.FAIL, None, "y" * 500)
     page = timeline(recorder.history(), (), title="t")
     assert len(page.encode()) <= BYTES_MAX
     assert len(rows_of(page)) > 1_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.jepsen.history import Event, Json, Kind, Operation
+from ottla.jepsen.history import Event, EventKind, Json, Operation
 from ottla.jepsen.report.words import (
     WORDS_MAX,
     clock_words,
@@ -15,10 +15,10 @@ from ottla.jepsen.report.words import (
 )
 
 
-def operation(f: str, asked: Json, came: Json = None, kind: Kind = Kind.OK) -> Operation:
+def operation(f: str, asked: Json, came: Json = None, kind: EventKind = EventKind.OK) -> Operation:
     """Return an operation that took 4.25 ms."""
     return Operation(
-        Event(0, 1_000_000, 3, Kind.INVOKE, f, asked), Event(1, 5_250_000, 3, kind, f, came)
+        Event(0, 1_000_000, 3, EventKind.INVOKE, f, asked), Event(1, 5_250_000, 3, kind, f, came)
     )
 
 
@@ -71,9 +71,9 @@ def test_values_of_any_other_workload_have_words_of_bounded_length() -> None:
 
 def test_an_outcome_has_its_time() -> None:
     assert outcome_words(operation("poll", None)) == "ok after 4.25 ms"
-    failed = operation("send", None, kind=Kind.FAIL)
+    failed = operation("send", None, kind=EventKind.FAIL)
     assert outcome_words(failed) == "failed after 4.25 ms"
-    unanswered = Operation(Event(0, 0, 1, Kind.INVOKE, "send"))
+    unanswered = Operation(Event(0, 0, 1, EventKind.INVOKE, "send"))
     assert outcome_words(unanswered) == "unknown, never answered"
 
 

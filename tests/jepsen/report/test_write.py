@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ottla.jepsen.history import History, Json, Kind
+from ottla.jepsen.history import EventKind, History, Json
 from ottla.jepsen.report import figures
 from ottla.jepsen.report.write import write_matrix, write_report
 
@@ -104,7 +104,7 @@ def test_without_matplotlib_a_page_has_its_tables_and_names_what_to_install(
 def test_a_finding_has_the_operations_that_prove_it_and_the_log_of_its_key(
     make_run: Make, queue_history: History
 ) -> None:
-    proof = next(o for o in queue_history.operations("send") if o.kind is Kind.OK)
+    proof = next(o for o in queue_history.operations("send") if o.kind is EventKind.OK)
     finding = {
         "anomaly": "lost-write",
         "detail": "17 <is> lost",
@@ -157,7 +157,7 @@ def test_values_of_a_history_never_become_markup(make_run: Make) -> None:
         event = json.loads(line)
         if event["process"] < 0:
             event["f"], event["value"] = evil, {"nodes": [evil], "what": evil}
-        elif event["type"] == Kind.OK:
+        elif event["type"] == EventKind.OK:
             event["error"] = event["extra"]["node"] = evil
             if event["f"] == "send":
                 event["value"] = [["send", evil, [0, evil]]]

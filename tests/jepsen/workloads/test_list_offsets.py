@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import EventKind
 from ottla.jepsen.workloads.list_offsets import ListOffsetsLoad
 from ottla.jepsen.workloads.load import OWN, Completion, LoadPlan
 
@@ -22,12 +22,12 @@ def test_every_key_that_was_written_is_asked_for_at_the_end(seed: int) -> None:
         thread = step % 2
         op = load.next_op(thread, step, rng)
         assert op is not None
-        done = Completion(Kind.OK)
+        done = Completion(EventKind.OK)
         if op.f == "send":
             ((_, key, value),) = op.value
             ends[key] = ends.get(key, 0) + 1
             last[thread] = key
-            done = Completion(Kind.OK, [["send", key, [ends[key] - 1, value]]])
+            done = Completion(EventKind.OK, [["send", key, [ends[key] - 1, value]]])
         elif op.f == "end-offset":
             own[thread] += op.value[0] == last.get(thread)
         load.on_completion(thread, op, done)
@@ -36,7 +36,7 @@ def test_every_key_that_was_written_is_asked_for_at_the_end(seed: int) -> None:
     for thread in (0, 1):
         asked = []
         while (op := load.final_op(thread, 0, rng)) is not None:
-            load.on_completion(thread, op, Completion(Kind.OK))
+            load.on_completion(thread, op, Completion(EventKind.OK))
             if op.f == "end-offset":
                 asked.append(op.value[0])
         assert asked == sorted(ends)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import EventKind
 from ottla.jepsen.workloads.load import CONFLUENT, OWN, SECOND, Completion, LoadPlan, Op
 from ottla.jepsen.workloads.metadata import MetadataLoad
 
@@ -20,25 +20,25 @@ class Topics:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
 
-    def do(self, op: Op) -> Kind:
+    def do(self, op: Op) -> EventKind:
         """Do a write; INFO where it is refused."""
         topic = op.value["topic"]
         count = self.counts.get(topic, 0)
         if op.f == "create":
             if count:
-                return Kind.INFO
+                return EventKind.INFO
             self.counts[topic] = op.value["count"]
         elif op.f == "delete":
             if not count:
-                return Kind.INFO
+                return EventKind.INFO
             del self.counts[topic]
         elif op.f == "partitions":
             if not 0 < count < op.value["count"]:
-                return Kind.INFO
+                return EventKind.INFO
             self.counts[topic] = op.value["count"]
         elif not count:
-            return Kind.FAIL
-        return Kind.OK
+            return EventKind.FAIL
+        return EventKind.OK
 
 
 @settings(max_examples=25, deadline=None)
@@ -58,19 +58,19 @@ def test_names_have_one_writer_who_leaves_them_when_in_doubt(seed: int, unknown:
             assert KINDS[thread] == CONFLUENT
             continue
         seen[op.f] += 1
-        done = Completion(Kind.INFO if op.f == "crash" else Kind.OK)
+        done = Completion(EventKind.INFO if op.f == "crash" else EventKind.OK)
         if op.f not in ("crash", "describe"):
             topic = op.value["topic"]
-            done = Completion(Kind.INFO if rng.random() < unknown else topics.do(op))
+            done = Completion(EventKind.INFO if rng.random() < unknown else topics.do(op))
             is_race = "race" in topic
             if is_race:
                 assert op.f in ("create", "partitions")
             else:
                 assert topic not in lost, "somebody was in doubt about it"
                 # Whoever writes alone, and knows how everything ended, is never refused.
-                assert unknown or done.kind is Kind.OK
+                assert unknown or done.kind is EventKind.OK
                 writers.setdefault(topic, set()).add(thread)
-                if done.kind is Kind.INFO:
+                if done.kind is EventKind.INFO:
                     lost[topic] = thread
             if op.f == "set-config":
                 values[topic, op.value["config"]["retention.ms"]] += 1
@@ -99,14 +99,14 @@ def test_at_the_end_every_topic_is_looked_at_once_more() -> None:
         thread = step % len(KINDS)
         op = load.next_op(thread, step, rng)
         if op is not None:
-            done = Completion(Kind.OK if op.f == "describe" else topics.do(op))
+            done = Completion(EventKind.OK if op.f == "describe" else topics.do(op))
             if op.f != "describe":
                 written.add(op.value["topic"])
             load.on_completion(thread, op, done)
     looked_at: Counter[tuple[str, str]] = Counter()
     for thread in range(len(KINDS)):
         while (op := load.final_op(thread, 0, rng)) is not None:
-            load.on_completion(thread, op, Completion(Kind.OK))
+            load.on_completion(thread, op, Completion(EventKind.OK))
             if op.f == "describe":
                 looked_at[op.value["topic"], op.value["part"]] += 1
     assert looked_at == dict.fromkeys(((t, p) for t in written for p in ("topic", "config")), 1)

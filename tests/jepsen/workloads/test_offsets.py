@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import EventKind
 from ottla.jepsen.workloads.load import CONFLUENT, OWN, Completion, LoadPlan
 from ottla.jepsen.workloads.offsets import UNKNOWN_MAX, OffsetsLoad
 
@@ -28,12 +28,12 @@ def test_registers_stay_short_and_no_value_comes_twice(seed: int, unknown: float
         assert op is not None
         group, key, value = op.value
         operations[group, key] += 1
-        kind = Kind.OK
+        kind = EventKind.OK
         if op.f == "commit":
             values[group, key, value] += 1
             writers.setdefault((group, key), set()).add(thread)
             if rng.random() < unknown:
-                kind = Kind.INFO
+                kind = EventKind.INFO
                 lost[group, key] += 1
         load.on_completion(thread, op, Completion(kind))
     assert set(values.values()) == {1}
@@ -55,7 +55,7 @@ def test_at_the_end_every_open_register_is_read_by_every_thread() -> None:
             assert op.extra == {"final": True}
             # One that fails is read again.
             is_ok = rng.random() < 0.8
-            load.on_completion(thread, op, Completion(Kind.OK if is_ok else Kind.FAIL))
+            load.on_completion(thread, op, Completion(EventKind.OK if is_ok else EventKind.FAIL))
             if op.f == "fetch" and is_ok:
                 read.add((op.value[0], op.value[1]))
         assert len(read) == 3 * load.topics[0].partition_count

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import EventKind
 from ottla.jepsen.workloads.keys import partition_of
 from ottla.jepsen.workloads.load import OWN, SECOND, Completion, LoadPlan, Op
 from ottla.jepsen.workloads.queue import QueueLoad
@@ -27,21 +27,21 @@ class Logs:
     def do(self, thread: int, op: Op, troubles: float) -> Completion:
         if op.f == "crash":
             self.at[thread] = {}
-            return Completion(Kind.INFO)
+            return Completion(EventKind.INFO)
         if self.rng.random() < troubles:
-            return Completion(self.rng.choice([Kind.FAIL, Kind.INFO]))
+            return Completion(self.rng.choice([EventKind.FAIL, EventKind.INFO]))
         if op.f == "send":
             ((_, key, value),) = op.value
             log = self.logs.setdefault(key, [])
             log.append(value)
-            return Completion(Kind.OK, [["send", key, [len(log) - 1, value]]])
+            return Completion(EventKind.OK, [["send", key, [len(log) - 1, value]]])
         if op.f == "poll":
-            return Completion(Kind.OK, [["poll", self.read(thread)]])
+            return Completion(EventKind.OK, [["poll", self.read(thread)]])
         if op.f == "assign":
             self.at[thread] = {key: self.at[thread].get(key, 0) for key in op.value}
         elif op.f == "subscribe":
             self.at[thread] = {f"{topic}-{index}": 0 for topic in op.value for index in (0, 1)}
-        return Completion(Kind.OK)
+        return Completion(EventKind.OK)
 
     def read(self, thread: int) -> dict[str, Any]:
         read = {}
@@ -77,10 +77,10 @@ def test_values_are_unique_and_each_thread_reads_only_what_it_asked_for(
             sent[key, value] += 1
             assert partition_of(key)[0] in made
         done = logs.do(thread, op, troubles)
-        if op.f == "create-topic" and done.kind is Kind.OK:
+        if op.f == "create-topic" and done.kind is EventKind.OK:
             made.add(op.value)
         if op.f in ("assign", "subscribe", "crash"):
-            has_keys[thread] = done.kind is Kind.OK
+            has_keys[thread] = done.kind is EventKind.OK
         load.on_completion(thread, op, done)
     assert set(sent.values()) == {1}
     assert seen == {"send", "poll", "assign", "subscribe", "crash", "create-topic"}

@@ -9,7 +9,7 @@ import trio.testing
 
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.disk_conformance import CHECKS, Check, check_disk_conforms
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.storage.disk import RealDisk
 
@@ -174,7 +174,7 @@ async def test_a_fault_strikes_where_and_when_it_was_asked_for() -> None:
     disk = await disk_with_root()
     file = disk.open(f"{ROOT}/f", create=True)
     other = disk.open(f"{ROOT}/g", create=True)
-    disk.fail(Operation.WRITE, errno.EIO, path_part="/f", skip_count=1)
+    disk.fail(DiskOperation.WRITE, errno.EIO, path_part="/f", skip_count=1)
     other.pwrite(0, [b"x"])
     file.pwrite(0, [b"x"])
     with pytest.raises(OSError) as caught:
@@ -187,7 +187,7 @@ async def test_a_failed_fsync_fails_ever_after() -> None:
     disk = await disk_with_root()
     file = disk.open(f"{ROOT}/f", create=True)
     file.pwrite(0, [b"x"])
-    disk.fail(Operation.FSYNC)
+    disk.fail(DiskOperation.FSYNC)
     for _ in range(3):
         with pytest.raises(OSError):
             await disk.fsync(file)
@@ -230,7 +230,7 @@ async def test_a_directory_that_is_lost_comes_back_with_all_it_held() -> None:
 
 async def test_a_fault_counts_the_calls_it_struck() -> None:
     disk = await disk_with_root()
-    fault = disk.fail(Operation.OPEN, errno.EMFILE, path_part="/f", skip_count=1, times=2)
+    fault = disk.fail(DiskOperation.OPEN, errno.EMFILE, path_part="/f", skip_count=1, times=2)
     disk.open(f"{ROOT}/f", create=True)
     for _ in range(2):
         with pytest.raises(OSError, match="fails as asked"):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
@@ -266,7 +266,7 @@ async def test_a_log_whose_fsync_failed_is_offline_and_recovers_what_was_flushed
     await world.take(("append", 3))
     await world.take(("flush", 0))
     await world.take(("append", 2))
-    disk.fail(Operation.FSYNC)
+    disk.fail(DiskOperation.FSYNC)
     assert world.log is not None
     with pytest.raises(RefusedError) as caught:
         await world.log.flush()

@@ -10,7 +10,7 @@ import pytest
 from ottla.jepsen.world import engine, runner
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.corpus import Case, cases_in, load, replay, save
-from ottla.jepsen.world.engine import Outcome, make_engine
+from ottla.jepsen.world.engine import RunOutcome, make_engine
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.runner import Job, Tally, run_batch, run_many
 from ottla.jepsen.world.trace import Trace
@@ -26,7 +26,7 @@ class Toy:
     budget = 20
     required = ("a nine", "a hundred")
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         trace, rare = Trace(), Rare()
         violation, last = None, 0
         for _ in range(budget):
@@ -39,7 +39,7 @@ class Toy:
                 break
             last = drawn
         figures = {"draws": trace.event_count}
-        return Outcome(
+        return RunOutcome(
             "walk", "toy", chance.seed, trace.event_count, 10, figures, rare.counts, trace.hash,
             violation, tuple(chance.decisions),
         )  # fmt: skip
@@ -89,12 +89,12 @@ def test_rare_states_that_were_missed_are_named() -> None:
 
 def test_a_run_that_hangs_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(Toy):
-        def run(self, chance: Chance, *, budget: int) -> Outcome:
+        def run(self, chance: Chance, *, budget: int) -> RunOutcome:
             try:
                 while True:
                     pass
             except Violation as violation:
-                return Outcome("walk", "toy", 0, 0, 0, {}, {}, "", violation, ())
+                return RunOutcome("walk", "toy", 0, 0, 0, {}, {}, "", violation, ())
 
     monkeypatch.setattr(runner, "RUN_SECONDS_MAX", 1)
     monkeypatch.setattr(sys.modules["toy_of_the_world"], "Toy", Hanging)
@@ -108,7 +108,7 @@ def test_a_run_that_hangs_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_breaks_before_a_walk_begins_is_a_violation_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def break_at_once(self: Toy, chance: Chance, *, budget: int) -> Outcome:
+    def break_at_once(self: Toy, chance: Chance, *, budget: int) -> RunOutcome:
         raise AssertionError("SingleLeader: two of them")
 
     monkeypatch.setattr(Toy, "run", break_at_once)

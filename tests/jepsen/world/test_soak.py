@@ -13,7 +13,7 @@ import pytest
 from ottla.jepsen.world import engine
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.corpus import load, replay
-from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.engine import RunOutcome
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.soak import Part, Soak
 from ottla.jepsen.world.soak_table import cells_of, facts_of, markdown_of
@@ -29,7 +29,7 @@ class Toy:
     budget = 3
     required: tuple[str, ...] = ("a nine", "a hundred")
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         trace, rare = Trace(), Rare()
         drawn = [chance.below(10) for _ in range(budget)]
         for value in drawn:
@@ -38,7 +38,7 @@ class Toy:
             rare.sometimes("a nine")
         violation = self.judge(drawn)
         figures = {"power cuts": 2, "draws": budget}
-        return Outcome(
+        return RunOutcome(
             self.name, self.subject, chance.seed, budget, 1500, figures, rare.counts, trace.hash,
             violation, tuple(chance.decisions),
         )  # fmt: skip
@@ -176,7 +176,7 @@ def test_a_process_that_dies_is_told_of_and_replaced(tmp_path: Path) -> None:
 def test_a_batch_that_cannot_tell_what_it_did_ends_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def exhausted(self: Toy, chance: Chance, *, budget: int) -> Outcome:
+    def exhausted(self: Toy, chance: Chance, *, budget: int) -> RunOutcome:
         raise SystemError("no outcome")
 
     monkeypatch.setattr("ottla.jepsen.world.runner.run_once", exhausted)

@@ -14,7 +14,7 @@ from pyarrow.dataset import dataset
 
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.pipeline.rollup.frames import RollupOptions
-from ottla.pipeline.rollup.ledger import SEEN, Ledger, Memory, schema_of
+from ottla.pipeline.rollup.ledger import SEEN, Memory, SlotLedger, schema_of
 from ottla.pipeline.rollup.stream import TelemetryOptions, start_on, write_parquet
 
 SENT = "sent.total"
@@ -129,8 +129,8 @@ def test_a_window_is_told_once_it_is_over_and_what_comes_late_is_told_as_such(
 def test_what_a_batch_left_is_found_by_the_next_of_its_query_alone(
     spark: Any, tmp_path: Path
 ) -> None:
-    def ledger(query_id: str) -> Ledger:
-        return Ledger(spark, str(tmp_path), query_id)
+    def ledger(query_id: str) -> SlotLedger:
+        return SlotLedger(spark, str(tmp_path), query_id)
 
     def told(memory: Memory) -> tuple[Any, ...]:
         seen = [tuple(row) for row in memory.seen.collect()]

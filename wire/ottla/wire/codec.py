@@ -18,7 +18,7 @@ from ottla.model.errors import ProtocolError
 from ottla.wire import codec_runtime, schema
 from ottla.wire.codec_decoder import COST_FREE_BYTES, COST_PER_BYTE, decoder_source
 from ottla.wire.codec_encoder import encoder_source
-from ottla.wire.codec_source import Source
+from ottla.wire.codec_source import FunctionSource
 from ottla.wire.codec_types import ZERO_UUID, Chunk, Message, Records
 
 M = TypeVar("M", bound=Message)
@@ -158,7 +158,7 @@ def _compile_encoder(message: type[Message], version: int) -> _Encoder:
     return encoder
 
 
-def _run(made: Source, message: type[Message], function: str) -> Any:
+def _run(made: FunctionSource, message: type[Message], function: str) -> Any:
     """Compile a function whose globals are its packers, its message's structs, and the runtime."""
     structs = {name: getattr(sys.modules[message.__module__], name) for name in made.schema.structs}
     names = {

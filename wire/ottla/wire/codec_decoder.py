@@ -9,7 +9,7 @@ smallest encoding of one element, before anything is made for it.
 """
 
 from ottla.model.limits import KIB
-from ottla.wire.codec_source import Source, default_text, element_cost, smallest_bytes
+from ottla.wire.codec_source import FunctionSource, default_text, element_cost, smallest_bytes
 from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
 COST_FREE_BYTES = 512 * KIB
@@ -23,7 +23,7 @@ WORD_BYTES = 4
 """Numbers of at least this size need no such bound: a list of them is twice their bytes."""
 
 
-def decoder_source(schema: MessageSchema, version: int) -> Source:
+def decoder_source(schema: MessageSchema, version: int) -> FunctionSource:
     """Write the decode function of a version, with the names it needs."""
     writer = _Decoder(schema, version)
     writer.line("def decode(data, p, end, left):")
@@ -34,7 +34,7 @@ def decoder_source(schema: MessageSchema, version: int) -> Source:
     return writer
 
 
-class _Decoder(Source):
+class _Decoder(FunctionSource):
     """Owns the source text, and the fixed-size reads that are not written yet."""
 
     def read(self, code: str, target: str) -> None:

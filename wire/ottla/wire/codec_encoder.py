@@ -5,11 +5,11 @@ noted as (place in `out`, value).  Runs of fields of a fixed size, with the leng
 follows and the zero of absent tagged fields, are one `pack`.
 """
 
-from ottla.wire.codec_source import Source, default_text
+from ottla.wire.codec_source import FunctionSource, default_text
 from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
 
-def encoder_source(schema: MessageSchema, version: int) -> Source:
+def encoder_source(schema: MessageSchema, version: int) -> FunctionSource:
     """Write the encode function of a version, with the names it needs."""
     writer = _Encoder(schema, version)
     writer.line("def encode(m, out, records):")
@@ -20,7 +20,7 @@ def encoder_source(schema: MessageSchema, version: int) -> Source:
     return writer
 
 
-class _Encoder(Source):
+class _Encoder(FunctionSource):
     """Owns the source text, and the fixed-size writes that are not written yet."""
 
     writer = "w"

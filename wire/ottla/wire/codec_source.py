@@ -8,7 +8,7 @@ from typing import Any
 from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
 
-class Source:
+class FunctionSource:
     """Lines of one function, and the packers it names."""
 
     def __init__(self, schema: MessageSchema, version: int) -> None:

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import STEP_COST, Answer, Pace, begun
+from ottla.broker.network.steps import STEP_COST, Answer, StepPace, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, parse_node_id
-from ottla.model.settings.resources import ResourceType
+from ottla.model.settings.resources import ConfigKind
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
@@ -67,12 +67,12 @@ class AlterLoggersApi:
 
     def _answer(self, context: RequestContext, request: IncrementalAlterConfigsRequest) -> Answer:
         resources = request.resources
-        pace = Pace()
+        pace = StepPace()
         rest: list[AlterConfigsResource] = []
         times = Counter[str]()
         change_count = 0
         for one in resources:
-            if one.resource_type == ResourceType.BROKER_LOGGER:
+            if one.resource_type == ConfigKind.BROKER_LOGGER:
                 times[one.resource_name] += 1
             else:
                 rest.append(one)
@@ -84,7 +84,7 @@ class AlterLoggersApi:
             return forward(context, request)
         ours: dict[int, Outcome] = {}
         for index, one in enumerate(resources):
-            if one.resource_type != ResourceType.BROKER_LOGGER:
+            if one.resource_type != ConfigKind.BROKER_LOGGER:
                 continue
             is_repeated = times[one.resource_name] > 1
             ours[index] = self._outcome(one, is_repeated=is_repeated, is_dry=request.validate_only)

@@ -7,7 +7,7 @@ from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import RequestContext
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.resources import ResourceType
+from ottla.model.settings.resources import ConfigKind
 from ottla.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from ottla.wire.messages.list_config_resources_response import (
     ConfigResource,
@@ -15,11 +15,11 @@ from ottla.wire.messages.list_config_resources_response import (
 )
 
 EVERY_TYPE = (
-    ResourceType.TOPIC,
-    ResourceType.BROKER,
-    ResourceType.BROKER_LOGGER,
-    ResourceType.CLIENT_METRICS,
-    ResourceType.GROUP,
+    ConfigKind.TOPIC,
+    ConfigKind.BROKER,
+    ConfigKind.BROKER_LOGGER,
+    ConfigKind.CLIENT_METRICS,
+    ConfigKind.GROUP,
 )
 
 
@@ -34,7 +34,7 @@ class ListConfigResourcesApi:
         self, context: RequestContext, request: ListConfigResourcesRequest
     ) -> ListConfigResourcesResponse:
         """Answer with all resources of the types asked for; of every type for none."""
-        known = (ResourceType.CLIENT_METRICS,) if context.api_version == 0 else EVERY_TYPE
+        known = (ConfigKind.CLIENT_METRICS,) if context.api_version == 0 else EVERY_TYPE
         asked = dict.fromkeys(request.resource_types or known)
         if not asked.keys() <= set(known):
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -50,8 +50,8 @@ class ListConfigResourcesApi:
 
 def _names(view: ClusterView, resource_type: int) -> Iterable[str]:
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigKind.TOPIC:
             return sorted(view.image.topic_ids)
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+        case ConfigKind.BROKER | ConfigKind.BROKER_LOGGER:
             return [str(broker.node_id) for broker in view.brokers()]
     return sorted(name for kind, name in view.image.configs if kind == resource_type)

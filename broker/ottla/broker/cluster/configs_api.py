@@ -6,24 +6,23 @@ setting, the broker's file, default.  Synonyms list all of these that are set, s
 """
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.broker.cluster.cluster_view import is_legal_topic_name
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Pace, Steps, begun, keep_each
+from ottla.broker.network.steps import StepPace, Steps, begun, keep_each
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
 from ottla.model.limits import MIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.client_metrics import CLIENT_METRICS_DEFINITIONS
-from ottla.model.settings.declare import Definition, Kind
+from ottla.model.settings.declare import Definition, SettingKind
 from ottla.model.settings.dynamic import broker_definitions
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS
-from ottla.model.settings.resources import ResourceType
+from ottla.model.settings.resources import ConfigKind, ConfigSource
 from ottla.model.settings.topic import LONGER_UNITS, TOPIC_DEFINITIONS
 from ottla.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
@@ -40,25 +39,12 @@ CLUSTER_DEFAULT = ""
 """The name of the broker resource that holds for every broker."""
 
 
-class Source(IntEnum):
-    """Where a value comes from, as DescribeConfigs numbers it."""
-
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-
-class Given(NamedTuple):
+class ConfigLayer(NamedTuple):
     """One place that sets a value: under which key, to what, and how strong it is."""
 
     key: str
     text: str | None
-    source: Source
+    source: ConfigSource
 
 
 ANSWER_BYTES_MAX = 32 * MIB
@@ -92,7 +78,7 @@ class ConfigsApi:
         return begun(self._answer(request))
 
     def _answer(self, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
-        pace = Pace()
+        pace = StepPace()
         results: list[DescribeConfigsResult] = []
         left_bytes = ANSWER_BYTES_MAX
         for resource in (yield from _asked_once(request.resources, pace)):
@@ -136,15 +122,15 @@ class ConfigsApi:
         image = self._metadata.image
         kind, name = resource.resource_type, resource.resource_name
         match kind:
-            case ResourceType.TOPIC:
+            case ConfigKind.TOPIC:
                 return self._topic_configs(image, name)
-            case ResourceType.BROKER:
+            case ConfigKind.BROKER:
                 return self._broker_configs(image, name)
-            case ResourceType.BROKER_LOGGER:
+            case ConfigKind.BROKER_LOGGER:
                 return self._logger_configs(name)
-            case ResourceType.CLIENT_METRICS:
+            case ConfigKind.CLIENT_METRICS:
                 return _subscription_configs(image, name)
-            case ResourceType.GROUP:
+            case ConfigKind.GROUP:
                 return self._group_configs(image, name)
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
@@ -157,9 +143,9 @@ class ConfigsApi:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if image.topic(name) is None:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        overrides = image.config(ResourceType.TOPIC, name)
+        overrides = image.config(ConfigKind.TOPIC, name)
         return [
-            self._layered_config(image, definition, overrides, Source.DYNAMIC_TOPIC)
+            self._layered_config(image, definition, overrides, ConfigSource.TOPIC)
             for definition in TOPIC_DEFINITIONS.values()
         ]
 
@@ -168,23 +154,25 @@ class ConfigsApi:
         image: MetadataImage,
         definition: Definition,
         overrides: Mapping[str, str],
-        own: Source,
+        own: ConfigSource,
     ) -> DescribeConfigsResourceResult:
         """Describe a setting whose default is a setting of the brokers."""
-        given: list[Given] = []
+        given: list[ConfigLayer] = []
         if definition.key in overrides:
-            given.append(Given(definition.key, overrides[definition.key], own))
+            given.append(ConfigLayer(definition.key, overrides[definition.key], own))
         for source in (
-            Source.DYNAMIC_BROKER,
-            Source.DYNAMIC_DEFAULT_BROKER,
-            Source.STATIC_BROKER,
+            ConfigSource.BROKER,
+            ConfigSource.CLUSTER,
+            ConfigSource.STATIC,
         ):
             texts = self._texts(image, source)
             given += [
-                Given(key, texts[key], source) for key in definition.broker_keys if key in texts
+                ConfigLayer(key, texts[key], source)
+                for key in definition.broker_keys
+                if key in texts
             ]
         default_key = definition.broker_keys[0] if definition.broker_keys else definition.key
-        given.append(Given(default_key, definition.default, Source.DEFAULT))
+        given.append(ConfigLayer(default_key, definition.default, ConfigSource.DEFAULT))
         result = _result_of(definition, given, is_read_only=False)
         strongest = given[0]
         if strongest.key in LONGER_UNITS and strongest.text is not None:
@@ -197,11 +185,11 @@ class ConfigsApi:
         self, image: MetadataImage, name: str
     ) -> list[DescribeConfigsResourceResult]:
         if name == CLUSTER_DEFAULT:
-            texts = self._texts(image, Source.DYNAMIC_DEFAULT_BROKER)
+            texts = self._texts(image, ConfigSource.CLUSTER)
             return [
                 _result_of(
                     self._broker_definitions[key],
-                    [Given(key, text, Source.DYNAMIC_DEFAULT_BROKER)],
+                    [ConfigLayer(key, text, ConfigSource.CLUSTER)],
                     is_read_only=False,
                 )
                 for key, text in texts.items()
@@ -231,7 +219,7 @@ class ConfigsApi:
         self._check_broker(name, expected=str(self._config.node_id))
         return [
             DescribeConfigsResourceResult(
-                name=logger, value=level, config_source=Source.BROKER_LOGGER
+                name=logger, value=level, config_source=ConfigSource.BROKER_LOGGER
             )
             for logger, level in self._loggers.levels().items()
         ]
@@ -241,9 +229,9 @@ class ConfigsApi:
     ) -> list[DescribeConfigsResourceResult]:
         if not name:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        overrides = image.config(ResourceType.GROUP, name)
+        overrides = image.config(ConfigKind.GROUP, name)
         return [
-            self._layered_config(image, definition, overrides, Source.GROUP)
+            self._layered_config(image, definition, overrides, ConfigSource.GROUP)
             for definition in GROUP_DEFINITIONS.values()
         ]
 
@@ -251,29 +239,29 @@ class ConfigsApi:
         self, image: MetadataImage, definition: Definition
     ) -> DescribeConfigsResourceResult:
         given = [
-            Given(definition.key, texts[definition.key], source)
+            ConfigLayer(definition.key, texts[definition.key], source)
             for source in (
-                Source.DYNAMIC_BROKER,
-                Source.DYNAMIC_DEFAULT_BROKER,
-                Source.STATIC_BROKER,
+                ConfigSource.BROKER,
+                ConfigSource.CLUSTER,
+                ConfigSource.STATIC,
             )
             if definition.key in (texts := self._texts(image, source))
         ]
-        given.append(Given(definition.key, definition.default, Source.DEFAULT))
+        given.append(ConfigLayer(definition.key, definition.default, ConfigSource.DEFAULT))
         return _result_of(definition, given, is_read_only=not definition.is_dynamic)
 
-    def _texts(self, image: MetadataImage, source: Source) -> Mapping[str, str]:
+    def _texts(self, image: MetadataImage, source: ConfigSource) -> Mapping[str, str]:
         """Return what one place sets, by broker key."""
         match source:
-            case Source.DYNAMIC_BROKER:
-                return image.config(ResourceType.BROKER, str(self._config.node_id))
-            case Source.DYNAMIC_DEFAULT_BROKER:
-                return image.config(ResourceType.BROKER, CLUSTER_DEFAULT)
+            case ConfigSource.BROKER:
+                return image.config(ConfigKind.BROKER, str(self._config.node_id))
+            case ConfigSource.CLUSTER:
+                return image.config(ConfigKind.BROKER, CLUSTER_DEFAULT)
         return self._config.texts
 
 
 def _asked_once(
-    resources: Iterable[DescribeConfigsResource], pace: Pace
+    resources: Iterable[DescribeConfigsResource], pace: StepPace
 ) -> Steps[list[DescribeConfigsResource]]:
     """Return each resource once, with the keys of all that name it; none mean all of them."""
     asked: dict[tuple[int, str], DescribeConfigsResource] = {}
@@ -314,10 +302,10 @@ def _size_of(found: DescribeConfigsResourceResult) -> int:
 
 
 def _result_of(
-    definition: Definition, given: list[Given], *, is_read_only: bool
+    definition: Definition, given: list[ConfigLayer], *, is_read_only: bool
 ) -> DescribeConfigsResourceResult:
     """Describe one setting, whose strongest value stands first in `given`."""
-    is_sensitive = definition.kind is Kind.PASSWORD
+    is_sensitive = definition.kind is SettingKind.PASSWORD
     strongest = given[0]
     return DescribeConfigsResourceResult(
         name=definition.key,
@@ -339,11 +327,11 @@ def _subscription_configs(image: MetadataImage, name: str) -> list[DescribeConfi
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
         )
-    texts = image.config(ResourceType.CLIENT_METRICS, name)
+    texts = image.config(ConfigKind.CLIENT_METRICS, name)
     found = []
     for key, definition in CLIENT_METRICS_DEFINITIONS.items():
-        given = [Given(key, definition.default, Source.DEFAULT)]
+        given = [ConfigLayer(key, definition.default, ConfigSource.DEFAULT)]
         if key in texts:
-            given.insert(0, Given(key, texts[key], Source.CLIENT_METRICS))
+            given.insert(0, ConfigLayer(key, texts[key], ConfigSource.CLIENT_METRICS))
         found.append(_result_of(definition, given, is_read_only=False))
     return found

@@ -9,7 +9,7 @@ from ottla.broker.cluster.cluster_view import (
 )
 from ottla.broker.cluster.metadata_cache import MetadataCache
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import PartitionState, Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import INTERNAL_TOPICS
@@ -42,7 +42,7 @@ class DescribeTopicPartitionsApi:
     def _answer(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> Steps[DescribeTopicPartitionsResponse]:
-        pace = Pace()
+        pace = StepPace()
         view = ClusterView(self._metadata.image, self._config, context.peer)
         are_named = bool(request.topics)
         names = {topic.name for topic in request.topics} if are_named else view.image.topic_ids
@@ -72,7 +72,7 @@ class DescribeTopicPartitionsApi:
         return response
 
 
-def _refused(names: Iterable[str], pace: Pace) -> Steps[DescribeTopicPartitionsResponse]:
+def _refused(names: Iterable[str], pace: StepPace) -> Steps[DescribeTopicPartitionsResponse]:
     """Refuse a cursor that points nowhere; the answer has room for it with each topic only."""
     response = DescribeTopicPartitionsResponse()
     for name in sorted(names):
@@ -96,7 +96,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _described(
-    view: ClusterView, topic: Topic, first: int, limit: int, pace: Pace
+    view: ClusterView, topic: Topic, first: int, limit: int, pace: StepPace
 ) -> Steps[tuple[DescribeTopicPartitionsResponseTopic, int | None]]:
     """Describe up to `limit` partitions from `first` on; return also where to go on."""
     end = min(first + limit, len(topic.partitions))

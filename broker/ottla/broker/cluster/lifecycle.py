@@ -84,7 +84,7 @@ SHUTDOWN_FAILURES_MAX = 3
 controller that is being replaced; more keeps an operator waiting when everything is stopped."""
 
 
-class Heartbeat(NamedTuple):
+class NextHeartbeat(NamedTuple):
     """What the next heartbeat says."""
 
     broker_epoch: int
@@ -170,9 +170,9 @@ class Lifecycle:
 
     # ---- heartbeats
 
-    def heartbeat(self, metadata_offset: Offset) -> Heartbeat:
+    def heartbeat(self, metadata_offset: Offset) -> NextHeartbeat:
         """Return what to say now."""
-        return Heartbeat(
+        return NextHeartbeat(
             broker_epoch=self.broker_epoch,
             metadata_offset=metadata_offset,
             wants_fence=self.state

@@ -17,7 +17,7 @@ from ottla.broker.cluster.cluster_view import (
 from ottla.broker.cluster.metadata_cache import MetadataCache, answer_when
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.steps import Answer, Pace, Steps, begun
+from ottla.broker.network.steps import Answer, StepPace, Steps, begun
 from ottla.metadata.image import PartitionState, Topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
@@ -76,7 +76,7 @@ class MetadataApi:
     def _to_create(self, request: MetadataRequest) -> Steps[list[str]]:
         if not (self._config.auto_create_topics_enable and request.allow_auto_topic_creation):
             return []
-        pace = Pace()
+        pace = StepPace()
         missing: list[str] = []
         for topic in request.topics or ():
             if (
@@ -140,7 +140,7 @@ def _topics(
     view: ClusterView, request: MetadataRequest, version: int
 ) -> Steps[list[MetadataResponseTopic]]:
     """Describe the topics asked for, all as they are in one image."""
-    pace = Pace()
+    pace = StepPace()
     topics: list[MetadataResponseTopic] = []
     # Version 0 cannot say null: no topics at all mean every topic there.
     if request.topics is None or (version == 0 and not request.topics):
@@ -154,7 +154,7 @@ def _topics(
 
 
 def _found(
-    view: ClusterView, asked: MetadataRequestTopic, version: int, pace: Pace
+    view: ClusterView, asked: MetadataRequestTopic, version: int, pace: StepPace
 ) -> Steps[MetadataResponseTopic]:
     """Describe one topic asked for, or say why not."""
     if pace.is_due():
@@ -185,7 +185,7 @@ def _refused(code: ErrorCode, name: str | None, topic_id: Any) -> MetadataRespon
 
 
 def _described(
-    view: ClusterView, topic: Topic, version: int, pace: Pace
+    view: ClusterView, topic: Topic, version: int, pace: StepPace
 ) -> Steps[MetadataResponseTopic]:
     partitions: list[MetadataResponsePartition] = []
     for index, state in topic.partitions.items():

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from ottla.metadata.features import SUPPORTED
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.endpoints import Endpoint
+from ottla.model.settings.endpoints import ListenAddress
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
@@ -18,7 +18,7 @@ def registration_request(
     *,
     cluster_id: str,
     incarnation_id: UUID,
-    endpoints: Iterable[Endpoint],
+    endpoints: Iterable[ListenAddress],
     host: str,
     directory_ids: Iterable[UUID],
     previous_broker_epoch: int,
@@ -54,7 +54,7 @@ def registration_request(
 
 def advertised_endpoints(
     config: BrokerConfig, bound_ports: Mapping[str, int], hostname: str
-) -> list[Endpoint]:
+) -> list[ListenAddress]:
     """Return where clients are told to come: as set, else where we listen.
 
     A listener on every interface is advertised by the machine's name; one whose port the system

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from ottla.broker.groups.classic_member import ClassicMember, Protocol
-from ottla.broker.groups.effects import Client
+from ottla.broker.groups.effects import MemberClient
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.wire.codec import decode_prefix
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -315,7 +315,7 @@ def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
             ClassicMember(
                 found.member_id,
                 found.group_instance_id,
-                Client(found.client_id, found.client_host),
+                MemberClient(found.client_id, found.client_host),
                 session_timeout_ms=found.session_timeout,
                 rebalance_timeout_ms=(
                     found.session_timeout

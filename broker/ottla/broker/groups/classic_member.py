@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ottla.broker.groups.effects import Asker, Client
+from ottla.broker.groups.effects import Asker, MemberClient
 
 
 class Protocol(NamedTuple):
@@ -33,7 +33,7 @@ class ClassicMember:
         self,
         member_id: str,
         instance_id: str | None,
-        client: Client,
+        client: MemberClient,
         *,
         session_timeout_ms: int,
         rebalance_timeout_ms: int,

@@ -13,7 +13,7 @@ from ottla.broker.groups.consumer_member import (
     LEAVING_FOR_A_WHILE_EPOCH,
     NO_REBALANCE_TIMEOUT_MS,
 )
-from ottla.broker.groups.consumer_rebalance import Heartbeat, refused_heartbeat
+from ottla.broker.groups.consumer_rebalance import MemberHeartbeat, refused_heartbeat
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.group_records import (
     INSTANCE_ID_LENGTH_MAX,
@@ -69,7 +69,7 @@ class ConsumerGroupApis:
         except RefusedError as refusal:
             context.slot.complete(refused_heartbeat(refusal))
             return
-        beat = Heartbeat(request, client_of(context), answer)
+        beat = MemberHeartbeat(request, client_of(context), answer)
         self._coordinator.perform(
             request.group_id, answer, lambda shard, now: shard.consumer_heartbeat(beat, now)
         )

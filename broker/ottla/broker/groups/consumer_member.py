@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
-from ottla.broker.groups.effects import Client
+from ottla.broker.groups.effects import MemberClient
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by the id of their topic; no topic stands in it with none."""
@@ -27,7 +27,7 @@ LEAVING_FOR_A_WHILE_EPOCH = -2
 
 NO_REBALANCE_TIMEOUT_MS = -1
 
-NO_CLIENT = Client("", "")
+NO_CLIENT = MemberClient("", "")
 
 
 class MemberState(IntEnum):
@@ -58,7 +58,7 @@ class ConsumerMember:
     member_id: str
     instance_id: str | None = None
     rack_id: str | None = None
-    client: Client = NO_CLIENT
+    client: MemberClient = NO_CLIENT
     rebalance_timeout_ms: int = NO_REBALANCE_TIMEOUT_MS
     """How long it may take to give partitions up."""
     server_assignor: str | None = None

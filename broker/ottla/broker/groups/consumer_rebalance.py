@@ -29,7 +29,7 @@ from ottla.broker.groups.consumer_member import (
     MemberState,
     assignment_of,
 )
-from ottla.broker.groups.effects import Asker, Client, Instant, Outbox
+from ottla.broker.groups.effects import Asker, Instant, MemberClient, Outbox
 from ottla.broker.groups.reconcile import reconcile
 from ottla.broker.groups.target_job import TargetJob
 from ottla.broker.groups.timer_names import TimerKind, TimerName
@@ -49,11 +49,11 @@ from ottla.wire.messages.consumer_group_heartbeat_response import (
 )
 
 
-class Heartbeat(NamedTuple):
+class MemberHeartbeat(NamedTuple):
     """One ConsumerGroupHeartbeat and who sent it."""
 
     request: ConsumerGroupHeartbeatRequest
-    client: Client
+    client: MemberClient
     asker: Asker
 
     @property
@@ -92,7 +92,7 @@ class Heartbeat(NamedTuple):
 class Waiting(NamedTuple):
     """One who joined, and the epoch of the target that it waits for."""
 
-    beat: Heartbeat
+    beat: MemberHeartbeat
     member_id: str
     epoch: int
 
@@ -134,7 +134,7 @@ class ConsumerRebalancer:
     # ---- a member speaks
 
     def heartbeat(
-        self, group: ConsumerGroup, beat: Heartbeat, now: Instant
+        self, group: ConsumerGroup, beat: MemberHeartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse | None:
         """Take a member in, or one step on; RefusedError changes nothing.
 
@@ -205,7 +205,7 @@ class ConsumerRebalancer:
         if has_other_topics or group.group_epoch == 0:
             self._raise_epoch(group)
 
-    def check_first(self, group: ConsumerGroup, beat: Heartbeat) -> None:
+    def check_first(self, group: ConsumerGroup, beat: MemberHeartbeat) -> None:
         """Refuse what no member may say, before a group is made for it."""
         self._check_subscription(beat.request)
         newcomer = ConsumerMember(member_id=beat.request.member_id)
@@ -217,7 +217,7 @@ class ConsumerRebalancer:
             self._topics.check(request.subscribed_topic_regex)
 
     def _find(
-        self, group: ConsumerGroup, beat: Heartbeat, owned: Assignment | None
+        self, group: ConsumerGroup, beat: MemberHeartbeat, owned: Assignment | None
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
         """Return the member, as it was, and the static one that it replaces."""
         request = beat.request
@@ -545,7 +545,7 @@ def _may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_i
     return is_new or member.member_id in group.told_to_rejoin
 
 
-def _described(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
+def _described(member: ConsumerMember, beat: MemberHeartbeat) -> ConsumerMember:
     """Return the member as the heartbeat describes it; what it does not say is as it was."""
     request = beat.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex

@@ -20,7 +20,7 @@ from ottla.broker.groups.consumer_member import (
     MemberState,
     assignment_of,
 )
-from ottla.broker.groups.effects import Client
+from ottla.broker.groups.effects import MemberClient
 from ottla.broker.groups.group_records import GroupRecord, Key, Value, record
 from ottla.wire.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey as CurrentKey,
@@ -225,7 +225,7 @@ def _described(member: ConsumerMember, value: MemberValue) -> ConsumerMember:
         member,
         instance_id=value.instance_id,
         rack_id=value.rack_id,
-        client=Client(value.client_id, value.client_host),
+        client=MemberClient(value.client_id, value.client_host),
         subscribed_names=frozenset(value.subscribed_topic_names),
         subscribed_regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,

@@ -8,7 +8,7 @@ from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
 from ottla.broker.groups.describe import GROUP_OPERATIONS
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -56,7 +56,7 @@ class ConsumerGroupDescribeApi:
     def _describe_all(
         self, request: ConsumerGroupDescribeRequest
     ) -> Steps[ConsumerGroupDescribeResponse]:
-        pace = Pace()
+        pace = StepPace()
         groups = []
         for group_id in dict.fromkeys(request.group_ids):
             try:

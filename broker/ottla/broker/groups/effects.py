@@ -21,7 +21,7 @@ class Instant(NamedTuple):
     wall_ms: int
 
 
-class Client(NamedTuple):
+class MemberClient(NamedTuple):
     """Who a member says it is, and where it comes from."""
 
     id: str
@@ -29,7 +29,7 @@ class Client(NamedTuple):
 
 
 @dataclass(slots=True)
-class Effects:
+class GroupEffects:
     """What has been decided and not been performed yet, in order."""
 
     writes: list[list[GroupRecord]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Outbox:
     __slots__ = ("_effects", "_write")
 
     def __init__(self) -> None:
-        self._effects = Effects()
+        self._effects = GroupEffects()
         self._write: list[GroupRecord] = []
 
     def write(self, record: GroupRecord) -> None:
@@ -73,8 +73,8 @@ class Outbox:
         """Answer when all that is written by now is committed."""
         self._effects.committed_answers.append((asker, answer))
 
-    def take(self) -> Effects:
+    def take(self) -> GroupEffects:
         """Return what there is to do; it is the caller's now."""
         self.end_event()
-        effects, self._effects = self._effects, Effects()
+        effects, self._effects = self._effects, GroupEffects()
         return effects

@@ -27,7 +27,7 @@ PREFIX_BYTES = 2
 NamedPartitions = dict[str, frozenset[int]]
 
 
-class Subscription(NamedTuple):
+class EmbeddedSubscription(NamedTuple):
     """What a consumer wants, and what it says that it has."""
 
     topics: frozenset[str]
@@ -39,13 +39,13 @@ class Subscription(NamedTuple):
         return _by_id(self.owned, topics)
 
 
-def read_subscription(data: bytes) -> Subscription | None:
+def read_subscription(data: bytes) -> EmbeddedSubscription | None:
     """Return a consumer's subscription; None when it is in a form of its own."""
     found = _read(ConsumerProtocolSubscription, data)
     if found is None:
         return None
     owned = {one.topic: frozenset(one.partitions) for one in found.owned_partitions}
-    return Subscription(frozenset(found.topics), found.rack_id or None, owned)
+    return EmbeddedSubscription(frozenset(found.topics), found.rack_id or None, owned)
 
 
 def read_assignment(data: bytes, topics: TopicView) -> Assignment:

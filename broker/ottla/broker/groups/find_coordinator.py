@@ -16,7 +16,7 @@ from ottla.broker.groups.placement import partition_of
 from ottla.broker.logs.transactions import refusal_of_transactions
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, NodeId
@@ -55,7 +55,7 @@ def offsets_topic(config: GroupConfig) -> CreatableTopic:
     )
 
 
-class Address(NamedTuple):
+class CoordinatorAddress(NamedTuple):
     """Where a coordinator is."""
 
     node_id: int
@@ -138,7 +138,7 @@ class FindCoordinatorApi:
         image = self._followed()
         view = ClusterView(image, self._config, context.peer)
         addresses = {
-            broker.node_id: Address(broker.node_id, broker.host, broker.port)
+            broker.node_id: CoordinatorAddress(broker.node_id, broker.host, broker.port)
             for broker in view.brokers()
         }
 
@@ -154,7 +154,7 @@ class FindCoordinatorApi:
                 host=one.host,
                 port=one.port,
             )
-        pace = Pace()
+        pace = StepPace()
         response = FindCoordinatorResponse()
         for key in dict.fromkeys(request.coordinator_keys):
             response.coordinators.append(found(key))
@@ -164,7 +164,11 @@ class FindCoordinatorApi:
 
 
 def _coordinator(
-    image: MetadataImage, addresses: dict[NodeId, Address], version: int, key_type: int, key: str
+    image: MetadataImage,
+    addresses: dict[NodeId, CoordinatorAddress],
+    version: int,
+    key_type: int,
+    key: str,
 ) -> Coordinator:
     try:
         address = _address(image, addresses, version, key_type, key)
@@ -186,8 +190,12 @@ def _coordinator(
 
 
 def _address(
-    image: MetadataImage, addresses: dict[NodeId, Address], version: int, key_type: int, key: str
-) -> Address:
+    image: MetadataImage,
+    addresses: dict[NodeId, CoordinatorAddress],
+    version: int,
+    key_type: int,
+    key: str,
+) -> CoordinatorAddress:
     known = (GROUP, TRANSACTION, SHARE) if version >= SHARE_FROM else (GROUP, TRANSACTION)
     if key_type not in known:
         raise RefusedError(ErrorCode.INVALID_REQUEST)

@@ -7,7 +7,7 @@ from ottla.broker.groups.coordinator_door import CoordinatorDoor, Gathering
 from ottla.broker.groups.describe import describe, describe_missing
 from ottla.broker.groups.effects import Asker
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
 from ottla.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
@@ -32,7 +32,7 @@ class GroupAdminApis:
     def _describe_all(
         self, context: RequestContext, request: DescribeGroupsRequest
     ) -> Steps[DescribeGroupsResponse]:
-        pace = Pace()
+        pace = StepPace()
         groups = []
         for group_id in dict.fromkeys(request.groups):
             groups.append(self._describe(context, request, group_id))
@@ -59,7 +59,7 @@ class GroupAdminApis:
     def _list(self, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
         states = frozenset(state.lower() for state in request.states_filter)
         types = frozenset(kind.lower() for kind in request.types_filter)
-        pace = Pace()
+        pace = StepPace()
         response = ListGroupsResponse()
         for shard in list(self._coordinator.shards()):
             for group in list(shard.list_groups(states, types)):
@@ -83,7 +83,7 @@ class GroupAdminApis:
 
     def _delete_all(self, context: RequestContext, request: DeleteGroupsRequest) -> Steps[None]:
         group_ids = list(dict.fromkeys(request.groups_names))
-        pace = Pace()
+        pace = StepPace()
 
         def answer(codes: Sequence[ErrorCode]) -> None:
             context.slot.complete_begun(begun(_deleted(group_ids, codes)))
@@ -104,7 +104,7 @@ class GroupAdminApis:
 
 
 def _deleted(group_ids: list[str], codes: Sequence[ErrorCode]) -> Steps[DeleteGroupsResponse]:
-    pace = Pace()
+    pace = StepPace()
     response = DeleteGroupsResponse()
     for group_id, code in zip(group_ids, codes, strict=True):
         response.results.append(DeletableGroupResult(group_id=group_id, error_code=code))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ottla.broker.groups.coordinator_door import CoordinatorDoor
-from ottla.broker.groups.effects import Client
+from ottla.broker.groups.effects import MemberClient
 from ottla.broker.groups.group_records import (
     INSTANCE_ID_LENGTH_MAX,
     LISTED_COUNT_MAX,
@@ -162,7 +162,7 @@ def _texts_of(request: JoinGroupRequest) -> Iterator[str]:
         yield protocol.name
 
 
-def client_of(context: RequestContext) -> Client:
+def client_of(context: RequestContext) -> MemberClient:
     """Return who sent a request; its host is told the way Java prints an address."""
     name = context.client_id or ""
-    return Client(name[:CLIENT_ID_LENGTH_MAX], f"/{context.peer.peer_host}")
+    return MemberClient(name[:CLIENT_ID_LENGTH_MAX], f"/{context.peer.peer_host}")

@@ -19,7 +19,7 @@ from ottla.broker.groups.consumer_member import ClassicSide, ConsumerMember, Mem
 from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer
 from ottla.broker.groups.effects import Asker, Instant, Outbox
 from ottla.broker.groups.embedded_protocol import (
-    Subscription,
+    EmbeddedSubscription,
     assignment_bytes,
     read_assignment,
     read_subscription,
@@ -209,7 +209,7 @@ class MixedGroups:
         )
         self._outbox.answer_when_committed(join.asker, response)
 
-    def _subscription_of(self, group: ConsumerGroup, join: Join) -> Subscription:
+    def _subscription_of(self, group: ConsumerGroup, join: Join) -> EmbeddedSubscription:
         """Return what who joins subscribes; refuse another kind of protocol, and a full group."""
         request = join.request
         if request.member_id not in group.members:

@@ -18,7 +18,7 @@ from ottla.broker.network.steps import (
     STEP_COST,
     VALUES_PER_STEP,
     Answer,
-    Pace,
+    StepPace,
     Steps,
     begun,
     keep_each,
@@ -101,7 +101,7 @@ class OffsetApis:
         found: list[Topic | None] = []
         pieces: list[list[TopicCommit]] = [[]]
         left = COMMITS_PER_PIECE
-        pace = Pace()
+        pace = StepPace()
         for asked in request.topics:
             topic = self._topic(asked.name, asked.topic_id, version)
             found.append(topic)
@@ -162,7 +162,7 @@ class OffsetApis:
         if version < SEVERAL_GROUPS_FROM:
             asked = [(yield from _as_group(request))]
         groups = yield from asked_once(asked)
-        pace = Pace()
+        pace = StepPace()
 
         def answer(found: Sequence[Any]) -> None:
             context.slot.complete_begun(begun(self._fetched(groups, found, version)))
@@ -201,7 +201,7 @@ class OffsetApis:
         self, groups: list[OffsetFetchRequestGroup], found: Sequence[Any], version: int
     ) -> Steps[OffsetFetchResponse]:
         """Put the answer together of what the coordinator found, or of its error codes."""
-        pace = Pace()
+        pace = StepPace()
         answers: list[OffsetFetchResponseGroup] = []
         for group, offsets in zip(groups, found, strict=True):
             answer = OffsetFetchResponseGroup(group_id=group.group_id)
@@ -232,7 +232,7 @@ class OffsetApis:
         asked: OffsetFetchRequestTopics,
         found: dict[tuple[str, int], CommittedOffset | None],
         version: int,
-        pace: Pace,
+        pace: StepPace,
     ) -> Steps[FetchedTopic]:
         name = self._name_of(asked, version)
         code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
@@ -247,7 +247,7 @@ class OffsetApis:
         return _fetched_topic(asked.name, asked.topic_id, partitions, version)
 
     def _all_topics(
-        self, answer: list[tuple[str, int, CommittedOffset]], version: int, pace: Pace
+        self, answer: list[tuple[str, int, CommittedOffset]], version: int, pace: StepPace
     ) -> Steps[list[FetchedTopic]]:
         """Return everything by topic; by id only topics that exist."""
         by_name: dict[str, list[FetchedPartition]] = {}
@@ -277,7 +277,7 @@ class OffsetApis:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         image = self._metadata.image
-        pace = Pace()
+        pace = StepPace()
         named: dict[str, dict[int, None]] = {}
         wanted: list[tuple[str, int]] = []
         for topic in request.topics:
@@ -324,7 +324,7 @@ def _committed(
     request: OffsetCommitRequest, found: list[Topic | None], codes: list[ErrorCode], version: int
 ) -> Steps[OffsetCommitResponse]:
     """Put the answer together: `codes` are those of the partitions that exist, in order."""
-    pace = Pace()
+    pace = StepPace()
     left = iter(codes)
     response = OffsetCommitResponse()
     for asked, topic in zip(request.topics, found, strict=True):
@@ -347,7 +347,7 @@ def _committed(
 
 
 def _known(
-    asked: OffsetCommitRequestTopic, topic: Topic, pace: Pace
+    asked: OffsetCommitRequestTopic, topic: Topic, pace: StepPace
 ) -> Steps[list[OffsetCommitRequestPartition]]:
     """Return the partitions that exist."""
     known: list[OffsetCommitRequestPartition] = []
@@ -375,7 +375,7 @@ def asked_once(
 
     The member that asks is whoever asks for the group first.
     """
-    pace = Pace()
+    pace = StepPace()
     asked: dict[str, OffsetFetchRequestGroup] = {}
     topics: dict[str, dict[tuple[str, UUID], dict[int, None]] | None] = {}
     for group in groups:
@@ -437,7 +437,7 @@ def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
     """Return a request of an old version as one for several groups."""
     topics: list[OffsetFetchRequestTopics] | None = None
     if request.topics is not None:
-        pace = Pace()
+        pace = StepPace()
         topics = []
         for topic in request.topics:
             indexes = topic.partition_indexes
@@ -448,7 +448,7 @@ def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
 
 
 def _single(
-    answer: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int, pace: Pace
+    answer: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int, pace: StepPace
 ) -> Steps[OffsetFetchResponse]:
     """Return the answer for one group as old versions have it; its topics are of their classes."""
     code = ErrorCode(answer.error_code)
@@ -459,7 +459,7 @@ def _single(
 
 
 def _all_refused(
-    asked: Iterable[OffsetFetchRequestTopics], code: ErrorCode, version: int, pace: Pace
+    asked: Iterable[OffsetFetchRequestTopics], code: ErrorCode, version: int, pace: StepPace
 ) -> Steps[list[FetchedTopic]]:
     """Return the error of the whole in each partition, for versions that have it nowhere else."""
     topics = []
@@ -478,7 +478,7 @@ def _all_refused(
 def _deleted(
     named: dict[str, dict[int, None]], codes: dict[tuple[str, int], ErrorCode]
 ) -> Steps[OffsetDeleteResponse]:
-    pace = Pace()
+    pace = StepPace()
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     response = OffsetDeleteResponse()
     for name, indexes in named.items():

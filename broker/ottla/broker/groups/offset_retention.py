@@ -12,7 +12,7 @@ from ottla.broker.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.group_records import NO_EXPIRY
 from ottla.broker.groups.offsets import OffsetTable
-from ottla.broker.network.steps import Pace
+from ottla.broker.network.steps import StepPace
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 
@@ -37,7 +37,7 @@ class OffsetRetention:
 
     def drop_without_topic(self, exists: Callable[[str, UUID], bool]) -> Iterator[None]:
         """Forget what was committed for topics that are no more, or are others by the same name."""
-        pace = Pace()
+        pace = StepPace()
         for group_id in list(self._offsets.group_ids):
             for topic, index in list(self._offsets.of_group(group_id)):
                 offset = self._offsets.find(group_id, topic, index)
@@ -48,7 +48,7 @@ class OffsetRetention:
 
     def expire(self, wall_ms: int) -> Iterator[None]:
         """Forget offsets that nobody has used for the retention, and groups left with nothing."""
-        pace = Pace()
+        pace = StepPace()
         for group in list(self._groups.values()):
             if pace.is_due(1 + len(self._offsets.of_group(group.group_id))):
                 yield

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.broker.groups.classic_group import ClassicGroup, GroupState
 from ottla.broker.groups.classic_member import ClassicMember, Protocol
-from ottla.broker.groups.effects import Asker, Client, Instant, Outbox
+from ottla.broker.groups.effects import Asker, Instant, MemberClient, Outbox
 from ottla.broker.groups.group_records import GroupRecord, group_key, group_value
 from ottla.broker.groups.timer_names import NO_MEMBER_ID, TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
@@ -51,7 +51,7 @@ class Join(NamedTuple):
 
     request: JoinGroupRequest
     version: int
-    client: Client
+    client: MemberClient
     asker: Asker
 
     @property

@@ -24,10 +24,14 @@ from ottla.broker.groups.commit_rules import check_commit, check_fetch
 from ottla.broker.groups.consumer_changes import ConsumerChanges
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.consumer_member import JOINING_EPOCH
-from ottla.broker.groups.consumer_rebalance import ConsumerRebalancer, Heartbeat, refused_heartbeat
+from ottla.broker.groups.consumer_rebalance import (
+    ConsumerRebalancer,
+    MemberHeartbeat,
+    refused_heartbeat,
+)
 from ottla.broker.groups.consumer_records import CONSUMER_GROUP_KEYS
 from ottla.broker.groups.consumer_records import replay as replay_consumer
-from ottla.broker.groups.effects import Asker, Effects, Instant, Outbox
+from ottla.broker.groups.effects import Asker, GroupEffects, Instant, Outbox
 from ottla.broker.groups.group_records import (
     NO_EXPIRY,
     GroupRecord,
@@ -43,7 +47,7 @@ from ottla.broker.groups.rebalance import Join, Rebalancer, failed_join
 from ottla.broker.groups.timer_names import TimerKind, TimerName
 from ottla.broker.groups.timers import Timers
 from ottla.broker.groups.topic_view import TopicView
-from ottla.broker.network.steps import Pace
+from ottla.broker.network.steps import StepPace
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT64_MAX
 from ottla.model.settings.group_overrides import GroupSettings
@@ -142,7 +146,7 @@ class GroupShard:
 
     # ---- what the driver does with it
 
-    def take_effects(self) -> Effects:
+    def take_effects(self) -> GroupEffects:
         """Return what was decided since the last time."""
         return self._outbox.take()
 
@@ -158,7 +162,7 @@ class GroupShard:
             self._backlog.begin(self._end_overdue(), now)
 
     def _end_overdue(self) -> Iterator[None]:
-        pace = Pace()
+        pace = StepPace()
         while True:
             now = self._backlog.now
             # What is due is looked at one by one: each may take another's reason away.
@@ -206,7 +210,7 @@ class GroupShard:
         """Bring each group up to date."""
         yield  # others that change meanwhile go into the same pass
         changed, self._changed_topics = frozenset(self._changed_topics or ()), None
-        pace = Pace()
+        pace = StepPace()
         for group in list(self.groups.values()):
             if not isinstance(group, ConsumerGroup) or not group.members:
                 continue
@@ -275,7 +279,7 @@ class GroupShard:
         self, now: Callable[[], Instant], on_unfit: Callable[[str, Exception], None] | None
     ) -> Iterator[None]:
         """Do what `resume` does; nothing may be asked of it before the end."""
-        pace = Pace()
+        pace = StepPace()
         for group_id in self.offsets.group_ids:
             self._find_or_make(group_id)
         for group in list(self.groups.values()):
@@ -363,7 +367,7 @@ class GroupShard:
             codes = self._mixed.leave(group, members, now)
         self._outbox.answer_when_committed(asker, codes)
 
-    def consumer_heartbeat(self, beat: Heartbeat, now: Instant) -> None:
+    def consumer_heartbeat(self, beat: MemberHeartbeat, now: Instant) -> None:
         """Take what a member of the consumer protocol says; it is told where it stands."""
         try:
             answer = self._take_heartbeat(beat, now)
@@ -374,7 +378,7 @@ class GroupShard:
                 self._outbox.answer_when_committed(beat.asker, answer)
 
     def _take_heartbeat(
-        self, beat: Heartbeat, now: Instant
+        self, beat: MemberHeartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse | None:
         request = beat.request
         group_id = request.group_id
@@ -399,7 +403,7 @@ class GroupShard:
         return self._begin_consumer_group(group, beat, now)
 
     def _begin_consumer_group(
-        self, old: ClassicGroup | None, beat: Heartbeat, now: Instant
+        self, old: ClassicGroup | None, beat: MemberHeartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse | None:
         """Make a group for its first member; a classic one gives way to it, with who is in it."""
         request = beat.request

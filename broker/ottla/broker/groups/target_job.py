@@ -11,15 +11,15 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.broker.groups.assignors.subscription import (
+    AssignedSubscription,
     Assignor,
-    MemberSubscription,
 )
 from ottla.broker.groups.consumer_changes import ConsumerChanges
 from ottla.broker.groups.consumer_group import ConsumerGroup, Subscription
 from ottla.broker.groups.consumer_member import NOTHING, Assignment, ConsumerMember
 from ottla.broker.groups.consumer_records import target_record
 from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.network.steps import Pace, Steps
+from ottla.broker.network.steps import StepPace, Steps
 from ottla.metadata.image import MetadataImage
 
 PARTITIONS_PER_COUNT = 8
@@ -57,7 +57,7 @@ class TargetJob:
 
     def steps(self) -> Steps[None]:
         """Compute what each member is to get, and the records of those for whom that is new."""
-        pace = Pace()
+        pace = StepPace()
         ids: dict[Subscription, frozenset[UUID]] = {}
         counts: dict[UUID, int] = {}
         for subscription, names in self._topics.items():
@@ -72,7 +72,7 @@ class TargetJob:
             ids[subscription] = frozenset(found)
         targets = yield from self._assign(
             {
-                member.member_id: MemberSubscription(
+                member.member_id: AssignedSubscription(
                     instance_id=member.instance_id,
                     rack=member.rack_id,
                     topic_ids=ids[_subscription(member)],

@@ -6,9 +6,9 @@ Asked for the directory where it lies, a replica that moves stays.
 
 from typing import Generic
 
-from ottla.broker.logs.describe_log_dirs import D, Logs
+from ottla.broker.logs.describe_log_dirs import D, DescribedLogs
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
@@ -27,7 +27,7 @@ FILE_NAME_LENGTH_MAX = 255
 class AlterReplicaLogDirsApi(Generic[D]):
     """Serves AlterReplicaLogDirs 1-2."""
 
-    def __init__(self, *, table: PartitionTable, logs: Logs[D]) -> None:
+    def __init__(self, *, table: PartitionTable, logs: DescribedLogs[D]) -> None:
         self._table = table
         self._logs = logs
 
@@ -36,7 +36,7 @@ class AlterReplicaLogDirsApi(Generic[D]):
         return begun(self._answer(request))
 
     def _answer(self, request: AlterReplicaLogDirsRequest) -> Steps[AlterReplicaLogDirsResponse]:
-        pace = Pace()
+        pace = StepPace()
         wanted: dict[TopicPartition, str] = {}
         for directory in request.dirs:
             for topic in directory.topics:

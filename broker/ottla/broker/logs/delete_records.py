@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
 from ottla.broker.network.response_queue import ResponseSlot
-from ottla.broker.network.steps import STEP_COST, Answer, Pace, begun
+from ottla.broker.network.steps import STEP_COST, Answer, StepPace, begun
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
@@ -29,7 +29,7 @@ HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-class WaitingPartition:
+class PendingDeletion:
     """A partition whose records are deleted here and not yet known to be everywhere."""
 
     __slots__ = ("before", "partition", "result")
@@ -60,7 +60,7 @@ class WaitingDeletion(WaitingEntry):
         self,
         slot: ResponseSlot,
         response: DeleteRecordsResponse,
-        open_partitions: list[WaitingPartition],
+        open_partitions: list[PendingDeletion],
     ) -> None:
         super().__init__()
         entry_count = len(response.topics) + sum(len(one.partitions) for one in response.topics)
@@ -127,7 +127,7 @@ class DeleteRecordsApi:
         return begun(self._serve(context, request))
 
     def _serve(self, context: RequestContext, request: DeleteRecordsRequest) -> Answer:
-        pace = Pace()
+        pace = StepPace()
         response = DeleteRecordsResponse()
         asked: dict[str, dict[int, Offset]] = {}
         for topic in request.topics:
@@ -152,7 +152,7 @@ class DeleteRecordsApi:
             response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
             if pace.is_due():
                 yield
-        deleted: list[WaitingPartition] = []
+        deleted: list[PendingDeletion] = []
         return self._delete_some(context, request, response, left, deleted)
 
     async def _delete_some(
@@ -161,13 +161,13 @@ class DeleteRecordsApi:
         request: DeleteRecordsRequest,
         response: DeleteRecordsResponse,
         left: list[Deletion],
-        deleted: list[WaitingPartition],
+        deleted: list[PendingDeletion],
     ) -> Any:
         """Delete of some partitions; with more left, return what goes on after others' turns.
 
         All log starts are raised before the first is made durable, so that they share a write.
         """
-        begun: list[tuple[Log, WaitingPartition]] = []
+        begun: list[tuple[Log, PendingDeletion]] = []
         for one in left[:DELETIONS_PER_STEP]:
             try:
                 partition = self._table.find(one.topic, one.result.partition_index)
@@ -175,7 +175,7 @@ class DeleteRecordsApi:
             except RefusedError as error:
                 _refuse(one.result, error.code)
             else:
-                begun.append((log, WaitingPartition(partition, before, one.result)))
+                begun.append((log, PendingDeletion(partition, before, one.result)))
         for log, waiting in begun:
             try:
                 await log.delete_records_before(waiting.before)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Answer, Pace, Steps, begun, used_up
+from ottla.broker.network.steps import Answer, StepPace, Steps, begun, used_up
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
@@ -29,7 +29,7 @@ NO_LAG = -1
 """Said of a log that is no replica of ours as far as the metadata goes."""
 
 
-class Directory(Protocol):
+class DescribedDirectory(Protocol):
     """What it needs of a log directory."""
 
     path: str
@@ -44,10 +44,10 @@ class Directory(Protocol):
         ...
 
 
-D = TypeVar("D", bound=Directory)
+D = TypeVar("D", bound=DescribedDirectory)
 
 
-class Logs(Protocol[D]):
+class DescribedLogs(Protocol[D]):
     """What it needs of the log manager."""
 
     @property
@@ -71,7 +71,7 @@ class Logs(Protocol[D]):
 class DescribeLogDirsApi(Generic[D]):
     """Serves DescribeLogDirs 1-5."""
 
-    def __init__(self, *, table: PartitionTable, logs: Logs[D]) -> None:
+    def __init__(self, *, table: PartitionTable, logs: DescribedLogs[D]) -> None:
         self._table = table
         self._logs = logs
 
@@ -82,7 +82,7 @@ class DescribeLogDirsApi(Generic[D]):
     def _serve(self, request: DescribeLogDirsRequest) -> Answer:
         if request.topics is None:
             return self._measure(None)
-        pace = Pace()
+        pace = StepPace()
         # A request may name hundreds of thousands that are not here: those are not kept.
         held = {
             at
@@ -115,7 +115,7 @@ class DescribeLogDirsApi(Generic[D]):
     def _answer(
         self, spaces: list[tuple[D, Space | None]], asked: set[TopicPartition] | None
     ) -> Steps[DescribeLogDirsResponse]:
-        pace = Pace()
+        pace = StepPace()
         response = DescribeLogDirsResponse()
         for directory, space in spaces:
             if space is None:

@@ -4,10 +4,10 @@ Pure.  Any replica answers, not only the leader: an operator compares what they 
 """
 
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Pace, Steps, begun, keep_each
+from ottla.broker.network.steps import StepPace, Steps, begun, keep_each
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.storage.producer_state import Producer
+from ottla.storage.producer_state import ProducerEntry
 from ottla.wire.batch import NO_SEQUENCE
 from ottla.wire.messages.describe_producers_request import DescribeProducersRequest
 from ottla.wire.messages.describe_producers_response import (
@@ -29,7 +29,7 @@ class DescribeProducersApi:
         return begun(self._answer(request))
 
     def _answer(self, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
-        pace = Pace()
+        pace = StepPace()
         asked: dict[str, dict[int, None]] = {}
         for topic in request.topics:
             indexes = asked.setdefault(topic.name, {})
@@ -68,7 +68,7 @@ class DescribeProducersApi:
         return result
 
 
-def _described(producer_id: int, producer: Producer) -> ProducerState:
+def _described(producer_id: int, producer: ProducerEntry) -> ProducerState:
     return ProducerState(
         producer_id=producer_id,
         producer_epoch=producer.epoch,

@@ -35,7 +35,7 @@ from ottla.broker.logs.waiting_fetch import waiting
 from ottla.broker.network.dispatch import RequestContext
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.request_times import RequestTimes
-from ottla.broker.network.steps import STEP_COST, Answer, Pace, Steps
+from ottla.broker.network.steps import STEP_COST, Answer, StepPace, Steps
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
@@ -324,7 +324,7 @@ class FetchApi:
             session = fetch.session
             if session is None:
                 raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-            pace = Pace()
+            pace = StepPace()
             request.topics = asked
             for named in asked_partitions(request, limits.uses_topic_ids):
                 session.ask(*named)
@@ -462,7 +462,7 @@ class FetchApi:
 def _targets_in_steps(
     request: FetchRequest, uses_topic_ids: bool
 ) -> Steps[dict[TargetKey, FetchTarget]]:
-    pace = Pace()
+    pace = StepPace()
     targets: dict[TargetKey, FetchTarget] = {}
     for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids):
         targets[key] = FetchTarget(topic, topic_id, asked, key)

@@ -4,7 +4,7 @@ Pure (KIP-101, KIP-320).
 """
 
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
-from ottla.broker.network.steps import Pace, Steps, begun
+from ottla.broker.network.steps import StepPace, Steps, begun
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch
@@ -29,7 +29,7 @@ class LeaderEpochsApi:
         return begun(self._answer(request))
 
     def _answer(self, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:
-        pace = Pace()
+        pace = StepPace()
         response = OffsetForLeaderEpochResponse()
         for topic in request.topics:
             answers = []

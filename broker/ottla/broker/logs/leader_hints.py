@@ -15,7 +15,7 @@ HINTED = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EP
 """The refusals after which a client would look for the leader."""
 
 
-class Endpoint(NamedTuple):
+class LeaderEndpoint(NamedTuple):
     """Where a client reaches one broker."""
 
     node_id: int
@@ -26,12 +26,12 @@ class Endpoint(NamedTuple):
 
 def endpoints_of(
     image: MetadataImage, node_ids: Iterable[int], listener_name: str
-) -> list[Endpoint]:
+) -> list[LeaderEndpoint]:
     """Return where those brokers listen under that name; one that is not known is left out."""
     found = []
     for node_id in sorted(set(node_ids)):
         broker = image.brokers.get(NodeId(node_id))
         endpoint = None if broker is None else broker.endpoint(listener_name)
         if broker is not None and endpoint is not None:
-            found.append(Endpoint(node_id, endpoint.host, endpoint.port, broker.rack))
+            found.append(LeaderEndpoint(node_id, endpoint.host, endpoint.port, broker.rack))
     return found

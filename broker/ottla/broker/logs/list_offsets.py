@@ -12,7 +12,7 @@ from ottla.broker.network.steps import (
     STEP_COST,
     VALUES_PER_STEP,
     Answer,
-    Pace,
+    StepPace,
     Steps,
     begun,
     used_up,
@@ -73,7 +73,7 @@ class ListOffsetsApi:
         return begun(self._answer(context, request))
 
     def _answer(self, context: RequestContext, request: ListOffsetsRequest) -> Answer:
-        pace = Pace()
+        pace = StepPace()
         named = yield from _counted(request, pace)
         response = ListOffsetsResponse()
         by_time: list[LookUp] = []
@@ -147,7 +147,7 @@ class ListOffsetsApi:
             answer.error_code = error.code
 
 
-def _counted(request: ListOffsetsRequest, pace: Pace) -> Steps[Counter[tuple[str, int]]]:
+def _counted(request: ListOffsetsRequest, pace: StepPace) -> Steps[Counter[tuple[str, int]]]:
     """Return how often each partition is named."""
     named: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:

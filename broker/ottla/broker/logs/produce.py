@@ -18,7 +18,7 @@ from ottla.broker.logs.transactions import refusal_of_transactions
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.purgatory import SETTLED_PER_COST, Purgatory, WaitingEntry
 from ottla.broker.network.request_times import RequestTimes
-from ottla.broker.network.steps import Answer, Apart, Pace
+from ottla.broker.network.steps import Answer, Apart, StepPace
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
@@ -208,7 +208,7 @@ class ProduceApi:
         waiting: list[WaitingPartition] = []
         inspected: list[Inspected] = []
         is_refused = False
-        pace = Pace()
+        pace = StepPace()
         for topic in request.topic_data:
             answers: list[PartitionProduceResponse] = []
             for at in range(0, len(topic.partition_data), PARTITIONS_PER_STEP):

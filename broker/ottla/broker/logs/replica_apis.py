@@ -1,7 +1,7 @@
 """Registers the APIs by which an operator looks at this broker's replicas.  Pure."""
 
 from ottla.broker.logs.alter_replica_log_dirs import AlterReplicaLogDirsApi
-from ottla.broker.logs.describe_log_dirs import D, DescribeLogDirsApi, Logs
+from ottla.broker.logs.describe_log_dirs import D, DescribedLogs, DescribeLogDirsApi
 from ottla.broker.logs.describe_producers import DescribeProducersApi
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -11,7 +11,9 @@ REPLICA_API_KEYS = frozenset((ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIB
 """What `register_replica_apis` serves."""
 
 
-def register_replica_apis(dispatcher: Dispatcher, *, table: PartitionTable, logs: Logs[D]) -> None:
+def register_replica_apis(
+    dispatcher: Dispatcher, *, table: PartitionTable, logs: DescribedLogs[D]
+) -> None:
     """Serve what tells of replicas and their directories."""
     dispatcher.register(
         ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsApi(table=table, logs=logs).handle

@@ -30,8 +30,8 @@ from ottla.node.quorum_metrics import metadata_families, quorum_families
 from ottla.storage.log_manager_driver import LogManager
 from ottla.telemetry.instruments import (
     Family,
-    Kind,
     Labels,
+    MetricKind,
     Registry,
     Sample,
     Value,
@@ -157,7 +157,7 @@ def _flushes(parts: BrokerParts) -> Iterator[Family]:
     summary = summary_of([parts.flusher.flushes], parts.now_ms(), window_ms=FLUSH_WINDOW_MS)
     yield Family(
         prometheus_name("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"),
-        Kind.SUMMARY,
+        MetricKind.SUMMARY,
         "Flushes that acknowledgements wait for (flush.messages).",
         (),
         (((), summary),),
@@ -203,7 +203,7 @@ def _network(counts: Mapping[str, float]) -> Iterator[Family]:
     )
     yield Family(
         "ottla_network_connections_closed_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Connections that this broker closed, by reason.",
         ("reason",),
         (
@@ -258,7 +258,7 @@ def _groups(shards: list[GroupShard]) -> Iterator[Family]:
 def _heartbeats(delays: Mapping[str, float]) -> Iterator[Family]:
     yield Family(
         "ottla_broker_heartbeats_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Heartbeats that the controller answered.",
         (),
         (((), delays["heartbeats"]),),
@@ -280,18 +280,18 @@ def _heartbeats(delays: Mapping[str, float]) -> Iterator[Family]:
 
 def gauge(mbean: str, text: str, value: Value) -> Family:
     """Return one number of Kafka's."""
-    return Family(prometheus_name(mbean), Kind.GAUGE, text, (), (((), value),))
+    return Family(prometheus_name(mbean), MetricKind.GAUGE, text, (), (((), value),))
 
 
 def counter(mbean: str, text: str, value: Value) -> Family:
     """Return one number of Kafka's that only grows."""
-    return Family(prometheus_name(mbean), Kind.COUNTER, text, (), (((), value),))
+    return Family(prometheus_name(mbean), MetricKind.COUNTER, text, (), (((), value),))
 
 
 def gauges(mbean: str, text: str, label_names: Labels, samples: Iterable[Sample]) -> Family:
     """Return some numbers of Kafka's."""
-    return Family(prometheus_name(mbean), Kind.GAUGE, text, label_names, samples)
+    return Family(prometheus_name(mbean), MetricKind.GAUGE, text, label_names, samples)
 
 
 def _plain(name: str, text: str, value: Value) -> Family:
-    return Family(name, Kind.GAUGE, text, (), (((), value),))
+    return Family(name, MetricKind.GAUGE, text, (), (((), value),))

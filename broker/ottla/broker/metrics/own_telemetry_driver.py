@@ -28,7 +28,7 @@ from ottla.telemetry.own_metrics_driver import (
 from ottla.telemetry.prometheus_text import render_all
 
 
-class OwnTelemetry:
+class BrokerTelemetry:
     """Numbers and traces of one broker."""
 
     def __init__(

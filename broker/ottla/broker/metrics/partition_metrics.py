@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.storage.log import Log
-from ottla.telemetry.instruments import Family, Kind, Sample
+from ottla.telemetry.instruments import Family, MetricKind, Sample
 from ottla.telemetry.kafka_names import prometheus_name
 
 LABELS = ("topic", "partition")
@@ -131,9 +131,9 @@ def _ones(partitions: list[Partition]) -> Iterator[Sample]:
 
 
 def _gauge(mbean: str, text: str, samples: Iterator[Sample | None]) -> Family:
-    return Family(prometheus_name(mbean), Kind.GAUGE, text, LABELS, samples)
+    return Family(prometheus_name(mbean), MetricKind.GAUGE, text, LABELS, samples)
 
 
 def _count(name: str, text: str, value: int) -> Family:
     mbean = f"kafka.server:type=ReplicaManager,name={name}"
-    return Family(prometheus_name(mbean), Kind.GAUGE, text, (), (((), value),))
+    return Family(prometheus_name(mbean), MetricKind.GAUGE, text, (), (((), value),))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ottla.broker.metrics.broker_metrics import counter, gauge
 from ottla.telemetry.exporter import Exporter
 from ottla.telemetry.instances import ClientInstances
-from ottla.telemetry.instruments import Family, Kind
+from ottla.telemetry.instruments import Family, MetricKind
 
 CLIENT_METRICS = "kafka.server:type=client-metrics,attribute="
 
@@ -51,36 +51,38 @@ def telemetry_families(
     )
     yield _ours(
         "instances_evicted_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Client instances forgotten for want of room.",
         counts.evicted,
     )
-    yield _ours("pushes_total", Kind.COUNTER, "Pushes taken in.", ingest["pushes"])
-    yield _ours("push_bytes_total", Kind.COUNTER, "Their bytes, as they came.", ingest["bytes"])
-    yield _ours("pushes_waiting", Kind.GAUGE, "Pushes not taken in yet.", ingest["pending"])
-    yield _ours("client_series", Kind.GAUGE, "Series held for Prometheus.", series["series"])
+    yield _ours("pushes_total", MetricKind.COUNTER, "Pushes taken in.", ingest["pushes"])
+    yield _ours(
+        "push_bytes_total", MetricKind.COUNTER, "Their bytes, as they came.", ingest["bytes"]
+    )
+    yield _ours("pushes_waiting", MetricKind.GAUGE, "Pushes not taken in yet.", ingest["pending"])
+    yield _ours("client_series", MetricKind.GAUGE, "Series held for Prometheus.", series["series"])
     yield _ours(
         "client_points_refused_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "Points of clients left out of these for want of room.",
         series["refused"],
     )
     told = [(exporter.name, exporter.counts()) for exporter in exporters]
     yield Family(
         "ottla_telemetry_exporter_pushes_total",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "What became of pushes at each way out.",
         ("exporter", "outcome"),
         [((name, outcome), found.get(outcome, 0)) for name, found in told for outcome in OUTCOMES],
     )
     yield Family(
         "ottla_telemetry_exporter_pushes_waiting",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "Pushes that wait at each way out.",
         ("exporter",),
         [((name,), found["queued"]) for name, found in told],
     )
 
 
-def _ours(name: str, kind: Kind, text: str, value: float) -> Family:
+def _ours(name: str, kind: MetricKind, text: str, value: float) -> Family:
     return Family(f"ottla_telemetry_{name}", kind, text, (), (((), value),))

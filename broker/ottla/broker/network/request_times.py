@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.model.errors import code_of
-from ottla.telemetry.instruments import Counters, Family, Histogram, Kind, Sample, summary_of
+from ottla.telemetry.instruments import Counters, Family, Histogram, MetricKind, Sample, summary_of
 from ottla.telemetry.kafka_names import prometheus_name
 from ottla.wire.apis import API, FETCH
 
@@ -110,14 +110,14 @@ class RequestTimes:
         """Yield how many requests there were, and each part of their time."""
         yield Family(
             prometheus_name(f"{BEAN}RequestsPerSec"),
-            Kind.COUNTER,
+            MetricKind.COUNTER,
             "Requests answered.",
             ("request", "version"),
             self._counts(),
         )
         yield Family(
             prometheus_name(f"{BEAN}ErrorsPerSec"),
-            Kind.COUNTER,
+            MetricKind.COUNTER,
             "Refusals of requests, or of partitions of Produce and Fetch.",
             ("request", "error"),
             self.errors.samples(),
@@ -136,7 +136,7 @@ class RequestTimes:
         ):
             yield Family(
                 prometheus_name(f"{BEAN}{name}"),
-                Kind.SUMMARY,
+                MetricKind.SUMMARY,
                 f"Time {text}; quantiles of the last minutes.",
                 ("request",),
                 self._summaries(parts, now_ms),

@@ -16,7 +16,7 @@ from math import log
 from typing import Protocol
 
 from ottla.model.seams import Rng
-from ottla.telemetry.spans import Span
+from ottla.telemetry.spans import TraceSpan
 from ottla.wire.apis import API, PRODUCE
 from ottla.wire.headers import RequestHeader
 
@@ -26,7 +26,7 @@ TRACES_HELD_MAX = 2_000
 SPAN_ID_BYTES = 8
 
 
-class Peer(Protocol):
+class TracedPeer(Protocol):
     """What is said of who asks."""
 
     listener_name: str
@@ -48,7 +48,7 @@ class RequestTrace:
     )
 
     def __init__(
-        self, header: RequestHeader, peer: Peer, *, received_ns: int, taken_ns: int
+        self, header: RequestHeader, peer: TracedPeer, *, received_ns: int, taken_ns: int
     ) -> None:
         self.header = header
         self.peer = peer
@@ -74,7 +74,7 @@ class RequestTraces:
         self._until_next = self._gap()
 
     def begin(
-        self, header: RequestHeader, peer: Peer, *, received_ns: int, taken_ns: int
+        self, header: RequestHeader, peer: TracedPeer, *, received_ns: int, taken_ns: int
     ) -> RequestTrace | None:
         """Return a trace of this request if it is its turn."""
         self._until_next -= 1
@@ -96,9 +96,9 @@ class RequestTraces:
         else:
             self._finished.append(trace)
 
-    def take(self, *, count_max: int, wall_offset_ns: int) -> list[Span]:
+    def take(self, *, count_max: int, wall_offset_ns: int) -> list[TraceSpan]:
         """Take finished traces as spans; `wall_offset_ns` is wall time less the stopwatch's."""
-        spans: list[Span] = []
+        spans: list[TraceSpan] = []
         while self._finished and count_max > 0:
             count_max -= 1
             spans += self._spans(self._finished.popleft(), wall_offset_ns)
@@ -110,12 +110,12 @@ class RequestTraces:
             return 1
         return 1 + int(log(1 - self._rng.random()) / log(1 - self._ratio))
 
-    def _spans(self, trace: RequestTrace, offset_ns: int) -> list[Span]:
+    def _spans(self, trace: RequestTrace, offset_ns: int) -> list[TraceSpan]:
         header, peer = trace.header, trace.peer
         trace_id = self._rng.uuid().bytes
         root_id = self._span_id()
         is_produce = header.api_key == PRODUCE
-        root = Span(
+        root = TraceSpan(
             trace_id=trace_id,
             span_id=root_id,
             parent_id=b"",
@@ -145,7 +145,7 @@ class RequestTraces:
         return [
             root,
             *(
-                Span(
+                TraceSpan(
                     trace_id=trace_id,
                     span_id=self._span_id(),
                     parent_id=root_id,

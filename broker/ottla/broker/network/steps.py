@@ -35,7 +35,7 @@ class Apart(Generic[T]):
         """Called on the loop with what the work came to; returns what a handler returns."""
 
 
-class Pace:
+class StepPace:
     """Counts work, and says when a step has done enough."""
 
     __slots__ = ("_left",)
@@ -52,7 +52,7 @@ class Pace:
         return True
 
 
-def keep_each(known: dict[K, None], values: Sequence[K], pace: Pace) -> Steps[None]:
+def keep_each(known: dict[K, None], values: Sequence[K], pace: StepPace) -> Steps[None]:
     """Add values to a dict that is an ordered set, very many of them in several steps."""
     for at in range(0, max(1, len(values)), VALUES_PER_STEP):
         part = values[at : at + VALUES_PER_STEP]

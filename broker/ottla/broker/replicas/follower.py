@@ -4,7 +4,7 @@ from ottla.broker.replicas.isr_changes import UNKNOWN_BROKER_EPOCH
 from ottla.model.ids import Offset
 
 
-class Follower:
+class FollowerProgress:
     """What the leader knows of one other replica, from its fetches."""
 
     __slots__ = (

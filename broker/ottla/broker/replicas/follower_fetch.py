@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from ottla.broker.replicas.partition import Partition
-from ottla.client.fetch_session import FetchSession
+from ottla.client.fetch_session import FetchSessionHandler
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, Epoch, NodeId, Offset, TopicIdPartition
 from ottla.model.settings.broker import BrokerConfig
@@ -131,7 +131,7 @@ class FollowerFetch:
 
     def __init__(self, leader_id: NodeId, config: BrokerConfig) -> None:
         self.leader_id = leader_id
-        self.session = FetchSession()
+        self.session = FetchSessionHandler()
         self._config = config
         self._followed: dict[TopicIdPartition, Followed] = {}
         self._set_aside: dict[TopicIdPartition, Followed] = {}

@@ -42,7 +42,7 @@ class IsrChange:
         return frozenset(member for member, _ in self.members)
 
 
-class Outcome(Enum):
+class ChangeOutcome(Enum):
     """What an answer says about one change."""
 
     APPLIED = "it is committed, and the answer holds the partition's state"
@@ -67,15 +67,15 @@ OVERTAKEN = frozenset(
 """An answer that was lost may have told of success before: only the metadata knows."""
 
 
-def outcome_of(code: int) -> Outcome:
+def outcome_of(code: int) -> ChangeOutcome:
     """Say what a partition's error code means for the change it answers."""
     if code == ErrorCode.NONE:
-        return Outcome.APPLIED
+        return ChangeOutcome.APPLIED
     if code in REJECTED:
-        return Outcome.REJECTED
+        return ChangeOutcome.REJECTED
     if code in OVERTAKEN:
-        return Outcome.OVERTAKEN
-    return Outcome.UNKNOWN
+        return ChangeOutcome.OVERTAKEN
+    return ChangeOutcome.UNKNOWN
 
 
 def request_of(

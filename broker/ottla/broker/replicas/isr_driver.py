@@ -15,7 +15,7 @@ REQUEST_TIMEOUT_MS = 2_000
 """Shorter asks a slow controller twice; longer waits longer on one that has just died."""
 
 
-class Controller(Protocol):
+class IsrController(Protocol):
     """What it needs of the controller client."""
 
     async def alter_partition(
@@ -31,7 +31,7 @@ class IsrDriver:
     def __init__(
         self,
         keeper: IsrKeeper,
-        controller: Controller,
+        controller: IsrController,
         clock: Clock,
         errors: UnexpectedErrors | None = None,
     ) -> None:

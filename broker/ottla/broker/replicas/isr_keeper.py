@@ -13,7 +13,13 @@ them: dropping one would drop the guard it is for the high watermark.
 import logging
 from collections.abc import Callable, Mapping
 
-from ottla.broker.replicas.isr_changes import IsrChange, Outcome, outcome_of, request_of, results_of
+from ottla.broker.replicas.isr_changes import (
+    ChangeOutcome,
+    IsrChange,
+    outcome_of,
+    request_of,
+    results_of,
+)
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.model.errors import ErrorCode
@@ -171,8 +177,8 @@ class IsrKeeper:
         is_whole = True
         for partition, change in changes.items():
             result = results.get((change.topic_id.bytes, change.index))
-            outcome = Outcome.UNKNOWN if result is None else outcome_of(result.error_code)
-            if result is None or outcome is Outcome.UNKNOWN:
+            outcome = ChangeOutcome.UNKNOWN if result is None else outcome_of(result.error_code)
+            if result is None or outcome is ChangeOutcome.UNKNOWN:
                 is_whole = False
                 # To the end: what cannot be decided must not keep others out of the request.
                 self._unanswered[partition] = self._unanswered.pop(partition)
@@ -192,11 +198,11 @@ class IsrKeeper:
         self,
         partition: Partition,
         change: IsrChange,
-        outcome: Outcome,
+        outcome: ChangeOutcome,
         result: pb.AlterPartitionResult,
         now_ms: int,
     ) -> None:
-        if outcome is Outcome.APPLIED:
+        if outcome is ChangeOutcome.APPLIED:
             self._count(partition.isr, frozenset(result.isr))
             partition.complete_isr_change(
                 change,
@@ -209,7 +215,7 @@ class IsrKeeper:
         self.failures.value += 1
         code = ErrorCode(result.error_code).name
         logger.info("%r: ISR %s: %s", partition, sorted(change.isr), code)
-        if outcome is Outcome.REJECTED:
+        if outcome is ChangeOutcome.REJECTED:
             partition.abandon_isr_change(change, now_ms)
             self._rejected_until_ms[partition] = now_ms + REJECTED_PAUSE_MS
 

@@ -18,7 +18,7 @@ that wait for them, has its log flushed and its in-sync set reviewed.  No caller
 from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
-from ottla.broker.replicas.follower import Follower
+from ottla.broker.replicas.follower import FollowerProgress
 from ottla.broker.replicas.isr_changes import UNKNOWN_BROKER_EPOCH, IsrChange
 from ottla.broker.replicas.partition_port import PartitionPort, WakeKey
 from ottla.broker.replicas.topic_traffic import TopicTraffic
@@ -132,10 +132,10 @@ class Partition:
         """Elected without all that was committed, and the controller not told yet to go on."""
         self.min_isr_count = 1
         self.is_flush_awaited = False
-        self.followers: dict[NodeId, Follower] = {}
+        self.followers: dict[NodeId, FollowerProgress] = {}
         self._leaving: frozenset[NodeId] = frozenset()
         """Who is out of sync by the controller's answers alone, which run ahead of metadata."""
-        self._other_maximal_isr: tuple[Follower, ...] = ()
+        self._other_maximal_isr: tuple[FollowerProgress, ...] = ()
         self.high_watermark_key = WakeKey()
         self.end_offset_key = WakeKey()
 
@@ -409,7 +409,7 @@ class Partition:
     def _note_replicas(self, now_ms: int) -> None:
         others = [replica for replica in self.replicas if replica != self.local_id]
         self.followers = {
-            replica: self.followers.get(replica) or Follower(now_ms) for replica in others
+            replica: self.followers.get(replica) or FollowerProgress(now_ms) for replica in others
         }
         self._note_maximal_isr()
 

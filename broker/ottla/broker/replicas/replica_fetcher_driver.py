@@ -25,7 +25,7 @@ from ottla.broker.replicas.follower_fetch import (
 )
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.client.connection import Connection, ConnectionLostError, open_connection
+from ottla.client.connection import BrokerConnection, ConnectionLostError, open_connection
 from ottla.model.errors import (
     ErrorCode,
     OttlaError,
@@ -260,7 +260,7 @@ class LeaderFetcher:
             logger.warning("broker %s is followed again", self.core.leader_id)
         self._failure, self._failure_count = None, 0
 
-    async def _fetch_over(self, connection: Connection) -> None:
+    async def _fetch_over(self, connection: BrokerConnection) -> None:
         """Fetch until the connection is lost, or is given up for one without a long poll on it."""
         while True:
             self._has_more = trio.Event()
@@ -291,7 +291,9 @@ class LeaderFetcher:
         with trio.move_on_after(seconds):
             await self._has_more.wait()
 
-    async def _answer(self, connection: Connection, request: FetchRequest) -> FetchResponse | None:
+    async def _answer(
+        self, connection: BrokerConnection, request: FetchRequest
+    ) -> FetchResponse | None:
         """Return the leader's answer, None when the request is given up for a new one."""
         patience_ms = self._config.replica_socket_timeout_ms + request.max_wait_ms
         retry_ms = self.core.next_retry_ms
@@ -310,7 +312,7 @@ class LeaderFetcher:
             return None
         raise ConnectionLostError(f"{connection.address} did not answer in {patience_ms} ms")
 
-    async def _take(self, connection: Connection, response: FetchResponse) -> None:
+    async def _take(self, connection: BrokerConnection, response: FetchResponse) -> None:
         lost: list[Followed] = []
         turn_bytes = 0
         for topic in response.responses:
@@ -346,7 +348,7 @@ class LeaderFetcher:
 
     # ---- a place in the leader's log
 
-    async def _find_places(self, connection: Connection, lost: list[Followed]) -> None:
+    async def _find_places(self, connection: BrokerConnection, lost: list[Followed]) -> None:
         while lost:
             followed = lost[-1]
             try:
@@ -370,7 +372,7 @@ class LeaderFetcher:
         self.core.set_aside(followed, error, self._clock.monotonic_ms())
 
     async def _place_of(
-        self, connection: Connection, followed: Followed
+        self, connection: BrokerConnection, followed: Followed
     ) -> Truncate | BeginAnew | RaiseStart | None:
         """Return how the log begins where the leader's does, or loses what that never had."""
         end = await self._offset_of_leader(connection, followed, LATEST)
@@ -380,7 +382,7 @@ class LeaderFetcher:
         return place_of(followed, start, end)
 
     async def _offset_of_leader(
-        self, connection: Connection, followed: Followed, timestamp: int
+        self, connection: BrokerConnection, followed: Followed, timestamp: int
     ) -> Offset:
         asked = ListOffsetsPartition(
             partition_index=followed.key.partition,

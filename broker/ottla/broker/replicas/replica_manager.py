@@ -53,7 +53,7 @@ Left = Callable[[], Awaitable[None]]
 """Waits until nothing touches the log of a partition that was left."""
 
 
-class Directory(Protocol):
+class ReplicaDirectory(Protocol):
     """What it needs of a log directory."""
 
     @property
@@ -62,7 +62,7 @@ class Directory(Protocol):
         ...
 
 
-class Logs(Protocol):
+class ReplicaLogs(Protocol):
     """What it needs of the log manager."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
@@ -94,7 +94,7 @@ class Logs(Protocol):
         """Take a partition's log away."""
         ...
 
-    def directory_of(self, partition: TopicPartition) -> Directory | None:
+    def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
         """Return the directory a log lies in."""
         ...
 
@@ -115,7 +115,7 @@ class Fetchers(Protocol):
         ...
 
 
-class Work(Protocol):
+class DiskWork(Protocol):
     """What it needs of whoever does the work of the disks."""
 
     def add(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
@@ -146,11 +146,11 @@ class ReplicaManager:
         config: BrokerConfig,
         *,
         table: PartitionTable,
-        logs: Logs,
+        logs: ReplicaLogs,
         purgatory: Purgatory,
         clock: Clock,
         fetchers: Fetchers,
-        work: Work,
+        work: DiskWork,
         port: PartitionPort,
         on_placed: Callable[[TopicIdPartition, UUID], None],
         on_led: Callable[[Partition], None] = lambda partition: None,

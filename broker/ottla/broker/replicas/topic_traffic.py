@@ -7,7 +7,7 @@ broker: a counter never goes back.
 
 from collections.abc import Iterator
 
-from ottla.telemetry.instruments import Family, Kind
+from ottla.telemetry.instruments import Family, MetricKind
 from ottla.telemetry.kafka_names import prometheus_name
 
 COUNTS = (
@@ -89,7 +89,7 @@ class BrokerTraffic:
             total = getattr(self._elsewhere, attribute) + sum(value for _, value in values)
             yield Family(
                 prometheus_name(f"kafka.server:type=BrokerTopicMetrics,name={name}"),
-                Kind.COUNTER,
+                MetricKind.COUNTER,
                 text,
                 ("topic",),
                 (((), total), *(((topic,), value) for topic, value in values)),

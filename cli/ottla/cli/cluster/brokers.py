@@ -9,8 +9,8 @@ import trio
 from ottla.cli.cluster.health import broker_reasons, broker_standing
 from ottla.cli.cluster.log_dirs import configure_log_dirs, log_dirs
 from ottla.cli.cluster.survey import (
-    Broker,
-    Partition,
+    SurveyedBroker,
+    SurveyedPartition,
     brokers_of,
     counts_of,
     partitions_of,
@@ -144,7 +144,7 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
 VERBS = {"list": list_brokers, "describe": describe, "drain": drain, "logdirs": log_dirs}
 
 
-async def _find(admin: Admin, broker_id: int) -> Broker:
+async def _find(admin: Admin, broker_id: int) -> SurveyedBroker:
     for broker in await brokers_of(admin, only=broker_id):
         return broker
     raise RefusedError(
@@ -163,7 +163,7 @@ async def _wait_seen(admin: Admin, broker_id: int, *, is_fenced: bool) -> None:
             await trio.sleep(SEEN_AGAIN_S)
 
 
-def _check_leaders_remain(broker: Broker, partitions: list[Partition]) -> None:
+def _check_leaders_remain(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> None:
     alone = [one.name for one in partitions if one.leader_id == broker.id and len(one.isr) == 1]
     if alone:
         some = ", ".join(alone[:NAMES_SHOWN]) + (", …" if len(alone) > NAMES_SHOWN else "")
@@ -174,7 +174,7 @@ def _check_leaders_remain(broker: Broker, partitions: list[Partition]) -> None:
         )
 
 
-def _row(broker: Broker, partitions: list[Partition]) -> dict[str, Any]:
+def _row(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
     return {
         "id": broker.id,
         "address": broker.address,

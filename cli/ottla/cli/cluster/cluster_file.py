@@ -38,7 +38,7 @@ REPLICATION_KEYS = (
 
 
 @dataclass(slots=True)
-class Node:
+class ListedNode:
     """One process of the cluster, as cluster.json names it."""
 
     id: int
@@ -55,13 +55,13 @@ class Node:
 
 
 @dataclass(slots=True)
-class Plan:
+class ClusterPlan:
     """A whole local cluster."""
 
     directory: Path
     host: str
-    controllers: list[Node]
-    brokers: list[Node]
+    controllers: list[ListedNode]
+    brokers: list[ListedNode]
     cluster_id: str = ""
     min_insync_replicas: int = 1
     is_formatted: bool = False
@@ -130,14 +130,14 @@ class Plan:
         return {PROMETHEUS_PORT: str(int(port) + index)} if port.isdecimal() and int(port) else {}
 
 
-def properties_of(role: str, node: Node) -> Path:
+def properties_of(role: str, node: ListedNode) -> Path:
     """Return where a node's settings stand: beside its directory, never inside it."""
     return Path(node.dir).with_name(f"{role}-{node.id}.properties")
 
 
 def make_plan(
     directory: Path, *, host: str, port: int | None, controllers: int | None, brokers: int | None
-) -> Plan:
+) -> ClusterPlan:
     """Plan a cluster in `directory`, or take up the one that is there.
 
     Without a `port` the first broker has the one it had, or the default; 0 means one that is free.
@@ -157,11 +157,11 @@ def make_plan(
     for broker_port in broker_ports:
         check_port(host, broker_port)
     rng = RealRng()
-    return Plan(
+    return ClusterPlan(
         directory=directory,
         host=host,
         controllers=[
-            Node(
+            ListedNode(
                 id=FIRST_CONTROLLER_ID + index,
                 address=f"{host}:{free[index]}",
                 dir=str(root / f"controller-{FIRST_CONTROLLER_ID + index}"),
@@ -170,7 +170,7 @@ def make_plan(
             for index in range(controllers)
         ],
         brokers=[
-            Node(
+            ListedNode(
                 id=FIRST_BROKER_ID + index,
                 address=f"{host}:{broker_ports[index]}",
                 dir=str(root / f"broker-{FIRST_BROKER_ID + index}"),
@@ -182,7 +182,7 @@ def make_plan(
     )
 
 
-def check_replication(plan: Plan) -> None:
+def check_replication(plan: ClusterPlan) -> None:
     """Raise ConfigError if a setting wants more replicas than there are brokers."""
     count = len(plan.brokers)
     for key in REPLICATION_KEYS:
@@ -253,10 +253,10 @@ def _why_not_free(host: str, port: int) -> str | None:
     return None
 
 
-def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> Plan:
+def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> ClusterPlan:
     found = read_cluster_file(path)
     controllers, brokers = (
-        [Node(**node) for node in found[role]] for role in ("controllers", "brokers")
+        [ListedNode(**node) for node in found[role]] for role in ("controllers", "brokers")
     )
     for node in [*controllers, *brokers]:
         if is_node(node.pid):
@@ -273,7 +273,7 @@ def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> Plan:
         # Only this cluster knows where its controllers listen: they may move.
         if not is_free(host, controller.port):
             controller.address = f"{host}:{free_port(host)}"
-    return Plan(
+    return ClusterPlan(
         directory=directory,
         host=host,
         controllers=controllers,
@@ -284,7 +284,7 @@ def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> Plan:
     )
 
 
-def _check_counts(plan: Plan, controllers: int | None, brokers: int | None) -> None:
+def _check_counts(plan: ClusterPlan, controllers: int | None, brokers: int | None) -> None:
     for option, asked, there in (
         ("--controllers", controllers, len(plan.controllers)),
         ("--brokers", brokers, len(plan.brokers)),

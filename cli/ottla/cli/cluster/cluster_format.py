@@ -7,15 +7,15 @@ controller whose directory was wiped says so instead of voting a second time.
 
 import trio
 
-from ottla.cli.cluster.cluster_file import Node, Plan
+from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode
 from ottla.model.ids import NodeId
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories, read_meta_properties
-from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.disk import RealDisk
 from ottla.storage.meta_properties import uuid_from_text
 
 
-def format_plan(plan: Plan) -> None:
+def format_plan(plan: ClusterPlan) -> None:
     """Format the directories of all controllers, if the plan is new, and mark it as formatted."""
     if plan.is_formatted:
         return
@@ -27,7 +27,7 @@ def format_plan(plan: Plan) -> None:
     plan.write()
 
 
-async def _format_controllers(plan: Plan) -> None:
+async def _format_controllers(plan: ClusterPlan) -> None:
     voters = VoterSet(tuple(_voter(node) for node in plan.controllers))
     async with RealDisk() as disk:
         for voter, node in zip(voters, plan.controllers, strict=True):
@@ -44,10 +44,10 @@ async def _format_controllers(plan: Plan) -> None:
             )
 
 
-def _voter(node: Node) -> Voter:
+def _voter(node: ListedNode) -> Voter:
     host = node.address.rpartition(":")[0]
     return Voter(
         id=NodeId(node.id),
         directory_id=uuid_from_text(node.directory_id),
-        endpoints=(Endpoint(CONTROLLER_LISTENER, host, node.port),),
+        endpoints=(VoterEndpoint(CONTROLLER_LISTENER, host, node.port),),
     )

@@ -20,8 +20,8 @@ from ottla.client.admin import open_admin
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 from ottla.pipeline.doctor import (
-    Finding,
-    State,
+    AnswerState,
+    DoctorAnswer,
     brokers_finding,
     findings,
     is_worth_a_trial,
@@ -100,7 +100,7 @@ async def _look_at_retention(arguments: argparse.Namespace) -> int:
         ]
         print_json({"fit": not held_up, "topics": len(topics), "findings": rows})
     elif held_up:
-        rows_shown = [(one.topic, State.FAILED, one.found, one.cure) for one in held_up]
+        rows_shown = [(one.topic, AnswerState.FAILED, one.found, one.cure) for one in held_up]
         print_table(RETENTION_COLUMNS, rows_shown)
     else:
         note(f"no record of {counted(len(topics), 'topic')} is ahead of the clock")
@@ -139,10 +139,10 @@ def _look_at_spark(arguments: argparse.Namespace) -> int:
     return 0 if is_fit else UNHEALTHY
 
 
-def _as_json(finding: Finding) -> dict[str, str | None]:
+def _as_json(finding: DoctorAnswer) -> dict[str, str | None]:
     return {
         "question": finding.name,
-        "state": State(finding.state).value,
+        "state": AnswerState(finding.state).value,
         "found": finding.found,
         "cure": finding.cure or None,
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ottla.cli.cluster.survey import Broker, Partition, Quorum, Survey
+from ottla.cli.cluster.survey import Survey, SurveyedBroker, SurveyedPartition, SurveyedQuorum
 from ottla.cli.common import counted
 from ottla.model.settings.quorum import QuorumConfig
 
@@ -48,7 +48,7 @@ def warnings_of(survey: Survey) -> list[str]:
     ]
 
 
-def quorum_reasons(quorum: Quorum) -> Iterator[str]:
+def quorum_reasons(quorum: SurveyedQuorum) -> Iterator[str]:
     """Yield what is wrong with the controllers."""
     if quorum.failure:
         yield (
@@ -70,7 +70,7 @@ def quorum_reasons(quorum: Quorum) -> Iterator[str]:
         yield quorum.problems
 
 
-def broker_reasons(broker: Broker) -> Iterator[str]:
+def broker_reasons(broker: SurveyedBroker) -> Iterator[str]:
     """Yield what is wrong with one broker."""
     if broker.state in DRAINS:
         yield (
@@ -93,7 +93,9 @@ def broker_reasons(broker: Broker) -> Iterator[str]:
         yield f"broker {broker.id}: {problem}"
 
 
-def partition_reasons(partitions: list[Partition], min_insync: dict[str, int]) -> Iterator[str]:
+def partition_reasons(
+    partitions: list[SurveyedPartition], min_insync: dict[str, int]
+) -> Iterator[str]:
     """Yield what is wrong with partitions, worst first."""
     leaderless = [one.name for one in partitions if one.leader_id < 0]
     few = [one.name for one in partitions if is_under_min_insync(one, min_insync)]
@@ -108,13 +110,13 @@ def partition_reasons(partitions: list[Partition], min_insync: dict[str, int]) -
             yield f"{counted(len(names), 'partition')} {what}: {some}"
 
 
-def is_under_min_insync(partition: Partition, min_insync: dict[str, int]) -> bool:
+def is_under_min_insync(partition: SurveyedPartition, min_insync: dict[str, int]) -> bool:
     """Return whether acks=all is refused; fewer replicas than the setting must all be in."""
     wanted = min(min_insync.get(partition.topic, 1), len(partition.replicas))
     return len(partition.isr) < wanted
 
 
-def broker_standing(broker: Broker) -> str:
+def broker_standing(broker: SurveyedBroker) -> str:
     """Return a broker's place in the cluster in one word."""
     if broker.state in DRAINS:
         return broker.state.lower()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from selectors import EVENT_READ, DefaultSelector
 
-from ottla.cli.cluster.cluster_file import Node, Plan, properties_of
+from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, properties_of
 from ottla.cli.cluster.node_process import READY
 from ottla.cli.terminal import draw, is_watched, note
 
@@ -40,7 +40,7 @@ class Member:
     """One node of the cluster and the process that is it; owns the process."""
 
     role: str
-    node: Node
+    node: ListedNode
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     is_ready: bool = False
@@ -61,7 +61,7 @@ class Member:
 class LocalCluster:
     """The processes of one plan; owns them."""
 
-    def __init__(self, plan: Plan, *, restarts: bool = False) -> None:
+    def __init__(self, plan: ClusterPlan, *, restarts: bool = False) -> None:
         self._plan = plan
         self._restarts = restarts
         self._members = [Member("controller", node) for node in plan.controllers]

@@ -4,7 +4,7 @@ import argparse
 
 from ottla.cli.cluster.health import quorum_reasons
 from ottla.cli.cluster.status import quorum_json
-from ottla.cli.cluster.survey import Quorum, Replica, quorum_of
+from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     return run_async(body)
 
 
-def shown(quorum: Quorum) -> str:
+def shown(quorum: SurveyedQuorum) -> str:
     """Return the quorum as a person reads it."""
     rows = [
         _row(replica, "leader" if replica.id == quorum.leader_id else "voter")
@@ -68,7 +68,7 @@ def shown(quorum: Quorum) -> str:
     )
 
 
-def _row(replica: Replica, role: str) -> tuple[object, ...]:
+def _row(replica: SurveyedReplica, role: str) -> tuple[object, ...]:
     return (
         replica.id,
         role,

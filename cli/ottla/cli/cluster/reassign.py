@@ -11,7 +11,7 @@ import trio
 
 from ottla.cli.cluster.reassignment_plan import (
     Move,
-    Place,
+    ReplicaAssignment,
     as_plan,
     moves_of,
     read_plan,
@@ -112,7 +112,7 @@ async def _planned(admin: Admin, arguments: argparse.Namespace) -> list[Move]:
     return moves_of(places, after)
 
 
-def _read(path: str) -> list[Place]:
+def _read(path: str) -> list[ReplicaAssignment]:
     try:
         return read_plan(Path(path).read_text(), path)
     except OSError as error:
@@ -132,7 +132,9 @@ def _brokers(text: str, alive: dict[int, str | None]) -> list[int]:
     return chosen
 
 
-def _check_evacuated(places: Sequence[Place], broker: int, registered_ids: set[int]) -> None:
+def _check_evacuated(
+    places: Sequence[ReplicaAssignment], broker: int, registered_ids: set[int]
+) -> None:
     """Refuse a broker that nobody knows; one that is gone may still be on some lists."""
     if broker not in registered_ids and all(broker not in one.replicas for one in places):
         raise ConfigError(
@@ -140,7 +142,7 @@ def _check_evacuated(places: Sequence[Place], broker: int, registered_ids: set[i
         )
 
 
-def _check_known(places: Sequence[Place], after: Sequence[Place]) -> None:
+def _check_known(places: Sequence[ReplicaAssignment], after: Sequence[ReplicaAssignment]) -> None:
     known = {(one.topic, one.partition) for one in places}
     for one in after:
         if (one.topic, one.partition) not in known:

@@ -18,7 +18,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class ReplicaAssignment:
     """The brokers that hold one partition, the preferred leader first."""
 
     topic: str
@@ -35,8 +35,8 @@ class Place:
 class Move:
     """One partition before and after."""
 
-    before: Place
-    after: Place
+    before: ReplicaAssignment
+    after: ReplicaAssignment
 
     @property
     def at(self) -> TopicPartition:
@@ -55,8 +55,8 @@ class Move:
 
 
 def spread(
-    places: Iterable[Place], racks: Mapping[int, str | None], copies: int | None = None
-) -> list[Place]:
+    places: Iterable[ReplicaAssignment], racks: Mapping[int, str | None], copies: int | None = None
+) -> list[ReplicaAssignment]:
     """Return the partitions spread evenly over the brokers of `racks`.
 
     Each has `copies` replicas, or as many as now.
@@ -79,7 +79,9 @@ def spread(
     return _with_leaders(kept, -(-len(ordered) // len(racks)))
 
 
-def without(places: Iterable[Place], broker: int, racks: Mapping[int, str | None]) -> list[Place]:
+def without(
+    places: Iterable[ReplicaAssignment], broker: int, racks: Mapping[int, str | None]
+) -> list[ReplicaAssignment]:
     """Return the partitions with every replica of one broker on one of `racks` instead."""
     ordered = sorted(places)
     others = {one: rack for one, rack in racks.items() if one != broker}
@@ -93,11 +95,11 @@ def without(places: Iterable[Place], broker: int, racks: Mapping[int, str | None
             newcomer = _best(others, stays, load)
             load[newcomer] += 1
             replicas[replicas.index(broker)] = newcomer
-        moved.append(Place(place.topic, place.partition, tuple(replicas)))
+        moved.append(ReplicaAssignment(place.topic, place.partition, tuple(replicas)))
     return moved
 
 
-def moves_of(before: Iterable[Place], after: Iterable[Place]) -> list[Move]:
+def moves_of(before: Iterable[ReplicaAssignment], after: Iterable[ReplicaAssignment]) -> list[Move]:
     """Return what differs, in order."""
     known = {(one.topic, one.partition): one for one in before}
     moves = [
@@ -108,12 +110,14 @@ def moves_of(before: Iterable[Place], after: Iterable[Place]) -> list[Move]:
     return [move for move in moves if move.before != move.after]
 
 
-def read_plan(text: str, name: str) -> list[Place]:
+def read_plan(text: str, name: str) -> list[ReplicaAssignment]:
     """Read the file of kafka-reassign-partitions; ConfigError says what is wrong with it."""
     try:
         found = json.loads(text)
         return [
-            Place(str(row["topic"]), int(row["partition"]), tuple(map(int, row["replicas"])))
+            ReplicaAssignment(
+                str(row["topic"]), int(row["partition"]), tuple(map(int, row["replicas"]))
+            )
             for row in found["partitions"]
         ]
     except (ValueError, KeyError, TypeError) as error:
@@ -124,7 +128,7 @@ def read_plan(text: str, name: str) -> list[Place]:
         ) from None
 
 
-def as_plan(places: Iterable[Place]) -> dict[str, Any]:
+def as_plan(places: Iterable[ReplicaAssignment]) -> dict[str, Any]:
     """Return places as kafka-reassign-partitions writes them."""
     return {
         "version": VERSION,
@@ -190,7 +194,9 @@ def _giving(
     return found
 
 
-def _with_leaders(kept: Mapping[Place, Sequence[int]], share: int) -> list[Place]:
+def _with_leaders(
+    kept: Mapping[ReplicaAssignment, Sequence[int]], share: int
+) -> list[ReplicaAssignment]:
     leads: Counter[int] = Counter()
     placed = []
     for place, replicas in kept.items():
@@ -199,5 +205,5 @@ def _with_leaders(kept: Mapping[Place, Sequence[int]], share: int) -> list[Place
             first = min(replicas, key=lambda one: (leads[one], replicas.index(one)))
         leads[first] += 1
         others = [one for one in replicas if one != first]
-        placed.append(Place(place.topic, place.partition, (first, *others)))
+        placed.append(ReplicaAssignment(place.topic, place.partition, (first, *others)))
     return placed

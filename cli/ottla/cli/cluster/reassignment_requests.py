@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.cli.cluster.reassignment_plan import Move, Place
+from ottla.cli.cluster.reassignment_plan import Move, ReplicaAssignment
 from ottla.cli.outcomes import meaning_of
 from ottla.client.admin import Admin
 from ottla.client.cluster import raise_for
@@ -37,14 +37,16 @@ class Ongoing:
         return tuple(one for one in self.replicas if one not in self.removing)
 
 
-async def places_of(admin: Admin, names: Sequence[str] | None) -> list[Place]:
+async def places_of(admin: Admin, names: Sequence[str] | None) -> list[ReplicaAssignment]:
     """Return where the partitions of topics (all of them for None) are now."""
     wanted = None if names is None else list(dict.fromkeys(names))
     places = []
     for topic in (await admin.cluster.metadata(wanted)).topics:
         raise_for(topic.error_code, f"topic {topic.name!r}: {meaning_of(topic.error_code)}")
         for row in topic.partitions:
-            places.append(Place(topic.name or "", row.partition_index, tuple(row.replica_nodes)))
+            places.append(
+                ReplicaAssignment(topic.name or "", row.partition_index, tuple(row.replica_nodes))
+            )
     return sorted(places)
 
 

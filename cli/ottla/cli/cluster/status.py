@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 from ottla.cli.cluster.health import broker_standing, is_under_min_insync, reasons_of, warnings_of
-from ottla.cli.cluster.survey import Broker, Quorum, Survey, survey
+from ottla.cli.cluster.survey import Survey, SurveyedBroker, SurveyedQuorum, survey
 from ottla.cli.common import (
     add_cluster_arguments,
     add_format_argument,
@@ -82,7 +82,7 @@ def judged(found: Survey) -> dict[str, Any]:
     }
 
 
-def quorum_json(quorum: Quorum) -> dict[str, Any]:
+def quorum_json(quorum: SurveyedQuorum) -> dict[str, Any]:
     """Return the quorum as the JSON says it."""
     return {
         "leader_id": quorum.leader_id,
@@ -93,7 +93,7 @@ def quorum_json(quorum: Quorum) -> dict[str, Any]:
     }
 
 
-def _broker_json(broker: Broker) -> dict[str, Any]:
+def _broker_json(broker: SurveyedBroker) -> dict[str, Any]:
     return {
         "id": broker.id,
         "address": broker.address,
@@ -118,7 +118,7 @@ async def _starting(admin: Admin) -> dict[str, Any]:
         "reasons": [reason, *problems],
         "warnings": [],
         "cluster_id": None,
-        "quorum": quorum_json(Quorum()),
+        "quorum": quorum_json(SurveyedQuorum()),
         "brokers": [{"id": node.node_id, "state": node.state}],
         "partitions": {"total": 0, "leaderless": 0, "under_min_isr": 0, "under_replicated": 0},
     }

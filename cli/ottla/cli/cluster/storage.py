@@ -14,7 +14,7 @@ from ottla.model.settings.endpoints import parse_address
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
 from ottla.node.properties import parse_properties
-from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.disk import RealDisk
 from ottla.storage.meta_properties import uuid_from_text, uuid_to_text
 
@@ -115,7 +115,7 @@ def _voter(part: str) -> Voter:
     return Voter(
         id=NodeId(int(identity)),
         directory_id=uuid_from_text(directory),
-        endpoints=(Endpoint(CONTROLLER_LISTENER, host, port),),
+        endpoints=(VoterEndpoint(CONTROLLER_LISTENER, host, port),),
     )
 
 

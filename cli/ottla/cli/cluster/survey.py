@@ -12,10 +12,11 @@ import trio
 
 from ottla.client.admin import Admin
 from ottla.client.admin_cluster import QuorumReplica
-from ottla.client.admin_configs import ConfigKind, ConfigResource
+from ottla.client.admin_configs import ConfigResource
 from ottla.client.connection import ConnectionLostError, open_connection
 from ottla.model.errors import OttlaError, RefusedError
 from ottla.model.ids import ZERO_UUID
+from ottla.model.settings.resources import ConfigKind
 from ottla.storage.meta_properties import uuid_to_text
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse
@@ -31,7 +32,7 @@ CLOCK_METRIC = "clock.wall.ms"
 
 
 @dataclass(slots=True, kw_only=True)
-class Replica:
+class SurveyedReplica:
     """One voter or observer, as the quorum's leader sees it."""
 
     id: int
@@ -45,14 +46,14 @@ class Replica:
 
 
 @dataclass(slots=True, kw_only=True)
-class Quorum:
+class SurveyedQuorum:
     """The controllers; `failure` says why nothing else is known."""
 
     leader_id: int = -1
     epoch: int = -1
     high_watermark: int = -1
-    voters: list[Replica] = field(default_factory=list)
-    observers: list[Replica] = field(default_factory=list)
+    voters: list[SurveyedReplica] = field(default_factory=list)
+    observers: list[SurveyedReplica] = field(default_factory=list)
     problems: str = ""
     failure: str = ""
     clock_ahead_ms: int | None = None
@@ -60,7 +61,7 @@ class Quorum:
 
 
 @dataclass(slots=True, kw_only=True)
-class Broker:
+class SurveyedBroker:
     """One registered broker; `failure` says why it did not answer for itself."""
 
     id: int
@@ -86,7 +87,7 @@ class Broker:
 
 
 @dataclass(slots=True, kw_only=True)
-class Partition:
+class SurveyedPartition:
     """One partition as metadata has it."""
 
     name: str
@@ -106,9 +107,9 @@ class Survey:
     """Everything asked, answered."""
 
     cluster_id: str | None
-    quorum: Quorum
-    brokers: list[Broker]
-    partitions: list[Partition]
+    quorum: SurveyedQuorum
+    brokers: list[SurveyedBroker]
+    partitions: list[SurveyedPartition]
     min_insync: dict[str, int]
     """Of the topics that have under-replicated partitions."""
 
@@ -133,23 +134,23 @@ async def survey(admin: Admin) -> Survey:
     )
 
 
-async def quorum_of(admin: Admin) -> Quorum:
+async def quorum_of(admin: Admin) -> SurveyedQuorum:
     """Ask for the quorum's state, as its leader has it."""
     try:
         with trio.fail_after(QUORUM_TIMEOUT_S):
             found = await admin.ask_quorum()
         wall_ms = _wall_ms()
     except trio.TooSlowError:
-        return Quorum(failure=f"no answer in {QUORUM_TIMEOUT_S:g} s")
+        return SurveyedQuorum(failure=f"no answer in {QUORUM_TIMEOUT_S:g} s")
     except RefusedError as error:
-        return Quorum(failure=error.message)
+        return SurveyedQuorum(failure=error.message)
     leader = next((one for one in found.voters if one.node == found.leader), None)
 
-    def replica(state: QuorumReplica) -> Replica:
+    def replica(state: QuorumReplica) -> SurveyedReplica:
         address = found.addresses.get(state.node)
         return _replica(state, leader, "" if address is None else f"{address[0]}:{address[1]}")
 
-    return Quorum(
+    return SurveyedQuorum(
         leader_id=found.leader,
         epoch=found.leader_epoch,
         high_watermark=found.high_watermark,
@@ -160,7 +161,7 @@ async def quorum_of(admin: Admin) -> Quorum:
     )
 
 
-async def brokers_of(admin: Admin, *, only: int | None = None) -> list[Broker]:
+async def brokers_of(admin: Admin, *, only: int | None = None) -> list[SurveyedBroker]:
     """Ask who is registered, and each of them (or `only` that one) how it is; in order of ids."""
     brokers = [one for one in await registered(admin) if only in (None, one.id)]
     async with trio.open_nursery() as nursery:
@@ -169,10 +170,10 @@ async def brokers_of(admin: Admin, *, only: int | None = None) -> list[Broker]:
     return brokers
 
 
-def partitions_of(metadata: MetadataResponse) -> list[Partition]:
+def partitions_of(metadata: MetadataResponse) -> list[SurveyedPartition]:
     """Return every partition of an answer."""
     return [
-        Partition(
+        SurveyedPartition(
             name=f"{topic.name}-{row.partition_index}",
             topic=topic.name or "",
             leader_id=row.leader_id,
@@ -184,16 +185,18 @@ def partitions_of(metadata: MetadataResponse) -> list[Partition]:
     ]
 
 
-async def registered(admin: Admin) -> list[Broker]:
+async def registered(admin: Admin) -> list[SurveyedBroker]:
     """Ask who is registered, in order of ids; nobody is asked for itself."""
     found = await admin.describe_cluster(has_fenced=True)
     return [
-        Broker(id=one.node, host=one.host, port=one.port, rack=one.rack, is_fenced=one.is_fenced)
+        SurveyedBroker(
+            id=one.node, host=one.host, port=one.port, rack=one.rack, is_fenced=one.is_fenced
+        )
         for one in sorted(found.brokers)
     ]
 
 
-async def _ask_node(broker: Broker) -> None:
+async def _ask_node(broker: SurveyedBroker) -> None:
     try:
         with trio.fail_after(NODE_TIMEOUT_S):
             async with open_connection(broker.host, broker.port) as connection:
@@ -236,7 +239,7 @@ async def _min_insync_of(admin: Admin, topics: list[str]) -> dict[str, int]:
     }
 
 
-def _replica(state: QuorumReplica, leader: QuorumReplica | None, address: str) -> Replica:
+def _replica(state: QuorumReplica, leader: QuorumReplica | None, address: str) -> SurveyedReplica:
     def ago(timestamp: int) -> int | None:
         if leader is None or timestamp < 0:
             return None
@@ -245,7 +248,7 @@ def _replica(state: QuorumReplica, leader: QuorumReplica | None, address: str) -
 
     end_offset = state.end_offset if leader is None else leader.end_offset
     known = state.directory_id != ZERO_UUID
-    return Replica(
+    return SurveyedReplica(
         id=state.node,
         directory_id=uuid_to_text(state.directory_id) if known else "",
         address=address,
@@ -260,7 +263,7 @@ def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def counts_of(broker: Broker, partitions: list[Partition]) -> dict[str, Any]:
+def counts_of(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
     """Return what a broker has: partitions led, replicas, and how many of either are not well."""
     led = [one for one in partitions if one.leader_id == broker.id]
     held = [one for one in partitions if broker.id in one.replicas]

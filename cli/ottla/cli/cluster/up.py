@@ -10,7 +10,7 @@ from pathlib import Path
 from ottla.cli.cluster.cluster_file import (
     PORT_DEFAULT,
     PORT_END,
-    Plan,
+    ClusterPlan,
     check_replication,
     make_plan,
 )
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _serve(cluster: LocalCluster, plan: Plan) -> int:
+def _serve(cluster: LocalCluster, plan: ClusterPlan) -> int:
     """Run the cluster until it ends or we are told to stop; return the exit code."""
     signal.signal(signal.SIGTERM, _raise_interrupt)
     began_at = time.monotonic()
@@ -97,7 +97,7 @@ def _serve(cluster: LocalCluster, plan: Plan) -> int:
     return code
 
 
-def _report(plan: Plan, seconds: float) -> str:
+def _report(plan: ClusterPlan, seconds: float) -> str:
     rows = [("controller", n.id, n.address, n.pid, n.dir) for n in plan.controllers]
     rows += [("broker", n.id, n.address, n.pid, n.dir) for n in plan.brokers]
     # The directory names all brokers, and in fewer words.

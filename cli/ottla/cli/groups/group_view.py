@@ -11,7 +11,7 @@ from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import LATEST
 
 
-class Lag(NamedTuple):
+class PartitionLag(NamedTuple):
     """How far a group is behind in one partition."""
 
     partition: TopicPartition
@@ -57,8 +57,8 @@ async def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, in
         raise of_group(group, refusal) from None
 
 
-async def lags(admin: Admin, group: str, owned: Iterable[TopicPartition]) -> list[Lag]:
+async def lags(admin: Admin, group: str, owned: Iterable[TopicPartition]) -> list[PartitionLag]:
     """Return how far a group is behind, in everything it committed or works on."""
     committed = await committed_offsets(admin, group)
     ends = await offsets_at(admin.cluster, sorted({*committed, *owned}), LATEST)
-    return [Lag(at, committed.get(at), end) for at, end in ends.items()]
+    return [PartitionLag(at, committed.get(at), end) for at, end in ends.items()]

@@ -22,7 +22,7 @@ def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[di
 
     from ottla.jepsen.processes.run_driver import run
     from ottla.jepsen.processes.run_judge import judge_all
-    from ottla.jepsen.processes.run_status import Phase, Status
+    from ottla.jepsen.processes.run_status import RunPhase, Status
     from ottla.jepsen.processes.store import Store
 
     line = ProgressLine(plan)
@@ -32,7 +32,7 @@ def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[di
 
     try:
         directories = trio.run(body)
-        line.show(Status(phase=Phase.JUDGE))
+        line.show(Status(phase=RunPhase.JUDGE))
         results = judge_all(directories)
     finally:
         line.end()

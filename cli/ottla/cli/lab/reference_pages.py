@@ -25,7 +25,7 @@ from ottla.model.settings.client_metrics import SubscriptionConfig
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import Definition, definitions
 from ottla.model.settings.dynamic import broker_definitions, definitions_of
-from ottla.model.settings.resources import ResourceType
+from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.topic import TopicConfig
 from ottla.telemetry.instruments import Registry
 from ottla.wire.apis import API, API_VERSIONS, DESCRIBE_NODE, DRAIN_BROKER, OWN_KEYS_FROM
@@ -93,7 +93,7 @@ def settings_page() -> str:
         ("Brokers", {**definitions(BrokerConfig), **broker_definitions()}),
         ("Controllers", definitions(ControllerConfig)),
         ("Topics", definitions(TopicConfig)),
-        ("Groups", definitions_of(ResourceType.GROUP)),
+        ("Groups", definitions_of(ConfigKind.GROUP)),
         ("Client metrics subscriptions", definitions(SubscriptionConfig)),
         ("Producer of `ottla.client`", definitions(ProducerConfig)),
         ("Consumer of `ottla.client`", definitions(ConsumerConfig)),

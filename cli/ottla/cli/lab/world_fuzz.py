@@ -14,8 +14,8 @@ from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ottla.jepsen.fuzz.hunt import Report
-    from ottla.jepsen.fuzz.target import Target
+    from ottla.jepsen.fuzz.hunt import FuzzReport
+    from ottla.jepsen.fuzz.target import FuzzTarget
 
 FOUND = 2
 DURATION_DEFAULT = "10s"
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _tell(reports, arguments)
 
 
-def _list(targets: "list[Target]", form: str) -> int:
+def _list(targets: "list[FuzzTarget]", form: str) -> int:
     rows = [{"target": target.name, "what": target.sentence} for target in targets]
     if form == "json":
         print_json(rows)
@@ -87,7 +87,7 @@ def _list(targets: "list[Target]", form: str) -> int:
     return 0
 
 
-def _tell(reports: "list[Report]", arguments: argparse.Namespace) -> int:
+def _tell(reports: "list[FuzzReport]", arguments: argparse.Namespace) -> int:
     from ottla.jepsen.fuzz.kept import add_kept
 
     findings = [finding for report in reports for finding in report.findings]

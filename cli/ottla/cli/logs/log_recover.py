@@ -17,7 +17,7 @@ import trio
 
 from ottla.cli.common import add_format_argument, counted, print_json, print_table, run_async
 from ottla.cli.logs.log_verify import DRAW_INTERVAL_S, Bar
-from ottla.cli.logs.preview_disk import Change, PreviewDisk
+from ottla.cli.logs.preview_disk import FileChange, PreviewDisk
 from ottla.cli.main import OK, UNHEALTHY
 from ottla.cli.terminal import note, say
 from ottla.model.errors import ConfigError, OttlaError
@@ -137,7 +137,7 @@ async def _draw(what: str, progress: RecoveryProgress) -> None:
         bar.end()
 
 
-def _show(directory: Path, recovery: OfflineRecovery, changes: list[Change]) -> None:
+def _show(directory: Path, recovery: OfflineRecovery, changes: list[FileChange]) -> None:
     if recovery.was_clean:
         say(f"{directory} was stopped cleanly: a start checks nothing (--all checks every batch)")
         return
@@ -163,14 +163,14 @@ def _show(directory: Path, recovery: OfflineRecovery, changes: list[Change]) -> 
     )
 
 
-def _lost_bytes(change: Change) -> int:
+def _lost_bytes(change: FileChange) -> int:
     """Return how many bytes of a log a change takes away."""
     if not change.path.endswith(LOG):
         return 0
     return max(0, (change.before_bytes or 0) - (change.after_bytes or 0))
 
 
-def _effect(change: Change) -> str:
+def _effect(change: FileChange) -> str:
     if change.action == "rename":
         assert change.target is not None
         return f"set aside as {Path(change.target).name}"
@@ -179,7 +179,7 @@ def _effect(change: Change) -> str:
 
 
 def _as_json(
-    directory: Path, recovery: OfflineRecovery, changes: list[Change], *, is_done: bool
+    directory: Path, recovery: OfflineRecovery, changes: list[FileChange], *, is_done: bool
 ) -> dict[str, Any]:
     return {
         "directory": str(directory),

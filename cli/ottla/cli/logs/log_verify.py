@@ -84,7 +84,7 @@ class Bar:
             wipe()
 
 
-class Checkpoints(NamedTuple):
+class DirectoryCheckpoints(NamedTuple):
     """What the checkpoint files of a log directory say, as far as they can be read."""
 
     recovery_points: dict[TopicPartition, Offset]
@@ -234,7 +234,7 @@ def _checked_small(path: Path, *, is_live: bool = False) -> Iterator[Flaw]:
         yield Flaw(path.name, None, f"it cannot be read: {error.strerror}")
 
 
-def _load_checkpoints(root: Path) -> tuple[Checkpoints, Iterator[Flaw]]:
+def _load_checkpoints(root: Path) -> tuple[DirectoryCheckpoints, Iterator[Flaw]]:
     """Return what a log directory's own files say, and what is wrong with them."""
     lines: dict[str, dict[TopicPartition, Offset]] = {}
     for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
@@ -243,7 +243,7 @@ def _load_checkpoints(root: Path) -> tuple[Checkpoints, Iterator[Flaw]]:
     topic_ids: dict[TopicPartition, UUID] | None = None
     with suppress(OSError, CorruptDataError):
         topic_ids = topic_ids_beside(root / RECOVERY_POINT_FILE)
-    return Checkpoints(
+    return DirectoryCheckpoints(
         lines.get(RECOVERY_POINT_FILE, {}), lines.get(LOG_START_FILE, {}), topic_ids
     ), _directory_flaws(root, lines)
 

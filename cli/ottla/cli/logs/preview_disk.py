@@ -24,7 +24,7 @@ from ottla.storage.disk_seam import Chunk, DiskFile, Space
 BLOCK_BYTES = 1 << 20
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """One file or directory that would differ."""
 
     action: str
@@ -182,21 +182,21 @@ class PreviewDisk:
     ) -> None:
         self._folder.cleanup()
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[FileChange]:
         """Yield what differs from the files that are there, by path."""
         for source, target in sorted(self._renamed.items()):
-            yield Change("rename", source, None, None, target)
+            yield FileChange("rename", source, None, None, target)
         for path, node in sorted(self._nodes.items()):
             before = os.path.getsize(path) if os.path.lexists(path) else None
             if node is None:
                 if before is not None:
-                    yield Change("remove", path, before, None)
+                    yield FileChange("remove", path, before, None)
             elif before is None:
-                yield Change("make", path, None, node.size_bytes)
+                yield FileChange("make", path, None, node.size_bytes)
             elif node.size_bytes > before or not _is_start(node, path):
-                yield Change("write", path, before, node.size_bytes)
+                yield FileChange("write", path, before, node.size_bytes)
             elif node.size_bytes < before:
-                yield Change("cut", path, before, node.size_bytes)
+                yield FileChange("cut", path, before, node.size_bytes)
 
     # ---- what runs on the loop
 

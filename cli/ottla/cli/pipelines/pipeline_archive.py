@@ -24,7 +24,7 @@ from ottla.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from ottla.pipeline.archive import ArchiveOptions
-    from ottla.pipeline.backfill import Span
+    from ottla.pipeline.backfill import TimeSpan
 
 MILLISECONDS = 1_000
 LATE = "1h"
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     return finish(totals, is_json=is_json, what=f" archived in {options.output}")
 
 
-def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span: "Span") -> int:
+def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span: "TimeSpan") -> int:
     """Add what the archive lacks of a span of time."""
     from ottla.pipeline.backfill import backfill
 
@@ -113,9 +113,9 @@ def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span:
     return 0
 
 
-def span_of(arguments: argparse.Namespace) -> "Span | None":
+def span_of(arguments: argparse.Namespace) -> "TimeSpan | None":
     """Return the span of time that is asked for; None for a stream."""
-    from ottla.pipeline.backfill import Span
+    from ottla.pipeline.backfill import TimeSpan
 
     if arguments.from_ is None:
         if arguments.to is not None:
@@ -127,7 +127,7 @@ def span_of(arguments: argparse.Namespace) -> "Span | None":
     if start_ms >= end_ms:
         raise ConfigError("--from", "must be before --to")
     late_ms = round(parse_duration("--late", arguments.late) * MILLISECONDS)
-    return Span(start_ms=start_ms, end_ms=end_ms, late_ms=late_ms)
+    return TimeSpan(start_ms=start_ms, end_ms=end_ms, late_ms=late_ms)
 
 
 def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":

@@ -16,7 +16,7 @@ from ottla.model.errors import ConfigError
 from ottla.pipeline.progress import BatchProgress, Totals
 from ottla.pipeline.session import SessionOptions, open_session
 from ottla.pipeline.spark_errors import SparkFailedError
-from ottla.pipeline.watching import Ending, Watch, asked_by_signals, follow
+from ottla.pipeline.watching import QueriesEnding, QueryWatch, asked_by_signals, follow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,9 +144,9 @@ def counted_rows(count: int) -> str:
 def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
     """Show the batches of queries until they end or Ctrl-C ends them; return the sum."""
     shown = Shown(is_json=is_json)
-    ending = Ending()
+    ending = QueriesEnding()
     with asked_by_signals(ending, lambda: note(ENDING)):
-        follow(queries, Watch(shown, ending))
+        follow(queries, QueryWatch(shown, ending))
     return shown.totals
 
 

@@ -22,7 +22,7 @@ from ottla.model.errors import OttlaError
 from ottla.pipeline.archive import trigger_words
 from ottla.pipeline.own_code import OwnCode, read_own_code
 from ottla.pipeline.session import spark_exceptions
-from ottla.pipeline.watching import Ending, Watch, asked_by_signals, watched_aside
+from ottla.pipeline.watching import QueriesEnding, QueryWatch, asked_by_signals, watched_aside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,8 +80,8 @@ def parse_words(arguments: argparse.Namespace) -> list[str]:
 def run_script(spark: "SparkSession", code: OwnCode, arguments: list[str], *, is_json: bool) -> int:
     """Run a script that waits for its queries itself, or leaves them running at its end."""
     shown = Shown(is_json=is_json)
-    ending = Ending()
-    watch = Watch(shown, ending)
+    ending = QueriesEnding()
+    watch = QueryWatch(shown, ending)
 
     def tell() -> None:
         if not watch.is_any_active:

@@ -30,7 +30,7 @@ ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
 
 
 @dataclass(slots=True)
-class Position:
+class ReadPosition:
     """Where reading of one partition stands and where it stops."""
 
     partition: int
@@ -117,7 +117,7 @@ async def _position(
     partition: int,
     start: str,
     stop_ms: int | None,
-) -> Position:
+) -> ReadPosition:
     at = TopicPartition(arguments.topic, partition)
     end = None
     if arguments.exit_at_end or stop_ms is not None or start.startswith("-"):
@@ -139,14 +139,16 @@ async def _position(
         end = found if found >= 0 else end
     elif not arguments.exit_at_end:
         end = None
-    return Position(partition, offset, end)
+    return ReadPosition(partition, offset, end)
 
 
 async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int) -> int:
     return (await offsets_at(cluster, [at], timestamp))[at]
 
 
-async def _read(cluster: Cluster, arguments: argparse.Namespace, positions: list[Position]) -> None:
+async def _read(
+    cluster: Cluster, arguments: argparse.Namespace, positions: list[ReadPosition]
+) -> None:
     left = arguments.count if arguments.count is not None else sys.maxsize
     printer = Printer(arguments)
     failures = 0
@@ -178,14 +180,14 @@ async def _read(cluster: Cluster, arguments: argparse.Namespace, positions: list
 
 
 async def _fetch(
-    cluster: Cluster, topic: str, positions: list[Position]
-) -> tuple[list[tuple[Position, list[Read]]], int]:
+    cluster: Cluster, topic: str, positions: list[ReadPosition]
+) -> tuple[list[tuple[ReadPosition, list[Read]]], int]:
     """Fetch once from each leader in turn; return the records and a retriable error, if any."""
-    by_leader: dict[Any, list[Position]] = {}
+    by_leader: dict[Any, list[ReadPosition]] = {}
     for position in positions:
         leader = await cluster.leader_of(TopicPartition(topic, position.partition))
         by_leader.setdefault(leader, []).append(position)
-    found: list[tuple[Position, list[Read]]] = []
+    found: list[tuple[ReadPosition, list[Read]]] = []
     stale = 0
     for leader, wanted in by_leader.items():
         request = FetchRequest(
@@ -211,7 +213,7 @@ async def _fetch(
     return found, stale
 
 
-def _partition(position: Position) -> FetchPartition:
+def _partition(position: ReadPosition) -> FetchPartition:
     return FetchPartition(
         partition=position.partition,
         fetch_offset=position.offset,
@@ -219,7 +221,7 @@ def _partition(position: Position) -> FetchPartition:
     )
 
 
-def records_of(data: Any, position: Position) -> list[Read]:
+def records_of(data: Any, position: ReadPosition) -> list[Read]:
     """Return the records of a fetch, which may end during a batch: the next fetch has it whole."""
     if not data:
         return []
@@ -253,7 +255,7 @@ class Printer:
             text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
         self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
 
-    def show(self, position: Position, read: Read) -> None:
+    def show(self, position: ReadPosition, read: Read) -> None:
         """Print one record."""
         self.count += 1
         out = sys.stdout.buffer
@@ -290,7 +292,7 @@ class Printer:
             case _:
                 return ESCAPES.get(token, token).encode()
 
-    def json(self, position: Position, read: Read) -> str:
+    def json(self, position: ReadPosition, read: Read) -> str:
         """Return a record as kcat's JSON: no spaces, and headers only where there are any."""
         record = read.record
         is_create_time = read.timestamp_type is TimestampType.CREATE_TIME

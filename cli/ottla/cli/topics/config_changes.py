@@ -6,18 +6,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ottla.client.admin import Admin
-from ottla.client.admin_configs import (
-    Append,
-    ConfigChange,
-    ConfigEntry,
-    ConfigKind,
-    ConfigResource,
-    ConfigSource,
-    Subtract,
-)
+from ottla.client.admin_configs import Append, ConfigChange, ConfigEntry, ConfigResource, Subtract
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
-from ottla.model.settings.declare import Kind
+from ottla.model.settings.declare import SettingKind
+from ottla.model.settings.resources import ConfigKind, ConfigSource
 
 SOURCES = {
     ConfigSource.TOPIC: "topic",
@@ -201,7 +194,7 @@ def as_json(key: str, setting: ConfigEntry) -> dict[str, Any]:
         "value": setting.value,
         "source": SOURCES.get(setting.source, str(setting.source)),
         "default": setting.default,
-        "type": Kind(setting.type).name.lower() if setting.type else None,
+        "type": SettingKind(setting.type).name.lower() if setting.type else None,
         "read_only": setting.is_read_only,
         "sensitive": setting.is_sensitive,
         "set_by": [

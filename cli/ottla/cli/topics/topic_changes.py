@@ -20,10 +20,11 @@ from ottla.cli.topics.config_changes import (
 )
 from ottla.cli.topics.offsets import offsets_at
 from ottla.client.admin import Admin
-from ottla.client.admin_configs import ConfigEntry, ConfigKind
+from ottla.client.admin_configs import ConfigEntry
 from ottla.client.cluster import raise_for
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
+from ottla.model.settings.resources import ConfigKind
 from ottla.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 

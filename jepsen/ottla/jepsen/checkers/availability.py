@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
 from ottla.jepsen.checkers.log_figures import NS_PER_S, quantile
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
-from ottla.jepsen.history import Event, History, Kind, Operation
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
+from ottla.jepsen.history import Event, EventKind, History, Operation
 
 NOT_LOAD = frozenset({"crash", "settle", "assigned", "revoked", "lost"})
 """What clients do to themselves, and what happens to them."""
@@ -21,7 +21,7 @@ NOTES_FROM = 1_000_000
 """Processes from here on are no clients: they note."""
 
 
-class Calm:
+class CalmTimes:
     """When no fault was under way."""
 
     def __init__(self, faults: Sequence[tuple[int, int]]) -> None:
@@ -52,7 +52,7 @@ class Calm:
         return begun == 0 or self.ends[begun - 1] < begin_ns
 
 
-def check_availability(history: History, facts: Facts) -> Verdict:
+def check_availability(history: History, facts: RunFacts) -> Verdict:
     """Judge how much succeeded, and how soon after faults."""
     findings = Findings("availability")
     operations = [
@@ -63,7 +63,7 @@ def check_availability(history: History, facts: Facts) -> Verdict:
         and not operation.extra.get("final")
     ]
     faults = list(fault_windows(history))
-    calm = Calm([(start, end) for _, start, end in faults])
+    calm = CalmTimes([(start, end) for _, start, end in faults])
     last_ns = max((_ended_ns(operation) for operation in operations), default=0)
     recoveries = _recoveries(operations, calm, last_ns)
     _judge_recoveries(recoveries, facts, findings)
@@ -91,7 +91,7 @@ def is_success(operation: Operation) -> bool:
 
     What was refused may have been done by an earlier attempt: it was answered all the same.
     """
-    return operation.kind is Kind.OK or bool(operation.extra.get("refused"))
+    return operation.kind is EventKind.OK or bool(operation.extra.get("refused"))
 
 
 def _ended_ns(operation: Operation) -> int:
@@ -106,7 +106,7 @@ def _served(operation: Operation) -> Iterator[str]:
 
 
 def _recoveries(
-    operations: Sequence[Operation], calm: Calm, last_ns: int
+    operations: Sequence[Operation], calm: CalmTimes, last_ns: int
 ) -> list[tuple[int, float, str]]:
     """Return by fault (end_ns, calm seconds until all that was tried succeeded, what was last)."""
     tried: dict[str, list[int]] = {}
@@ -137,7 +137,7 @@ def _recoveries(
 
 
 def _judge_recoveries(
-    recoveries: Sequence[tuple[int, float, str]], facts: Facts, findings: Findings
+    recoveries: Sequence[tuple[int, float, str]], facts: RunFacts, findings: Findings
 ) -> None:
     took_ms = sorted(int(took_s * 1_000) for _, took_s, _ in recoveries)
     p99_s = quantile(took_ms, 0.99) / 1_000
@@ -153,9 +153,9 @@ def _judge_recoveries(
 
 def _judge_calm(
     operations: Sequence[Operation],
-    calm: Calm,
+    calm: CalmTimes,
     recoveries: Sequence[tuple[int, float, str]],
-    facts: Facts,
+    facts: RunFacts,
     findings: Findings,
 ) -> None:
     """Judge operations that neither a fault nor the recovery from one touched."""
@@ -164,7 +164,7 @@ def _judge_calm(
         (start, int(end + grace))
         for start, end, grace in zip(calm.starts, calm.ends, grace_ns, strict=True)
     ]
-    undisturbed = Calm(touched)
+    undisturbed = CalmTimes(touched)
     counted = [
         operation
         for operation in operations
@@ -188,15 +188,15 @@ def _judge_amount(
     operations: Sequence[Operation],
     fault_count: int,
     last_ns: int,
-    facts: Facts,
+    facts: RunFacts,
     findings: Findings,
 ) -> None:
-    ok_count = sum(operation.kind is Kind.OK for operation in operations)
+    ok_count = sum(operation.kind is EventKind.OK for operation in operations)
     seconds = facts.seconds or last_ns / NS_PER_S
     rate = ok_count / seconds if seconds else 0.0
-    kinds = {kind: sum(operation.kind is kind for operation in operations) for kind in Kind}
+    kinds = {kind: sum(operation.kind is kind for operation in operations) for kind in EventKind}
     findings.figures["operations"] = {
-        kind.value: kinds[kind] for kind in (Kind.OK, Kind.FAIL, Kind.INFO)
+        kind.value: kinds[kind] for kind in (EventKind.OK, EventKind.FAIL, EventKind.INFO)
     }
     findings.figures["ops_per_s"] = round(rate, 1)
     findings.figures["faults"] = fault_count

@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 
 from ottla.jepsen.checkers.graph import shortest_way, strongly_connected
 from ottla.jepsen.checkers.log_reading import LogReading, indexes
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
-from ottla.jepsen.history import History, Kind, Operation
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
+from ottla.jepsen.history import EventKind, History, Operation
 
 Why: TypeAlias = Literal["ww", "wr", "process", "realtime"]
 
@@ -67,7 +67,7 @@ class OrderGraph:
         last_of: dict[int, int] = {}
         each = {operation.invoke.index: operation for operation in (*seen, *sent)}
         for operation in sorted(each.values(), key=_begun):
-            if operation.kind is Kind.FAIL:
+            if operation.kind is EventKind.FAIL:
                 continue
             node = len(self.operations)
             self._node[operation.invoke.index] = node
@@ -83,7 +83,7 @@ class OrderGraph:
         moments += [
             (operation.index, 1, n)
             for n, operation in enumerate(self.operations)
-            if operation.kind is Kind.OK
+            if operation.kind is EventKind.OK
         ]
         moments.sort()
         latest: int | None = None
@@ -123,7 +123,7 @@ class OrderGraph:
                 before = before if node is None else node
 
 
-def check_cycles(history: History, facts: Facts) -> Verdict:
+def check_cycles(history: History, facts: RunFacts) -> Verdict:
     """Judge what operations depend on."""
     findings = Findings("cycles")
     reading = LogReading.of(history, facts)

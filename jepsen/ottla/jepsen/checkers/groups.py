@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from ottla.jepsen.checkers import registers
 from ottla.jepsen.checkers.log_reading import indexes
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
-from ottla.jepsen.history import History, Json, Kind, Operation
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
+from ottla.jepsen.history import EventKind, History, Json, Operation
 
 OWNING = ("assigned", "poll", "commit")
 """Operations that say who owns a key in which generation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class KeyClaim:
     """One operation of a member on one key."""
 
     operation: Operation
@@ -30,7 +30,7 @@ class Claim:
     key: str
 
 
-def check_groups(history: History, facts: Facts) -> Verdict:
+def check_groups(history: History, facts: RunFacts) -> Verdict:
     """Judge members of groups."""
     findings = Findings("groups")
     claims = list(_claims(history))
@@ -38,11 +38,11 @@ def check_groups(history: History, facts: Facts) -> Verdict:
     _check_generations(claims, findings)
     _check_commits(claims, findings)
     _check_read_before_committed(history, findings)
-    groups: dict[str, registers.Group] = {}
+    groups: dict[str, registers.RegisterGroup] = {}
     for operation in history.operations("commit", "fetch"):
         told = operation.value
         if isinstance(told, Mapping) and isinstance(told.get("keys"), Mapping):
-            group = groups.setdefault(told["group"], registers.Group())
+            group = groups.setdefault(told["group"], registers.RegisterGroup())
             group.add(operation, told["keys"])
     registers.check_registers(groups, facts, findings)
     findings.figures["generations"] = len({(claim.group, claim.generation) for claim in claims})
@@ -50,16 +50,16 @@ def check_groups(history: History, facts: Facts) -> Verdict:
     return findings.verdict(facts, allowed=registers.ALLOWED)
 
 
-def _claims(history: History) -> Iterator[Claim]:
+def _claims(history: History) -> Iterator[KeyClaim]:
     for operation in history.operations(*OWNING):
         told = operation.value
-        if operation.kind is not Kind.OK or not isinstance(told, Mapping):
+        if operation.kind is not EventKind.OK or not isinstance(told, Mapping):
             continue
         member, generation = told.get("member"), told.get("generation")
         if member is None or generation is None:
             continue
         for key in told.get("keys") or ():
-            yield Claim(operation, told["group"], member, generation, key)
+            yield KeyClaim(operation, told["group"], member, generation, key)
 
 
 def _clients(history: History) -> dict[tuple[str, str], int]:
@@ -75,9 +75,9 @@ def _clients(history: History) -> dict[tuple[str, str], int]:
 
 
 def _check_one_owner(
-    claims: list[Claim], clients: Mapping[tuple[str, str], int], findings: Findings
+    claims: list[KeyClaim], clients: Mapping[tuple[str, str], int], findings: Findings
 ) -> None:
-    owners: dict[tuple[str, int, str], Claim] = {}
+    owners: dict[tuple[str, int, str], KeyClaim] = {}
     for claim in claims:
         place = (claim.group, claim.generation, claim.key)
         owner = owners.setdefault(place, claim)
@@ -94,8 +94,8 @@ def _check_one_owner(
             )
 
 
-def _check_generations(claims: list[Claim], findings: Findings) -> None:
-    newest: dict[tuple[str, str], Claim] = {}
+def _check_generations(claims: list[KeyClaim], findings: Findings) -> None:
+    newest: dict[tuple[str, str], KeyClaim] = {}
     for claim in sorted(claims, key=lambda claim: claim.operation.index):
         before = newest.setdefault((claim.group, claim.member), claim)
         if claim.generation >= before.generation:
@@ -110,14 +110,14 @@ def _check_generations(claims: list[Claim], findings: Findings) -> None:
             )
 
 
-def _check_commits(claims: list[Claim], findings: Findings) -> None:
+def _check_commits(claims: list[KeyClaim], findings: Findings) -> None:
     """Hold every commit to it that none of a newer generation was acknowledged before it began."""
-    moments: list[tuple[int, Claim, bool]] = []
+    moments: list[tuple[int, KeyClaim, bool]] = []
     for claim in claims:
         if claim.operation.invoke.f == "commit":
             moments.append((claim.operation.invoke.index, claim, True))
             moments.append((claim.operation.index, claim, False))
-    newest: dict[tuple[str, str], Claim] = {}
+    newest: dict[tuple[str, str], KeyClaim] = {}
     for _, claim, is_begin in sorted(moments, key=lambda moment: moment[0]):
         before = newest.get((claim.group, claim.key))
         is_newest = before is None or before.generation <= claim.generation
@@ -140,13 +140,13 @@ def _check_read_before_committed(history: History, findings: Findings) -> None:
     for operation in history.operations("send", "poll"):
         told = operation.value
         if operation.invoke.f == "send":
-            for _, key, at in told if operation.kind is Kind.OK else ():
+            for _, key, at in told if operation.kind is EventKind.OK else ():
                 if isinstance(at, list | tuple) and at[0] is not None:
                     known.setdefault(key, set()).add(at[0])
         elif isinstance(told, Mapping):
             keys = told.get("keys")
             if not isinstance(keys, Mapping):
-                if operation.kind is Kind.INFO:
+                if operation.kind is EventKind.INFO:
                     has_lost_polls.add(told["group"])
                 continue
             for key, records in keys.items():
@@ -156,7 +156,7 @@ def _check_read_before_committed(history: History, findings: Findings) -> None:
     ends: dict[tuple[str, str], tuple[int, Operation]] = {}
     for operation in history.operations("commit"):
         told = operation.value
-        if operation.kind is Kind.OK and isinstance(told, Mapping):
+        if operation.kind is EventKind.OK and isinstance(told, Mapping):
             for key, offset in _offsets(told).items():
                 if offset > ends.get((told["group"], key), (-1, operation))[0]:
                     ends[told["group"], key] = (offset, operation)

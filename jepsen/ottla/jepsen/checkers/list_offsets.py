@@ -13,8 +13,8 @@ Values: end-offset has [key, offset].
 from dataclasses import dataclass, field
 
 from ottla.jepsen.checkers.log_reading import LogReading, Send, indexes
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
-from ottla.jepsen.history import History, Kind, Operation
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
+from ottla.jepsen.history import EventKind, History, Operation
 
 DEPOSED = "stale-end-offset-of-a-deposed-leader"
 UNKNOWN = "stale-end-offset-of-an-unknown-leader"
@@ -33,14 +33,14 @@ class KeyEnd:
     """By leader epoch: the highest end it has told."""
 
 
-def check_list_offsets(history: History, facts: Facts) -> Verdict:
+def check_list_offsets(history: History, facts: RunFacts) -> Verdict:
     """Judge the ends of logs that clients were told."""
     findings = Findings("list-offsets")
     reading = LogReading.of(history, facts)
     asked = [
         operation
         for operation in history.operations("end-offset")
-        if operation.kind is Kind.OK and operation.value[1] is not None
+        if operation.kind is EventKind.OK and operation.value[1] is not None
     ]
     newest_epoch: dict[str, int] = {}
     for operation in asked:

@@ -8,13 +8,13 @@ idempotence, whole transactions, and no promise without acks=all.
 from ottla.jepsen.checkers import log_order, log_values
 from ottla.jepsen.checkers.log_figures import figures
 from ottla.jepsen.checkers.log_reading import LogReading
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import History
 
 ALLOWED = log_order.ALLOWED | log_values.ALLOWED
 
 
-def check_log(history: History, facts: Facts) -> Verdict:
+def check_log(history: History, facts: RunFacts) -> Verdict:
     """Judge what senders and readers of logs were told."""
     findings = Findings("log")
     reading = LogReading.of(history, facts)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.jepsen.checkers.log_order import Reader
+from ottla.jepsen.checkers.log_order import ProcessReader
 from ottla.jepsen.checkers.log_reading import LogReading, Value
 from ottla.jepsen.history import Json
 
@@ -21,7 +21,7 @@ CONSUMED_TIMES_MAX = 20
 NS_PER_S = 1_000_000_000
 
 
-class Lag(NamedTuple):
+class PollLag(NamedTuple):
     """How far behind one poll left its process on one key."""
 
     time_ns: int
@@ -57,14 +57,14 @@ def known_since_ns(reading: LogReading) -> dict[str, list[int]]:
     return found
 
 
-def realtime_lags(reading: LogReading) -> Iterator[Lag]:
+def realtime_lags(reading: LogReading) -> Iterator[PollLag]:
     """Yield the lag of every successful poll on each key its process had read from."""
     since = known_since_ns(reading)
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
-    readers: dict[int, Reader] = {}
+    readers: dict[int, ProcessReader] = {}
     for operation in reading.history.operations():
         process = operation.invoke.process
-        reader = readers.setdefault(process, Reader())
+        reader = readers.setdefault(process, ProcessReader())
         reader.on_change(operation)
         poll = polls.get(operation.invoke.index)
         if poll is None:
@@ -77,7 +77,7 @@ def realtime_lags(reading: LogReading) -> Iterator[Lag]:
             times = since[key]
             place = reading.keys[key].position[offset] + 1
             lag_ns = began_ns - times[place] if place < len(times) else 0
-            yield Lag(began_ns, process, key, max(lag_ns, 0))
+            yield PollLag(began_ns, process, key, max(lag_ns, 0))
 
 
 def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
@@ -104,9 +104,9 @@ def consume_counts(reading: LogReading) -> dict[str, int]:
     """Return how many records were consumed once, twice, … by subscribers of groups."""
     counts: dict[str, Counter[Value]] = {key: Counter() for key in reading.keys}
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
-    readers: dict[int, Reader] = {}
+    readers: dict[int, ProcessReader] = {}
     for operation in reading.history.operations():
-        reader = readers.setdefault(operation.invoke.process, Reader())
+        reader = readers.setdefault(operation.invoke.process, ProcessReader())
         reader.on_change(operation)
         poll = polls.get(operation.invoke.index)
         if poll is None or not reader.is_subscribed:

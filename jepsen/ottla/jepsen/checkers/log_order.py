@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from ottla.jepsen.checkers.log_reading import KeyLog, LogReading, Poll, Records, Send, indexes
 from ottla.jepsen.checkers.verdict import Findings
-from ottla.jepsen.history import Kind, Operation
+from ottla.jepsen.history import EventKind, Operation
 
 SUBSCRIBED = "-subscribed"
 
@@ -30,7 +30,7 @@ ALLOWED = frozenset(
 
 
 @dataclass(slots=True)
-class Reader:
+class ProcessReader:
     """What one process has read, as far as it is to go on from there."""
 
     is_subscribed: bool = False
@@ -41,7 +41,7 @@ class Reader:
         """Forget what the process need not go on from."""
         told = operation.extra
         f = operation.invoke.f
-        if f in ("assign", "subscribe") and operation.kind is not Kind.FAIL:
+        if f in ("assign", "subscribe") and operation.kind is not EventKind.FAIL:
             kept = frozenset(operation.invoke.value or ())
             if told.get("final") or self.is_subscribed != (f == "subscribe"):
                 # Where a group had been is not where an assignment goes on.
@@ -61,9 +61,9 @@ class Reader:
 def check_polls(reading: LogReading, findings: Findings) -> None:
     """Hold every consumer to it that it reads on from where it was."""
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
-    readers: dict[int, Reader] = {}
+    readers: dict[int, ProcessReader] = {}
     for operation in reading.history.operations():
-        reader = readers.setdefault(operation.invoke.process, Reader())
+        reader = readers.setdefault(operation.invoke.process, ProcessReader())
         reader.on_change(operation)
         poll = polls.get(operation.invoke.index)
         if poll is not None:
@@ -72,7 +72,7 @@ def check_polls(reading: LogReading, findings: Findings) -> None:
 
 
 def _check_poll(
-    reader: Reader, poll: Poll, log: KeyLog, records: Records, findings: Findings
+    reader: ProcessReader, poll: Poll, log: KeyLog, records: Records, findings: Findings
 ) -> None:
     if not records:
         return

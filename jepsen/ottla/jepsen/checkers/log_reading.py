@@ -8,8 +8,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import History, Json, Kind, Operation
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import EventKind, History, Json, Operation
 
 Value: TypeAlias = Hashable
 """What was sent; unique for its key, so that it names its sender."""
@@ -76,7 +76,7 @@ class KeyLog:
 class LogReading:
     """A queue history, read."""
 
-    def __init__(self, history: History, facts: Facts) -> None:
+    def __init__(self, history: History, facts: RunFacts) -> None:
         self.history = history
         self.keys: dict[str, KeyLog] = {}
         self.sends: list[Send] = []
@@ -99,7 +99,7 @@ class LogReading:
                 log.offsets.setdefault(value, set()).add(offset)
 
     @staticmethod
-    def of(history: History, facts: Facts) -> "LogReading":
+    def of(history: History, facts: RunFacts) -> "LogReading":
         """Return the reading of a history, made once."""
         key = (LogReading, facts.acks, facts.idempotent)
         if key not in history.readings:
@@ -142,7 +142,7 @@ class LogReading:
             self.sends.extend(sends)
         if records or not sends:
             is_final = bool(told.get("final"))
-            self.polls.append(Poll(operation, records, kind is Kind.OK, is_final))
+            self.polls.append(Poll(operation, records, kind is EventKind.OK, is_final))
 
     def _send(
         self, operation: Operation, step: Json, told: Mapping[str, Json], is_transaction: bool
@@ -152,8 +152,8 @@ class LogReading:
         offset, value = at if isinstance(at, list | tuple) else (None, at)
         kind = operation.kind
         has_all_acks = str(told.get("acks", self._facts.acks)) in ("all", "-1")
-        is_told = kind is Kind.OK or (
-            kind is Kind.INFO and offset is not None and not is_transaction
+        is_told = kind is EventKind.OK or (
+            kind is EventKind.INFO and offset is not None and not is_transaction
         )
         is_idempotent = is_transaction or told.get("idempotent", self._facts.idempotent)
         send = Send(
@@ -162,7 +162,7 @@ class LogReading:
             value,
             offset if has_all_acks else None,
             has_all_acks and is_told,
-            kind is Kind.FAIL,
+            kind is EventKind.FAIL,
             not is_idempotent and told.get("retries") != 0,
             is_transaction,
         )

@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from ottla.jepsen.checkers.log_reading import indexes
 from ottla.jepsen.checkers.picture import PICTURED_MAX, picture
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
-from ottla.jepsen.checkers.wgl import NEVER, Call, linearize
-from ottla.jepsen.history import History, Json, Kind, Operation
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
+from ottla.jepsen.checkers.wgl import NEVER, ObjectCall, linearize
+from ottla.jepsen.history import EventKind, History, Json, Operation
 
 WRITES = ("create", "partitions", "set-config", "delete")
 
@@ -41,13 +41,13 @@ State: TypeAlias = tuple[Past, tuple[int, ...]]
 """The versions, and which of them each broker has shown last."""
 
 
-def check_metadata(history: History, facts: Facts) -> Verdict:
+def check_metadata(history: History, facts: RunFacts) -> Verdict:
     """Judge every topic by itself."""
     findings = Findings("metadata")
     by_topic: dict[str, list[Operation]] = {}
     for operation in history.operations(*WRITES, "describe"):
         is_write = operation.invoke.f != "describe"
-        if operation.kind is Kind.OK or (is_write and operation.kind is Kind.INFO):
+        if operation.kind is EventKind.OK or (is_write and operation.kind is EventKind.INFO):
             by_topic.setdefault(operation.invoke.value["topic"], []).append(operation)
     step_count = judged_count = 0
     pictures: dict[str, Json] = {}
@@ -91,12 +91,12 @@ class _Topic:
             if operation.invoke.f == "create" and operation.value.get("id") is not None
         }
 
-    def search(self) -> tuple[list[Call[int]], State, "_Topic"]:
+    def search(self) -> tuple[list[ObjectCall[int]], State, "_Topic"]:
         """Return the calls, the state before them, and what takes it on."""
         calls = [
-            Call(
+            ObjectCall(
                 operation.invoke.index,
-                operation.index if operation.kind is Kind.OK else NEVER,
+                operation.index if operation.kind is EventKind.OK else NEVER,
                 place,
             )
             for place, operation in enumerate(self._operations)

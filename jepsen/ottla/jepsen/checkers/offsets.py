@@ -4,16 +4,16 @@ Pure.  Values: commit and fetch have [group, key, offset | null].
 """
 
 from ottla.jepsen.checkers import registers
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import History
 
 
-def check_offsets(history: History, facts: Facts) -> Verdict:
+def check_offsets(history: History, facts: RunFacts) -> Verdict:
     """Judge commits and fetches of offsets by nobody in particular."""
     findings = Findings("offsets")
-    groups: dict[str, registers.Group] = {}
+    groups: dict[str, registers.RegisterGroup] = {}
     for operation in history.operations("commit", "fetch"):
         group, key, offset = operation.value
-        groups.setdefault(group, registers.Group()).add(operation, {key: offset})
+        groups.setdefault(group, registers.RegisterGroup()).add(operation, {key: offset})
     registers.check_registers(groups, facts, findings)
     return findings.verdict(facts, allowed=registers.ALLOWED)

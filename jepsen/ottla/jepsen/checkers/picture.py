@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ottla.jepsen.checkers.wgl import Linearization
-from ottla.jepsen.history import Json, Kind, Operation
+from ottla.jepsen.history import EventKind, Json, Operation
 
 PICTURED_MAX = 4
 """Bad objects of which the longest order is kept for a picture."""
@@ -23,7 +23,7 @@ def picture(
                 "f": operation.invoke.f,
                 "value": value,
                 "begin": operation.invoke.index,
-                "end": operation.index if operation.kind is Kind.OK else None,
+                "end": operation.index if operation.kind is EventKind.OK else None,
             }
             for operation, value in zip(operations, values, strict=True)
         ],

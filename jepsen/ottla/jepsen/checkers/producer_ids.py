@@ -6,18 +6,18 @@ given before.  Values: init has null -> [producer_id, epoch].
 """
 
 from ottla.jepsen.checkers.log_reading import indexes
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
-from ottla.jepsen.history import History, Kind, Operation
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
+from ottla.jepsen.history import EventKind, History, Operation
 
 
-def check_producer_ids(history: History, facts: Facts) -> Verdict:
+def check_producer_ids(history: History, facts: RunFacts) -> Verdict:
     """Judge the ids and epochs that producers were given."""
     findings = Findings("producer-ids")
     owners: dict[int, list[Operation]] = {}
     given = [
         operation
         for operation in history.operations("init")
-        if operation.kind is Kind.OK and operation.value is not None
+        if operation.kind is EventKind.OK and operation.value is not None
     ]
     for operation in given:
         owners.setdefault(operation.value[0], []).append(operation)

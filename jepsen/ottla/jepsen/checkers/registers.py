@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from ottla.jepsen.checkers.log_reading import indexes
 from ottla.jepsen.checkers.picture import PICTURED_MAX, picture
-from ottla.jepsen.checkers.verdict import Facts, Findings
-from ottla.jepsen.checkers.wgl import NEVER, Call, Linearization, linearize
-from ottla.jepsen.history import Json, Kind, Operation
+from ottla.jepsen.checkers.verdict import Findings, RunFacts
+from ottla.jepsen.checkers.wgl import NEVER, Linearization, ObjectCall, linearize
+from ottla.jepsen.history import EventKind, Json, Operation
 
 ALLOWED = frozenset({"stale-fetch"})
 
@@ -33,7 +33,7 @@ Access: TypeAlias = tuple[Operation, int]
 
 
 @dataclass(slots=True)
-class Group:
+class RegisterGroup:
     """The registers of one group, and who was seen to be its coordinator."""
 
     commits: dict[str, list[Access]] = field(default_factory=dict)
@@ -44,15 +44,15 @@ class Group:
     def add(self, operation: Operation, offsets: Mapping[str, Json]) -> None:
         """Take in a commit or a fetch of so many registers, if it may have happened."""
         kind = operation.kind
-        if operation.invoke.f == "commit" and kind is not Kind.FAIL:
+        if operation.invoke.f == "commit" and kind is not EventKind.FAIL:
             for key, offset in offsets.items():
                 self.commits.setdefault(key, []).append((operation, _offset(offset)))
             node = operation.extra.get("node")
-            if operation.completion is not None and kind is Kind.OK and node is not None:
+            if operation.completion is not None and kind is EventKind.OK and node is not None:
                 took_ns = operation.completion.time_ns - operation.invoke.time_ns
                 since = operation.index + 1 if took_ns <= QUICK_NS_MAX else operation.invoke.index
                 self.proofs.setdefault(str(node), []).append((operation.index, since))
-        elif operation.invoke.f == "fetch" and kind is Kind.OK:
+        elif operation.invoke.f == "fetch" and kind is EventKind.OK:
             for key, offset in offsets.items():
                 self.fetches.setdefault(key, []).append((operation, _offset(offset)))
 
@@ -71,7 +71,9 @@ class Group:
         return min((since for since in last if since is not None), default=begin)
 
 
-def check_registers(groups: Mapping[str, Group], facts: Facts, findings: Findings) -> None:
+def check_registers(
+    groups: Mapping[str, RegisterGroup], facts: RunFacts, findings: Findings
+) -> None:
     """Search an order for every register."""
     pictures: dict[str, Json] = {}
     step_count = 0
@@ -118,21 +120,21 @@ def check_registers(groups: Mapping[str, Group], facts: Facts, findings: Finding
 def _search(
     commits: Sequence[Access],
     fetches: Sequence[Access],
-    facts: Facts,
+    facts: RunFacts,
     oldest: Mapping[int, int] | None = None,
 ) -> Linearization[int]:
     told = {offset for _, offset in fetches}
-    calls: list[Call[tuple[bool, int]]] = []
+    calls: list[ObjectCall[tuple[bool, int]]] = []
     for operation, offset in commits:
-        end = operation.index if operation.kind is Kind.OK else NEVER
+        end = operation.index if operation.kind is EventKind.OK else NEVER
         if end == NEVER and offset not in told:
             # Nobody saw it: it comes just before another write, or never, and proves nothing.
-            calls.append(Call(NEVER, NEVER, (True, offset)))
+            calls.append(ObjectCall(NEVER, NEVER, (True, offset)))
             continue
-        calls.append(Call(operation.invoke.index, end, (True, offset)))
+        calls.append(ObjectCall(operation.invoke.index, end, (True, offset)))
     for operation, offset in fetches:
         begin = operation.invoke.index if oldest is None else oldest[operation.invoke.index]
-        calls.append(Call(begin, operation.index, (False, offset), is_read=True))
+        calls.append(ObjectCall(begin, operation.index, (False, offset), is_read=True))
     return linearize(calls, NOTHING, _step, steps_max=facts.steps_max)
 
 

@@ -5,11 +5,11 @@ the check of a data directory found something.  A run whose directories nobody l
 judged by them, and says so in the figures.
 """
 
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import History
 
 
-def check_servers(history: History, facts: Facts) -> Verdict:
+def check_servers(history: History, facts: RunFacts) -> Verdict:
     """Judge the servers' logs and directories; the history says nothing of them."""
     findings = Findings("servers")
     for node, line in facts.server_errors:

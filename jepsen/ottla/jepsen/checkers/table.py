@@ -11,7 +11,7 @@ from ottla.jepsen.checkers.metadata import check_metadata
 from ottla.jepsen.checkers.offsets import check_offsets
 from ottla.jepsen.checkers.producer_ids import check_producer_ids
 from ottla.jepsen.checkers.servers import check_servers
-from ottla.jepsen.checkers.verdict import Checker, Facts, Verdict, combined
+from ottla.jepsen.checkers.verdict import Checker, RunFacts, Verdict, combined
 from ottla.jepsen.history import History, collection_paused
 
 __all__ = ["CHECKERS", "combined", "judge"]
@@ -29,7 +29,7 @@ CHECKERS: Mapping[str, Checker] = {
 }
 
 
-def judge(names: Iterable[str], history: History, facts: Facts) -> list[Verdict]:
+def judge(names: Iterable[str], history: History, facts: RunFacts) -> list[Verdict]:
     """Return the verdicts of these checkers, in the order named."""
     with collection_paused():
         return [CHECKERS[name](history, facts) for name in names]

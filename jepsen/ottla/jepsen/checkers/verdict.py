@@ -91,7 +91,7 @@ class DirectoryCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class RunFacts:
     """What a checker must know of a run beside its history."""
 
     workload: str = "queue"
@@ -132,12 +132,12 @@ class Facts:
         return told
 
     @staticmethod
-    def from_json(told: Mapping[str, Json]) -> "Facts":
+    def from_json(told: Mapping[str, Json]) -> "RunFacts":
         """Read the facts of test.json; what is not there has its default."""
-        known = {part.name for part in fields(Facts)}
+        known = {part.name for part in fields(RunFacts)}
         given = {name: value for name, value in told.items() if name in known}
         for name in ("clients", "nemeses"):
-            given[name] = tuple(given.get(name, getattr(Facts(), name)))
+            given[name] = tuple(given.get(name, getattr(RunFacts(), name)))
         given["allowed"] = frozenset(given.get("allowed", ()))
         given["server_errors"] = tuple(
             (node, line) for node, line in given.get("server_errors", ())
@@ -145,10 +145,10 @@ class Facts:
         given["directory_checks"] = tuple(
             DirectoryCheck(**check) for check in given.get("directory_checks", ())
         )
-        return Facts(**given)
+        return RunFacts(**given)
 
 
-Checker: TypeAlias = Callable[[History, Facts], Verdict]
+Checker: TypeAlias = Callable[[History, RunFacts], Verdict]
 
 
 class Findings:
@@ -179,7 +179,7 @@ class Findings:
         self.add(anomaly, detail)
         self._shortages[anomaly] = detail
 
-    def verdict(self, facts: Facts, *, allowed: frozenset[str] = frozenset()) -> Verdict:
+    def verdict(self, facts: RunFacts, *, allowed: frozenset[str] = frozenset()) -> Verdict:
         """Judge what was collected; `allowed` are the anomalies that this checker never fails."""
         harmless = allowed | facts.allowed
         short = [detail for name, detail in self._shortages.items() if name not in harmless]

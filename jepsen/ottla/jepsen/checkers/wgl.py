@@ -31,7 +31,7 @@ ALL_TRIED = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[Asked]):
+class ObjectCall(Generic[Asked]):
     """One call of the object, between two moments."""
 
     begin: int
@@ -58,7 +58,7 @@ class Linearization(Generic[State]):
 
 
 def linearize(
-    calls: Sequence[Call[Asked]],
+    calls: Sequence[ObjectCall[Asked]],
     initial: State,
     step: Step[State, Asked],
     *,
@@ -80,7 +80,7 @@ class _Search(Generic[State, Asked]):
 
     def __init__(
         self,
-        calls: Sequence[Call[Asked]],
+        calls: Sequence[ObjectCall[Asked]],
         initial: State,
         step: Step[State, Asked],
         steps_max: int,

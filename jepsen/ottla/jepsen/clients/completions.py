@@ -7,7 +7,7 @@ it says so before he does anything: such codes are named by each operation.
 from collections.abc import Collection, Mapping
 
 from ottla.client.connection import ConnectionLostError
-from ottla.jepsen.history import NO_EXTRA, Json, Kind
+from ottla.jepsen.history import NO_EXTRA, EventKind, Json
 from ottla.jepsen.workloads.load import Completion, Op
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 
@@ -24,17 +24,17 @@ TROUBLE = (RefusedError, ConnectionLostError, ProtocolError)
 
 def ok(value: Json = None, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
     """Return that it was done."""
-    return Completion(Kind.OK, value, None, extra)
+    return Completion(EventKind.OK, value, None, extra)
 
 
 def failed(error: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
     """Return that it certainly was not done."""
-    return Completion(Kind.FAIL, value, error, extra)
+    return Completion(EventKind.FAIL, value, error, extra)
 
 
 def unknown(op: Op, error: str, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
     """Return that nobody knows; a read that was not answered has not happened."""
-    kind = Kind.FAIL if op.f in READS else Kind.INFO
+    kind = EventKind.FAIL if op.f in READS else EventKind.INFO
     return Completion(kind, None, error, extra)
 
 
@@ -48,5 +48,5 @@ def troubled(
             return failed(text, value)
     else:
         text = f"{type(error).__name__}: {error}"
-    kind = Kind.FAIL if op.f in READS else Kind.INFO
+    kind = EventKind.FAIL if op.f in READS else EventKind.INFO
     return Completion(kind, value, text)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import trio
 
 from ottla.jepsen.clients.completions import DEADLINE_S, PAUSE_S, READS, unknown
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.load import CONFLUENT, Completion, LoadPlan, Note, Op
 from ottla.model.errors import ConfigError
 
@@ -147,7 +147,7 @@ class ConfluentClient(ABC):
         """Do it, within its deadline."""
         if op.f == "crash":
             await self._drop()
-            return Completion(Kind.INFO, None, None, {"client": CONFLUENT})
+            return Completion(EventKind.INFO, None, None, {"client": CONFLUENT})
         done: Completion | None = None
         self.attempted = None
         with trio.move_on_after(DEADLINE_S + GRACE_S):
@@ -157,9 +157,9 @@ class ConfluentClient(ABC):
             await self._drop()
             text = f"librdkafka did not return in {DEADLINE_S + GRACE_S:g} s"
             done = replace(unknown(op, text), value=self.attempted)
-        if op.f == "send" and done.kind is Kind.INFO:
+        if op.f == "send" and done.kind is EventKind.INFO:
             await self._drop_producer()
-        if done.kind is not Kind.OK:
+        if done.kind is not EventKind.OK:
             await trio.sleep(PAUSE_S)
         return replace(done, extra={**done.extra, "client": CONFLUENT})
 
@@ -210,7 +210,7 @@ class ConfluentClient(ABC):
     def troubled(self, op: Op, error: Any, certain: frozenset[str] = frozenset()) -> Completion:
         """Return what an error of librdkafka's means; `certain` names those that did nothing."""
         is_certain = op.f in READS or error.name() in certain
-        kind = Kind.FAIL if is_certain else Kind.INFO
+        kind = EventKind.FAIL if is_certain else EventKind.INFO
         return Completion(kind, None, f"{error.name()}: {error.str()}")
 
 

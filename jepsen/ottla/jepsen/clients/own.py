@@ -10,7 +10,7 @@ import trio
 
 from ottla.jepsen.clients.completions import DEADLINE_S, PAUSE_S, TROUBLE, troubled, unknown
 from ottla.jepsen.clients.renewable import Renewable
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.load import OWN, Completion, Note, Op
 
 C = TypeVar("C", bound="OwnClient")
@@ -41,7 +41,7 @@ class OwnClient(ABC):
     async def invoke(self, op: Op) -> Completion:
         """Do it, within its deadline."""
         done = await self._crash(op) if op.f == "crash" else await self._attempt(op)
-        if done.kind is not Kind.OK and op.f != "crash":
+        if done.kind is not EventKind.OK and op.f != "crash":
             await trio.sleep(PAUSE_S)
         return replace(done, extra={**done.extra, "client": OWN})
 
@@ -60,7 +60,7 @@ class OwnClient(ABC):
         for part in self.parts:
             await part.crash()
         self.on_crash()
-        return Completion(Kind.INFO)
+        return Completion(EventKind.INFO)
 
     def on_crash(self) -> None:
         """Forget what the client knew."""

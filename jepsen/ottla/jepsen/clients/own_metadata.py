@@ -9,7 +9,6 @@ from typing import Any
 
 import trio
 
-from ottla.client.admin_configs import ConfigKind, ConfigSource
 from ottla.client.cluster import Cluster, open_cluster
 from ottla.client.connection import ConnectionLostError
 from ottla.client.told import only
@@ -18,12 +17,12 @@ from ottla.jepsen.clients.own import OwnClient
 from ottla.jepsen.clients.own_producer_ids import beginning_elsewhere
 from ottla.jepsen.clients.own_sending import DEADLINE_MS, REQUEST_TIMEOUT_MS
 from ottla.jepsen.clients.renewable import Renewable
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.load import Completion, LoadPlan, Note, Op
 from ottla.jepsen.workloads.metadata import CONFIG
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
-from ottla.model.settings.resources import AlterOperation
+from ottla.model.settings.resources import AlterOperation, ConfigKind, ConfigSource
 from ottla.wire.apis import DELETE_TOPICS_STATES_FROM
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -235,5 +234,5 @@ def _judged(op: Op, code: int, message: str | None) -> Completion | None:
     text = f"{refusal.name}: {message}"
     extra = {"refused": True} if refusal in REFUSALS else {}
     if refusal in NEVER_DONE[op.f]:
-        return Completion(Kind.FAIL, None, text, extra)
+        return Completion(EventKind.FAIL, None, text, extra)
     return unknown(op, text, extra)

@@ -43,7 +43,7 @@ class CuttableTransport:
             stream.abort()
 
 
-class Life(Generic[T]):
+class Opening(Generic[T]):
     """One opening of a thing."""
 
     def __init__(self, thing: T, transport: CuttableTransport, scope: trio.CancelScope) -> None:
@@ -62,7 +62,7 @@ class Renewable(Generic[T]):
     ) -> None:
         self._nursery = nursery
         self._open_thing = open_thing
-        self._life: Life[T] | None = None
+        self._life: Opening[T] | None = None
 
     @property
     def current(self) -> T | None:
@@ -92,14 +92,14 @@ class Renewable(Generic[T]):
             life.is_closing.set()
             await life.is_over.wait()
 
-    async def _live(self, task_status: trio.TaskStatus[Life[T]]) -> None:
+    async def _live(self, task_status: trio.TaskStatus[Opening[T]]) -> None:
         transport = CuttableTransport(TRANSPORT.get())
         TRANSPORT.set(transport)
-        life: Life[T] | None = None
+        life: Opening[T] | None = None
         with trio.CancelScope() as scope:
             try:
                 async with self._open_thing() as thing:
-                    life = Life(thing, transport, scope)
+                    life = Opening(thing, transport, scope)
                     task_status.started(life)
                     await life.is_closing.wait()
             except (RefusedError, ConnectionLostError, ProtocolError):

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 from ottla.jepsen.fuzz import plain_driver
-from ottla.jepsen.fuzz.judge import Finding
-from ottla.jepsen.fuzz.target import Target
+from ottla.jepsen.fuzz.judge import FuzzFinding
+from ottla.jepsen.fuzz.target import FuzzTarget
 
 ATHERIS, PLAIN = "atheris", "plain"
 GRACE_SECONDS = 90
@@ -22,7 +22,7 @@ GRACE_SECONDS = 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class FuzzReport:
     """What a hunt came to."""
 
     target: str
@@ -34,7 +34,7 @@ class Report:
     """Inputs whose allocations were measured."""
     seconds: float
     slowest_ms: float
-    findings: tuple[Finding, ...]
+    findings: tuple[FuzzFinding, ...]
 
     def row(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -57,17 +57,19 @@ def has_atheris() -> bool:
 
 
 def hunt(
-    target: Target, *, driver: str, seconds: float, seed: int = 0, kept: Iterable[bytes] = ()
-) -> Report:
+    target: FuzzTarget, *, driver: str, seconds: float, seed: int = 0, kept: Iterable[bytes] = ()
+) -> FuzzReport:
     """Fuzz one target for so long."""
     if driver == PLAIN:
         return _by_mutation(target, seconds, seed, kept)
     return _by_coverage(target, seconds, seed, kept)
 
 
-def _by_mutation(target: Target, seconds: float, seed: int, kept: Iterable[bytes]) -> Report:
+def _by_mutation(
+    target: FuzzTarget, seconds: float, seed: int, kept: Iterable[bytes]
+) -> FuzzReport:
     judge = plain_driver.fuzz(target, seed=seed, seconds=seconds, kept=kept)
-    return Report(
+    return FuzzReport(
         target=target.name,
         driver=PLAIN,
         inputs=judge.input_count,
@@ -79,7 +81,9 @@ def _by_mutation(target: Target, seconds: float, seed: int, kept: Iterable[bytes
     )
 
 
-def _by_coverage(target: Target, seconds: float, seed: int, kept: Iterable[bytes]) -> Report:
+def _by_coverage(
+    target: FuzzTarget, seconds: float, seed: int, kept: Iterable[bytes]
+) -> FuzzReport:
     with tempfile.TemporaryDirectory(prefix="ottla-fuzz-") as folder:
         inputs, report = Path(folder, "inputs"), Path(folder, "report.json")
         inputs.mkdir()
@@ -96,12 +100,14 @@ def _by_coverage(target: Target, seconds: float, seed: int, kept: Iterable[bytes
         )
         found = json.loads(report.read_text()) if report.exists() else {}
         findings = [
-            Finding(target.name, one["kind"], one["where"], one["what"], bytes.fromhex(one["data"]))
+            FuzzFinding(
+                target.name, one["kind"], one["where"], one["what"], bytes.fromhex(one["data"])
+            )
             for one in found.get("findings", ())
         ]
         if ended.returncode:
             findings.append(_end_of(target, ended, Path(folder)))
-        return Report(
+        return FuzzReport(
             target=target.name,
             driver=ATHERIS,
             inputs=found.get("inputs", 0),
@@ -113,9 +119,11 @@ def _by_coverage(target: Target, seconds: float, seed: int, kept: Iterable[bytes
         )
 
 
-def _end_of(target: Target, ended: "subprocess.CompletedProcess[bytes]", folder: Path) -> Finding:
+def _end_of(
+    target: FuzzTarget, ended: "subprocess.CompletedProcess[bytes]", folder: Path
+) -> FuzzFinding:
     """Return what ended the process before its time: an input that hangs, or kills it."""
     last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
     data = next((path.read_bytes() for path in folder.glob("report.json.*")), b"")
     what = f"the process ended with {ended.returncode}: {''.join(last)}"
-    return Finding(target.name, "end", target.name_of(data), what, data)
+    return FuzzFinding(target.name, "end", target.name_of(data), what, data)

@@ -7,7 +7,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from ottla.jepsen.fuzz.target import CPU_MS_MAX, Target
+from ottla.jepsen.fuzz.target import CPU_MS_MAX, FuzzTarget
 
 MEASURED_EVERY = 16
 """One input of so many has its allocations measured: that takes several times as long."""
@@ -17,7 +17,7 @@ TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FuzzFinding:
     """One input that its target may not take as it did."""
 
     target: str
@@ -39,14 +39,14 @@ class Finding:
 class Judge:
     """Takes the inputs of one target; keeps the shortest input of each place found."""
 
-    target: Target
+    target: FuzzTarget
     input_count: int = 0
     refused_count: int = 0
     measured_count: int = 0
     slowest_ms: float = 0.0
-    findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
+    findings: dict[tuple[str, str], FuzzFinding] = field(default_factory=dict)
 
-    def take(self, data: bytes, *, is_measured: bool | None = None) -> Finding | None:
+    def take(self, data: bytes, *, is_measured: bool | None = None) -> FuzzFinding | None:
         """Give one input to the target; return what is wrong, None when all is well."""
         if is_measured is None:
             is_measured = self.input_count % MEASURED_EVERY == 0
@@ -59,7 +59,7 @@ class Judge:
                 self.findings[place] = found
         return found
 
-    def _timed(self, data: bytes) -> Finding | None:
+    def _timed(self, data: bytes) -> FuzzFinding | None:
         best_ms = CPU_MS_MAX + 1
         for attempt in range(TRIES):
             started = time.thread_time()
@@ -74,7 +74,7 @@ class Judge:
         self.slowest_ms = max(self.slowest_ms, best_ms)
         return self._costly(data, "slow", f"more than {CPU_MS_MAX:.0f} ms")
 
-    def _measured(self, data: bytes) -> Finding | None:
+    def _measured(self, data: bytes) -> FuzzFinding | None:
         self.measured_count += 1
         peak_bytes = 0
         for attempt in range(TRIES):
@@ -99,14 +99,14 @@ class Judge:
             return escaped
         return None
 
-    def _costly(self, data: bytes, kind: str, what: str) -> Finding:
+    def _costly(self, data: bytes, kind: str, what: str) -> FuzzFinding:
         name = self.target.name_of(data)
-        return Finding(self.target.name, kind, name, f"{name} {what}".strip(), data)
+        return FuzzFinding(self.target.name, kind, name, f"{name} {what}".strip(), data)
 
-    def _escape(self, data: bytes, escaped: Exception) -> Finding:
+    def _escape(self, data: bytes, escaped: Exception) -> FuzzFinding:
         frames = traceback.extract_tb(escaped.__traceback__)
         ours = [one for one in frames if "/ottla/" in one.filename and one.filename != __file__]
         last = (ours or frames)[-1]
         where = f"{type(escaped).__name__} at {last.filename.rpartition('/')[2]}:{last.lineno}"
         what = f"{self.target.name_of(data)} {where} ({last.name}): {escaped}".strip()
-        return Finding(self.target.name, "escape", where, what, data)
+        return FuzzFinding(self.target.name, "escape", where, what, data)

@@ -9,13 +9,13 @@ from random import Random
 
 from ottla.jepsen.fuzz.judge import Judge
 from ottla.jepsen.fuzz.mutate import mutated
-from ottla.jepsen.fuzz.target import Target
+from ottla.jepsen.fuzz.target import FuzzTarget
 
 SECONDS_UNBOUNDED = float("inf")
 
 
 def fuzz(
-    target: Target,
+    target: FuzzTarget,
     *,
     seed: int = 0,
     count: int | None = None,

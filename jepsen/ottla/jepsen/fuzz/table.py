@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from importlib import import_module
 
-from ottla.jepsen.fuzz.target import Target
+from ottla.jepsen.fuzz.target import FuzzTarget
 
 TARGETS = {
     "frames": "frames",
@@ -22,15 +22,15 @@ TARGETS = {
 """The module of each target; its constant there has the target's name."""
 
 
-def target_of(name: str) -> Target:
+def target_of(name: str) -> FuzzTarget:
     """Return one target; KeyError when there is none of that name."""
     module = import_module(f"ottla.jepsen.fuzz.targets.{TARGETS[name]}")
-    target: Target = getattr(module, name.upper())
+    target: FuzzTarget = getattr(module, name.upper())
     assert target.name == name
     return target
 
 
-def all_targets() -> Iterator[Target]:
+def all_targets() -> Iterator[FuzzTarget]:
     """Yield every target."""
     for name in TARGETS:
         yield target_of(name)

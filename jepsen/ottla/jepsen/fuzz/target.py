@@ -24,7 +24,7 @@ def _no_name(data: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class FuzzTarget:
     """One reader under fire."""
 
     name: str

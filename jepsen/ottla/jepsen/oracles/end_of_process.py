@@ -4,8 +4,8 @@
 connection, while a well-behaved client per broker asks, produces and fetches on another.
 Violations: a process ended; a neighbour lost its connection or waited longer than
 `ANSWER_S_MAX`; a broker was fenced; the controllers had no leader for `LEADERLESS_S_MAX`.  Errors
-that were caught at an edge (`Report.unforeseen`, from the nodes' logs) are defects, too, though
-each cost one request only.
+that were caught at an edge (`BrokerHuntReport.unforeseen`, from the nodes' logs) are defects, too,
+though each cost one request only.
 
 The same seed makes the same frames for each broker; the last ones before a violation are kept, and
 `replay` sends them again.
@@ -26,16 +26,17 @@ from time import monotonic
 import trio
 
 from ottla.client.admin import Admin, open_admin
-from ottla.client.admin_configs import ConfigKind, ConfigResource
+from ottla.client.admin_configs import ConfigResource
 from ottla.client.cluster import open_cluster
-from ottla.client.connection import Connection, ConnectionLostError, open_connection
+from ottla.client.connection import BrokerConnection, ConnectionLostError, open_connection
 from ottla.client.coordinator import open_coordinator
 from ottla.jepsen.oracles.hostile_frames import Frame, FrameMaker, Manner
-from ottla.jepsen.oracles.kafka_values import ClusterNames, KnownTopic
+from ottla.jepsen.oracles.kafka_values import ClusterNames, ExistingTopic
 from ottla.jepsen.processes.cluster_view import NoAnswerError, ask_quorum
 from ottla.model.errors import OttlaError, ProtocolError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.endpoints import parse_address
+from ottla.model.settings.resources import ConfigKind
 from ottla.wire.batch_builder import RecordToBuild, build_batch
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
@@ -92,7 +93,7 @@ RESET = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerAddress:
+class BrokerPort:
     """Where one broker of the cluster listens."""
 
     name: str
@@ -104,7 +105,7 @@ class BrokerAddress:
 class Prey:
     """The cluster that is hunted."""
 
-    brokers: Sequence[BrokerAddress]
+    brokers: Sequence[BrokerPort]
     deaths: Callable[[], Sequence[str]]
     """Says which processes ended, each with its last words."""
 
@@ -115,7 +116,7 @@ class Prey:
 
 
 @dataclass(slots=True)
-class Report:
+class BrokerHuntReport:
     """What a hunt did and found."""
 
     seed: int
@@ -164,9 +165,9 @@ class Report:
         return "\n".join(lines)
 
 
-async def hunt(prey: Prey, *, seed: int, seconds: float) -> Report:
+async def hunt(prey: Prey, *, seed: int, seconds: float) -> BrokerHuntReport:
     """Send frames to every broker of a cluster for some seconds; return what they did."""
-    report = Report(seed)
+    report = BrokerHuntReport(seed)
     async with open_admin(",".join(prey.addresses)) as admin:
         names = await _prepare(admin, prey)
         steady = await admin.describe_topic(STEADY_TOPIC)
@@ -187,7 +188,7 @@ async def hunt(prey: Prey, *, seed: int, seconds: float) -> Report:
     return report
 
 
-async def _served(broker: BrokerAddress) -> frozenset[int]:
+async def _served(broker: BrokerPort) -> frozenset[int]:
     host, _, port = broker.address.rpartition(":")
     async with open_connection(host, int(port)) as connection:
         answer = await connection.request(ApiVersionsRequest(), ApiVersionsResponse, 0)
@@ -200,7 +201,7 @@ def kept_frames(path: Path) -> dict[str, list[Frame]]:
     return {node: [Frame.from_json(frame) for frame in frames] for node, frames in kept.items()}
 
 
-async def replay(node: BrokerAddress, frames: Sequence[Frame]) -> None:
+async def replay(node: BrokerPort, frames: Sequence[Frame]) -> None:
     """Send frames to one broker, one after the other."""
     for frame in frames:
         await _send(node, frame)
@@ -210,7 +211,7 @@ class Neighbour:
     """A well-behaved client of one broker, on one connection that it never closes."""
 
     def __init__(
-        self, node: BrokerAddress, partition: int, report: Report, broker_count: int
+        self, node: BrokerPort, partition: int, report: BrokerHuntReport, broker_count: int
     ) -> None:
         self._node = node
         self._partition = partition
@@ -235,7 +236,7 @@ class Neighbour:
                 f"a neighbour at {self._node.name} waited for {ANSWER_S_MAX:g} s"
             )
 
-    async def _round(self, connection: Connection) -> None:
+    async def _round(self, connection: BrokerConnection) -> None:
         began_s = monotonic()
         with trio.fail_after(ANSWER_S_MAX):
             await connection.request(ApiVersionsRequest(), ApiVersionsResponse, 0)
@@ -276,7 +277,7 @@ class Neighbour:
         )
 
 
-async def _send_all(node: BrokerAddress, maker: FrameMaker, report: Report) -> None:
+async def _send_all(node: BrokerPort, maker: FrameMaker, report: BrokerHuntReport) -> None:
     last = report.last_frames[node.name]
     strangers, dawdlers = trio.Semaphore(STRANGERS), trio.Semaphore(DAWDLERS)
 
@@ -307,7 +308,7 @@ async def _make_frames(maker: FrameMaker, frames: trio.MemorySendChannel[Frame])
         await frames.send(frame)
 
 
-async def _send(node: BrokerAddress, frame: Frame) -> bool:
+async def _send(node: BrokerPort, frame: Frame) -> bool:
     """Send one frame on a connection of its own; return whether something was answered."""
     host, _, port = node.address.rpartition(":")
     try:
@@ -339,7 +340,9 @@ async def _dribble(stream: trio.SocketStream, data: bytes) -> None:
         await trio.sleep(SLOW_S / 20)
 
 
-async def _watch_processes(prey: Prey, report: Report, everything: trio.CancelScope) -> None:
+async def _watch_processes(
+    prey: Prey, report: BrokerHuntReport, everything: trio.CancelScope
+) -> None:
     while True:
         for death in prey.deaths():
             report.add_violation(f"a process ended: {death}")
@@ -347,7 +350,7 @@ async def _watch_processes(prey: Prey, report: Report, everything: trio.CancelSc
         await trio.sleep(LOOK_S)
 
 
-async def _watch_controllers(prey: Prey, report: Report) -> None:
+async def _watch_controllers(prey: Prey, report: BrokerHuntReport) -> None:
     seen_s = trio.current_time()
     while True:
         with suppress(NoAnswerError):
@@ -379,7 +382,7 @@ async def _prepare(admin: Admin, prey: Prey) -> ClusterNames:
     known = []
     for name in TOPICS:
         topic = await admin.describe_topic(name)
-        known.append(KnownTopic(name=name, id=topic.topic_id, partition_count=TOPIC_PARTITIONS))
+        known.append(ExistingTopic(name=name, id=topic.topic_id, partition_count=TOPIC_PARTITIONS))
     for group in GROUPS:
         await admin.alter_group_offsets(group, {TopicPartition(TOPICS[0], 0): 0})
     subscription = ConfigResource(ConfigKind.CLIENT_METRICS, SUBSCRIPTION)

@@ -32,7 +32,7 @@ REJECTED_BROKER = pb.HeartbeatRequest(broker_id=-7)
 
 
 @dataclass(slots=True)
-class Report:
+class ControllerHuntReport:
     """What a hunt did and found."""
 
     seed: int
@@ -50,12 +50,12 @@ class Report:
 
 def hunt(
     addresses: Sequence[str], *, seed: int, seconds: float, deaths: Callable[[], Sequence[str]]
-) -> Report:
+) -> ControllerHuntReport:
     """Send requests to controllers for some seconds; return what they did.
 
     `deaths` says which processes ended, each with its last words.
     """
-    report = Report(seed)
+    report = ControllerHuntReport(seed)
     leader = wait_for_leader(addresses)
     if leader is None:
         report.violations.append("no controller leads before the first request")
@@ -103,7 +103,7 @@ def _stranger(
     truth: grpc_requests.Truth,
     names: ClusterNames,
     ends_at: float,
-    report: Report,
+    report: ControllerHuntReport,
 ) -> None:
     random = Random(f"{seed}/{address}")
     with open_caller(address) as caller:
@@ -124,7 +124,7 @@ def _endless(
             version = random.choice(grpc_requests.versions_of(api_key))
             path = methods.FORWARD.path
             found = list(
-                grpc_requests.forwarded_of(api_key, version, names, rng, bytes_max=BYTES_MAX)
+                grpc_requests.forward_requests_of(api_key, version, names, rng, bytes_max=BYTES_MAX)
             )
         else:
             method = random.choice(grpc_requests.METHODS)
@@ -152,7 +152,7 @@ def _damaged(data: bytes, random: Random) -> bytes:
     return bytes(changed)
 
 
-def _neighbour(address: str, ends_at: float, report: Report) -> None:
+def _neighbour(address: str, ends_at: float, report: ControllerHuntReport) -> None:
     """Ask again and again what a controller always answers."""
     rest = threading.Event()
     with open_caller(address) as caller:

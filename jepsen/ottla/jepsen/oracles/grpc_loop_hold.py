@@ -18,12 +18,12 @@ import trio
 from ottla.controller.main_driver import serve_controller
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.oracles import grpc_requests
-from ottla.jepsen.oracles.grpc_target import Caller, fill, free_port
+from ottla.jepsen.oracles.grpc_target import GrpcCaller, fill, free_port
 from ottla.jepsen.oracles.loop_cost import Cost, Meter
 from ottla.model.ids import NodeId
 from ottla.model.limits import KIB
 from ottla.model.settings.controller import ControllerConfig
-from ottla.model.settings.endpoints import Endpoint, Voter
+from ottla.model.settings.endpoints import ConfiguredVoter, ListenAddress
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.cluster_id import CLUSTER_ID
 from ottla.wire.apis import API
@@ -35,10 +35,10 @@ QUIET_MS = 3_600_000
 
 
 @dataclass(slots=True)
-class Target:
+class ControllerTarget:
     """A controller under test, its meter and a way to it."""
 
-    caller: Caller
+    caller: GrpcCaller
     meter: Meter
 
     def measure(self, name: str, path: str, data: bytes) -> Cost:
@@ -55,14 +55,14 @@ class Target:
 
 
 @asynccontextmanager
-async def open_target(directory: Path) -> AsyncIterator[Target]:
+async def open_target(directory: Path) -> AsyncIterator[ControllerTarget]:
     """Run a controller in the caller's loop."""
     port = free_port()
     config = ControllerConfig(
         node_id=CONTROLLER,
         metadata_log_dir=str(directory),
-        listeners=(Endpoint("CONTROLLER", "127.0.0.1", port),),
-        controller_quorum_voters=(Voter(CONTROLLER, "127.0.0.1", port),),
+        listeners=(ListenAddress("CONTROLLER", "127.0.0.1", port),),
+        controller_quorum_voters=(ConfiguredVoter(CONTROLLER, "127.0.0.1", port),),
         session_timeout_ms=QUIET_MS,
     )
     is_ready, is_stopping = trio.Event(), trio.Event()
@@ -71,7 +71,7 @@ async def open_target(directory: Path) -> AsyncIterator[Target]:
         nursery.start_soon(serve)
         await is_ready.wait()
         meter = Meter()
-        target = Target(Caller(f"127.0.0.1:{port}"), meter)
+        target = ControllerTarget(GrpcCaller(f"127.0.0.1:{port}"), meter)
         try:
             with meter.watch.watching():
                 yield target
@@ -81,7 +81,11 @@ async def open_target(directory: Path) -> AsyncIterator[Target]:
 
 
 def costs_of(
-    target: Target, seed: int, *, is_every_version: bool = False, bytes_max: int = 60 * KIB
+    target: ControllerTarget,
+    seed: int,
+    *,
+    is_every_version: bool = False,
+    bytes_max: int = 60 * KIB,
 ) -> Iterator[Cost]:
     """Send what a seed gives for every method, and yield what each request cost.
 
@@ -94,7 +98,7 @@ def costs_of(
         versions = grpc_requests.versions_of(api_key)
         for version in versions if is_every_version else versions[-1:]:
             rng = FuzzRng(Random(f"{seed}/{api_key}/{version}"))
-            forwarded = grpc_requests.forwarded_of(
+            forwarded = grpc_requests.forward_requests_of(
                 api_key, version, names, rng, bytes_max=bytes_max
             )
             for number, data in enumerate(forwarded):
@@ -111,7 +115,7 @@ def costs_of(
 
 
 async def too_costly(
-    target: Target, seed: int, *, is_every_version: bool, told: Callable[[Cost], None]
+    target: ControllerTarget, seed: int, *, is_every_version: bool, told: Callable[[Cost], None]
 ) -> list[Cost]:
     """Send all requests; return what those cost that cost too much."""
 

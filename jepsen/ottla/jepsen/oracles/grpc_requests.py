@@ -4,8 +4,8 @@
 one element again and again, invented elements, or extremes by chance, as many as fit into what the
 method takes.  A `Truth` says what holds in the cluster that gets them, so that many of them pass
 the first checks.  For `Forward`, whose body is a client's request in Kafka's
-encoding, `forwarded_of` wraps those of `kafka_requests`; `broken_of` yields bytes that are none.
-The same `rng` seed gives the same requests.
+encoding, `forward_requests_of` wraps those of `kafka_requests`; `broken_of` yields bytes that are
+none.  The same `rng` seed gives the same requests.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from ottla.controller.forward import DECISIONS
+from ottla.controller.client_requests import DECISIONS
 from ottla.jepsen.oracles import kafka_requests
 from ottla.jepsen.oracles.kafka_values import HOSTILE_TEXTS, ClusterNames
 from ottla.model.limits import INT32_MAX, INT64_MAX, KIB
@@ -47,7 +47,7 @@ FORWARDED_API_KEYS = (*sorted(set(DECISIONS) - {DELETE_TOPICS}), DELETE_TOPICS)
 """What brokers pass on; last what takes away the topics that the others are about."""
 
 
-class Shape(Enum):
+class GrpcShape(Enum):
     """How the repeated fields of a request are filled, and with what."""
 
     EMPTY = "nothing at all"
@@ -81,7 +81,7 @@ def requests_of(
 ) -> Iterator[bytes]:
     """Yield one request for each shape, and some more of what chance makes."""
     bytes_max = min(bytes_max, method.request_bytes_max)
-    for shape in (*Shape, *[Shape.HOSTILE] * 8):
+    for shape in (*GrpcShape, *[GrpcShape.HOSTILE] * 8):
         message = method.request_class()
         _Filler(shape, truth, rng).fill(message, bytes_max, depth=0, serial=0)
         data: bytes = message.SerializeToString()
@@ -96,15 +96,15 @@ def broken_of(method: RpcMethod[Any, Any], rng: Rng) -> Iterator[bytes]:
     yield b"\x0a" * (method.request_bytes_max + 1)
 
 
-def forwarded_of(
+def forward_requests_of(
     api_key: int, version: int, names: ClusterNames, rng: Rng, *, bytes_max: int = BYTES_MAX
 ) -> Iterator[bytes]:
     """Yield client's requests of one API as the brokers pass them on."""
     for request in kafka_requests.requests_of(api_key, version, rng, names, bytes_max=bytes_max):
-        yield forwarded(api_key, version, encode(request, version))
+        yield forward_request(api_key, version, encode(request, version))
 
 
-def forwarded(api_key: int, version: int, body: bytes) -> bytes:
+def forward_request(api_key: int, version: int, body: bytes) -> bytes:
     """Return a client's request as a broker passes it on."""
     request = pb.ForwardRequest(api_key=api_key, api_version=version, body=body)
     return request.SerializeToString()
@@ -118,18 +118,18 @@ def versions_of(api_key: int) -> range:
 class _Filler:
     """Fills the messages of one request."""
 
-    def __init__(self, shape: Shape, truth: Truth, rng: Rng) -> None:
+    def __init__(self, shape: GrpcShape, truth: Truth, rng: Rng) -> None:
         self._shape = shape
         self._truth = truth
         self._rng = rng
 
     @property
     def _is_hostile(self) -> bool:
-        return self._shape in (Shape.HOSTILE, Shape.HOSTILE_MANY)
+        return self._shape in (GrpcShape.HOSTILE, GrpcShape.HOSTILE_MANY)
 
     def fill(self, message: Message, budget: int, *, depth: int, serial: int) -> None:
         """Set every field of a message; repeated ones take about `budget` bytes."""
-        if self._shape is Shape.EMPTY:
+        if self._shape is GrpcShape.EMPTY:
             return
         fields = message.DESCRIPTOR.fields
         repeated_count = max(1, sum(field.is_repeated for field in fields))
@@ -151,7 +151,7 @@ class _Filler:
         inner = budget if not is_full else 64
         spent, serial = 0, 0
         while serial == 0 or (is_full and spent < budget):
-            is_same = self._shape in (Shape.DUPLICATED, Shape.DUPLICATED_INSIDE)
+            is_same = self._shape in (GrpcShape.DUPLICATED, GrpcShape.DUPLICATED_INSIDE)
             number = 0 if is_same else serial
             if field.message_type is None:
                 value = self._scalar(field, number)
@@ -165,11 +165,11 @@ class _Filler:
 
     def _is_full(self, field: Any, depth: int) -> bool:
         match self._shape:
-            case Shape.DUPLICATED | Shape.INVENTED:
+            case GrpcShape.DUPLICATED | GrpcShape.INVENTED:
                 return depth == 0
-            case Shape.DUPLICATED_INSIDE | Shape.INVENTED_INSIDE:
+            case GrpcShape.DUPLICATED_INSIDE | GrpcShape.INVENTED_INSIDE:
                 return depth > 0 or field.message_type is None
-            case Shape.HOSTILE_MANY:
+            case GrpcShape.HOSTILE_MANY:
                 return True
         return False
 

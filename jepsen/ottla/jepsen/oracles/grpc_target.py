@@ -1,7 +1,7 @@
 """A controller that gets the requests of the gRPC oracles, and what is true of its cluster.
 
-A `Caller` blocks its thread: it asks a controller at an address, and makes a cluster there that has
-something to lose, brokers that are registered and a topic of many partitions.
+A `GrpcCaller` blocks its thread: it asks a controller at an address, and makes a cluster there that
+has something to lose, brokers that are registered and a topic of many partitions.
 """
 
 import contextlib
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from ottla.jepsen.oracles.grpc_requests import Truth, forwarded
-from ottla.jepsen.oracles.kafka_values import ClusterNames, KnownTopic
+from ottla.jepsen.oracles.grpc_requests import Truth, forward_request
+from ottla.jepsen.oracles.kafka_values import ClusterNames, ExistingTopic
 from ottla.metadata.features import SUPPORTED
 from ottla.model.errors import RefusedError
 from ottla.proto import controller_pb2 as pb
@@ -32,7 +32,7 @@ CALL_S_MAX = 3.0
 """For a request that nobody need answer: one that waits by its nature is left then."""
 
 
-class Caller:
+class GrpcCaller:
     """One gRPC connection to a controller, for a thread that waits."""
 
     def __init__(self, address: str) -> None:
@@ -55,7 +55,7 @@ class Caller:
         return self._channel.call(method, request, timeout_s=ANSWER_S_MAX)
 
 
-def fill(caller: Caller, *, large_topic_partitions: int) -> tuple[Truth, ClusterNames]:
+def fill(caller: GrpcCaller, *, large_topic_partitions: int) -> tuple[Truth, ClusterNames]:
     """Register brokers and make topics; return what is true then."""
     cluster_id = caller.ask(CLUSTER_ID, CLUSTER_ID.request_class()).value
     epochs = [_register(caller, cluster_id, broker) for broker in BROKERS]
@@ -67,7 +67,7 @@ def fill(caller: Caller, *, large_topic_partitions: int) -> tuple[Truth, Cluster
     ]
     body = encode(CreateTopicsRequest(topics=topics), CREATE_TOPICS_VERSION)
     request = pb.ForwardRequest.FromString(
-        forwarded(CreateTopicsRequest.API_KEY, CREATE_TOPICS_VERSION, body)
+        forward_request(CreateTopicsRequest.API_KEY, CREATE_TOPICS_VERSION, body)
     )
     answer = caller.ask(methods.FORWARD, request)
     made = decode(CreateTopicsResponse, CREATE_TOPICS_VERSION, answer.body).topics
@@ -90,13 +90,13 @@ def fill(caller: Caller, *, large_topic_partitions: int) -> tuple[Truth, Cluster
         }
     )
     known = [
-        KnownTopic(name=name, id=one, partition_count=count)
+        ExistingTopic(name=name, id=one, partition_count=count)
         for name, one, count in zip(names, ids, counts, strict=True)
     ]
     return truth, ClusterNames(topics=known, groups=["group-1"], brokers=BROKERS)
 
 
-def _register(caller: Caller, cluster_id: str, broker: int) -> int:
+def _register(caller: GrpcCaller, cluster_id: str, broker: int) -> int:
     registered = caller.ask(
         methods.REGISTER,
         pb.RegisterRequest(
@@ -125,9 +125,9 @@ def _register(caller: Caller, cluster_id: str, broker: int) -> int:
 
 
 @contextlib.contextmanager
-def open_caller(address: str) -> Iterator[Caller]:
+def open_caller(address: str) -> Iterator[GrpcCaller]:
     """Open a connection for the length of the `with`."""
-    caller = Caller(address)
+    caller = GrpcCaller(address)
     try:
         yield caller
     finally:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from ottla.jepsen.fuzz.chance import FuzzRng
-from ottla.jepsen.oracles.kafka_requests import SHAPES, ClusterNames, Shape, request_of
+from ottla.jepsen.oracles.kafka_requests import SHAPES, ClusterNames, KafkaShape, request_of
 from ottla.jepsen.oracles.kafka_values import RESOURCE_TYPES
 from ottla.jepsen.oracles.spikes import spiked, sweep, turned
 from ottla.model.limits import INT32_MAX, KIB, MIB
@@ -44,7 +44,7 @@ WELL_FORMED_SHARE = 0.4
 SPIKED_SHARE = 0.5
 """Of the well-formed requests."""
 
-SPIKED_SHAPES = (Shape.ONE, Shape.ONE, Shape.KNOWN, Shape.KNOWN_NESTED)
+SPIKED_SHAPES = (KafkaShape.ONE, KafkaShape.ONE, KafkaShape.KNOWN, KafkaShape.KNOWN_NESTED)
 SPIKED_BYTES_MAX = 600
 SERVED_TIMES = 3
 """How many times as often an API comes that is served."""

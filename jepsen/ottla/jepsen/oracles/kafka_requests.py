@@ -18,7 +18,7 @@ from typing import Any
 from ottla.jepsen.oracles.kafka_values import (
     RESOURCE_TYPES,
     ClusterNames,
-    KnownTopic,
+    ExistingTopic,
     Values,
     extreme,
     longest,
@@ -33,8 +33,8 @@ __all__ = [
     "DESTRUCTIVE_API_KEYS",
     "SHAPES",
     "ClusterNames",
-    "KnownTopic",
-    "Shape",
+    "ExistingTopic",
+    "KafkaShape",
     "numbered_request",
     "request_count",
     "request_of",
@@ -47,7 +47,7 @@ DESTRUCTIVE_API_KEYS = frozenset((19, 20, 21, 33, 37, 42, 43, 44, 45, 47, 57, 64
 """Creates, deletes or alters topics, records, groups, settings, brokers or voters."""
 
 
-class Shape(Enum):
+class KafkaShape(Enum):
     """How the arrays of a request are filled, and with what."""
 
     EMPTY = "arrays are empty"
@@ -68,24 +68,29 @@ class Shape(Enum):
     KNOWN_ALL = "everything that exists, then invented names, null or empty inside"
 
 
-SHAPES = tuple(Shape)
+SHAPES = tuple(KafkaShape)
 
-_SINGLE = frozenset((Shape.ONE, Shape.LONG))
+_SINGLE = frozenset((KafkaShape.ONE, KafkaShape.LONG))
 _DUPLICATED = frozenset(
     (
-        Shape.DUPLICATED,
-        Shape.DUPLICATED_INSIDE,
-        Shape.DUPLICATED_NESTED,
-        Shape.DUPLICATED_ALL,
+        KafkaShape.DUPLICATED,
+        KafkaShape.DUPLICATED_INSIDE,
+        KafkaShape.DUPLICATED_NESTED,
+        KafkaShape.DUPLICATED_ALL,
     )
 )
-_ALL_INSIDE = frozenset((Shape.DUPLICATED_ALL, Shape.KNOWN_ALL))
-_INSIDE = frozenset((Shape.DUPLICATED_INSIDE, Shape.INVENTED_INSIDE))
+_ALL_INSIDE = frozenset((KafkaShape.DUPLICATED_ALL, KafkaShape.KNOWN_ALL))
+_INSIDE = frozenset((KafkaShape.DUPLICATED_INSIDE, KafkaShape.INVENTED_INSIDE))
 _NESTED = frozenset(
-    (Shape.DUPLICATED_NESTED, Shape.KNOWN_NESTED, Shape.INVENTED_NESTED, Shape.HOSTILE_MANY)
+    (
+        KafkaShape.DUPLICATED_NESTED,
+        KafkaShape.KNOWN_NESTED,
+        KafkaShape.INVENTED_NESTED,
+        KafkaShape.HOSTILE_MANY,
+    )
 )
-_INVENTED = frozenset((Shape.INVENTED, Shape.INVENTED_NESTED))
-_HOSTILE = frozenset((Shape.HOSTILE, Shape.HOSTILE_MANY))
+_INVENTED = frozenset((KafkaShape.INVENTED, KafkaShape.INVENTED_NESTED))
+_HOSTILE = frozenset((KafkaShape.HOSTILE, KafkaShape.HOSTILE_MANY))
 
 _FIXED_BYTES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "uuid": 16}
 
@@ -122,7 +127,7 @@ def numbered_request(
 
 
 def request_of(
-    shape: Shape,
+    shape: KafkaShape,
     api_key: int,
     version: int,
     rng: Rng,
@@ -154,7 +159,7 @@ class _Filler:
     """Makes the structs of one request, and counts about how many bytes they take."""
 
     def __init__(
-        self, shape: Shape, version: int, classes: dict[str, Any], values: Values, rng: Rng
+        self, shape: KafkaShape, version: int, classes: dict[str, Any], values: Values, rng: Rng
     ) -> None:
         self._shape = shape
         # Looked up for each of some hundred thousand elements, where hashing a shape is slow.
@@ -191,7 +196,7 @@ class _Filler:
         self, field: Field, struct: StructSchema, *, serial: int, budget: int, depth: int
     ) -> tuple[Any, int]:
         is_nullable = self._version in field.nullable
-        if is_nullable and self._shape is Shape.NULL:
+        if is_nullable and self._shape is KafkaShape.NULL:
             return None, 1
         if is_nullable and self._is_hostile and self._rng.below(4) == 0:
             return None, 1
@@ -207,7 +212,7 @@ class _Filler:
         self, field: Field, struct: StructSchema, *, budget: int, depth: int
     ) -> tuple[list[Any], int]:
         """Fill an array: with nothing, one element, or as many as the budget takes."""
-        if self._shape in (Shape.EMPTY, Shape.NULL):
+        if self._shape in (KafkaShape.EMPTY, KafkaShape.NULL):
             return [], 4
         is_leaf = field.struct is None or not _has_arrays(field.struct, self._version)
         is_full = self._is_full(is_leaf=is_leaf, depth=depth)
@@ -232,7 +237,7 @@ class _Filler:
 
     def _is_full(self, *, is_leaf: bool, depth: int) -> bool:
         """Return whether an array at this depth takes as many elements as fit."""
-        if self._shape in _SINGLE or self._shape is Shape.HOSTILE:
+        if self._shape in _SINGLE or self._shape is KafkaShape.HOSTILE:
             return False
         if self._is_nested:
             return True
@@ -249,7 +254,7 @@ class _Filler:
         value: Any
         if self._is_hostile:
             value = extreme(field, self._rng)
-        elif self._shape is Shape.LONG and (long := longest(field)) is not None:
+        elif self._shape is KafkaShape.LONG and (long := longest(field)) is not None:
             value = long
         else:
             value = self._values.of(field, struct, serial)

@@ -113,7 +113,7 @@ _NUMBERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTopic:
+class ExistingTopic:
     """One topic that exists in the cluster."""
 
     name: str
@@ -125,7 +125,7 @@ class KnownTopic:
 class ClusterNames:
     """What exists in the cluster that gets the requests."""
 
-    topics: Sequence[KnownTopic]
+    topics: Sequence[ExistingTopic]
     groups: Sequence[str]
     members: Sequence[str] = ("member-1",)
     brokers: Sequence[int] = (1,)

@@ -26,7 +26,7 @@ from ottla.jepsen.oracles.kafka_requests import (
     numbered_request,
     request_count,
 )
-from ottla.jepsen.oracles.kafka_values import ClusterNames, KnownTopic
+from ottla.jepsen.oracles.kafka_values import ClusterNames, ExistingTopic
 from ottla.jepsen.oracles.loop_cost import Cost, Meter
 from ottla.model.limits import KIB, MIB
 from ottla.wire.apis import API
@@ -64,7 +64,7 @@ class ClusterSize:
     groups: int = 1_000
 
 
-class Target:
+class BrokerTarget:
     """A broker under test, and what is in its cluster."""
 
     def __init__(self, broker: Broker, names: ClusterNames, meter: Meter) -> None:
@@ -72,7 +72,7 @@ class Target:
         self.api_keys = sorted(broker.dispatcher.api_keys)
         self._address = broker.addresses[LISTENER]
         self._meter = meter
-        self._side = Client(self._address)
+        self._side = BlockingClient(self._address)
 
     def close(self) -> None:
         """Close what the target holds open itself."""
@@ -85,7 +85,7 @@ class Target:
 
     def measure(self, name: str, frame: bytes) -> Cost:
         """Send a request on a connection of its own; wait until the broker has settled."""
-        with closing(Client(self._address)) as client:
+        with closing(BlockingClient(self._address)) as client:
             self._settle()
             self._meter.begin()
             answer_bytes = client.exchange(frame, ANSWER_WAIT_S, self._is_working)
@@ -102,7 +102,7 @@ class Target:
             self.ask(ApiVersionsRequest(), 0)
 
 
-class Client:
+class BlockingClient:
     """A connection that blocks its thread."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -152,7 +152,7 @@ class Client:
 @asynccontextmanager
 async def open_target(
     directory: Path | None = None, *, size: ClusterSize | None = None
-) -> AsyncIterator[Target]:
+) -> AsyncIterator[BrokerTarget]:
     """Open a broker with many partitions and groups, in the caller's loop."""
     size = size or ClusterSize()
     settings = {
@@ -171,13 +171,13 @@ async def open_target(
         meter = Meter()
         groups = [f"group-{number:04}" for number in range(size.groups)]
         target = stack.enter_context(
-            closing(Target(broker, ClusterNames(topics=[], groups=groups), meter))
+            closing(BrokerTarget(broker, ClusterNames(topics=[], groups=groups), meter))
         )
         await trio.to_thread.run_sync(_fill, target, size)
         image = broker.member.image
         target.names = ClusterNames(
             topics=[
-                KnownTopic(name=topic.name, id=topic.id, partition_count=len(topic.partitions))
+                ExistingTopic(name=topic.name, id=topic.id, partition_count=len(topic.partitions))
                 # The largest first: it is the one that duplicates name.
                 for topic in sorted(
                     image.topics.values(), key=lambda one: (-len(one.partitions), one.name)
@@ -196,7 +196,7 @@ async def open_target(
 
 
 def costs_of(
-    target: Target,
+    target: BrokerTarget,
     seed: int,
     *,
     api_keys: Iterable[int] | None = None,
@@ -242,7 +242,7 @@ def framed(message: Message, version: int, correlation_id: int = 7) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def _fill(target: Target, size: ClusterSize) -> None:
+def _fill(target: BrokerTarget, size: ClusterSize) -> None:
     """Make the topics and the groups."""
     names = ["a-large", *(f"small-{number:03}" for number in range(size.small_topics))]
     counts = [size.large_topic_partitions, *[SMALL_TOPIC_PARTITIONS] * size.small_topics]

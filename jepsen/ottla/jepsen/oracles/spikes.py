@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from ottla.jepsen.fuzz.chance import FuzzRng
-from ottla.jepsen.oracles.kafka_requests import Shape, request_of
+from ottla.jepsen.oracles.kafka_requests import KafkaShape, request_of
 from ottla.jepsen.oracles.kafka_values import (
     BITS,
     CONFIG_KEYS,
@@ -99,7 +99,7 @@ def _honest(
     key: int, version: int, resource_type: int, random: Random, names: ClusterNames
 ) -> tuple[Message, list[Place]]:
     message = request_of(
-        Shape.ONE,
+        KafkaShape.ONE,
         key,
         version,
         FuzzRng(random),

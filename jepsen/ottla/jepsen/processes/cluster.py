@@ -16,21 +16,28 @@ import trio
 from ottla.jepsen.processes.abilities import Abilities, Ability, probe
 from ottla.jepsen.processes.clocks import Clocks, compile_shim
 from ottla.jepsen.processes.cluster_atlas import Atlas
-from ottla.jepsen.processes.cluster_claim import RUN_VARIABLE, Claim, claimed
+from ottla.jepsen.processes.cluster_claim import RUN_VARIABLE, MachineClaim, claimed
 from ottla.jepsen.processes.cluster_files import format_controllers, settings_of, write_properties
 from ottla.jepsen.processes.cluster_view import (
     NoAnswerError,
-    Partition,
     View,
+    ViewedPartition,
     ask_all,
     ask_quorum,
     why_not_full,
 )
-from ottla.jepsen.processes.disks import Disk, ImageDisk, PlainDisk
-from ottla.jepsen.processes.network import Faults, Network
+from ottla.jepsen.processes.disks import ImageDisk, NodeDisk, PlainDisk
+from ottla.jepsen.processes.network import Network, NetworkFaults
 from ottla.jepsen.processes.network_namespaces import open_namespaces
 from ottla.jepsen.processes.network_proxies import open_proxies
-from ottla.jepsen.processes.nodes import PLANTED_VARIABLE, Death, Node, NodeError, Role, State
+from ottla.jepsen.processes.nodes import (
+    PLANTED_VARIABLE,
+    Death,
+    NodeError,
+    NodeRole,
+    ProcessNode,
+    ProcessState,
+)
 from ottla.model.errors import only_error
 
 FIRST_CONTROLLER_ID = 101
@@ -44,12 +51,12 @@ RESTARTS_MAX = 20
 """A node that dies over and over is left down: the run is red long since."""
 
 
-class Cluster:
+class ProcessCluster:
     """A running cluster; made by `open_cluster`."""
 
     def __init__(
         self,
-        nodes: Mapping[str, Node],
+        nodes: Mapping[str, ProcessNode],
         network: Network,
         abilities: Abilities,
         clocks: Clocks,
@@ -57,20 +64,20 @@ class Cluster:
         flush: bool,
     ) -> None:
         self.nodes = nodes
-        self.network = Faults(network)
+        self.network = NetworkFaults(network)
         self.abilities = abilities
         self.clocks = clocks
         self.atlas = Atlas(self, flush=flush)
 
     @property
-    def brokers(self) -> list[Node]:
+    def brokers(self) -> list[ProcessNode]:
         """All brokers."""
-        return [node for node in self.nodes.values() if node.role is Role.BROKER]
+        return [node for node in self.nodes.values() if node.role is NodeRole.BROKER]
 
     @property
-    def controllers(self) -> list[Node]:
+    def controllers(self) -> list[ProcessNode]:
         """All controllers."""
-        return [node for node in self.nodes.values() if node.role is Role.CONTROLLER]
+        return [node for node in self.nodes.values() if node.role is NodeRole.CONTROLLER]
 
     @property
     def bootstrap(self) -> str:
@@ -107,7 +114,7 @@ class Cluster:
         """Shut all down, brokers first: they need a controller for it; return what went wrong."""
         wrong: list[str] = []
 
-        async def stop(node: Node) -> None:
+        async def stop(node: ProcessNode) -> None:
             try:
                 await node.stop()
             except NodeError as error:
@@ -126,7 +133,7 @@ class Cluster:
             for name in names:
                 nursery.start_soon(self.nodes[name].disk.cut_power)
 
-    async def active_controller(self) -> Node | None:
+    async def active_controller(self) -> ProcessNode | None:
         """Return who leads the quorum, None when nobody does, or nobody can say."""
         try:
             quorum = await ask_quorum(self._addresses())
@@ -139,19 +146,19 @@ class Cluster:
         found = await ask_all(self._addresses())
         return {node.name: found[node.address] for node in self.brokers if node.address in found}
 
-    async def partitions(self) -> dict[str, Partition]:
+    async def partitions(self) -> dict[str, ViewedPartition]:
         """Return all partitions by key, as a broker says that most brokers agree with."""
         views = list((await self.views()).values())
         if not views:
             return {}
         return max((view.partitions for view in views), key=lambda one: _agreeing(one, views))
 
-    async def leader_of(self, key: str) -> Node | None:
+    async def leader_of(self, key: str) -> ProcessNode | None:
         """Return who leads a partition; None when nobody does, or nobody can say."""
         partition = (await self.partitions()).get(key)
         return None if partition is None else self.broker(partition.leader)
 
-    def broker(self, id_: int) -> Node | None:
+    def broker(self, id_: int) -> ProcessNode | None:
         """Return the broker of an id."""
         return next((node for node in self.brokers if node.id == id_), None)
 
@@ -161,7 +168,7 @@ class Cluster:
 
     async def why_not_full(self) -> str | None:
         """Say why not all replicas are known to be in sync; None when they are."""
-        absent = [node.name for node in self.brokers if node.state is not State.RUNNING]
+        absent = [node.name for node in self.brokers if node.state is not ProcessState.RUNNING]
         if absent:
             return f"{', '.join(absent)} is not running"
         try:
@@ -180,7 +187,9 @@ class Cluster:
         reason: str | None = "nobody was asked yet"
         with trio.move_on_after(timeout_s):
             while True:
-                absent = [one.name for one in self.nodes.values() if one.state is not State.RUNNING]
+                absent = [
+                    one.name for one in self.nodes.values() if one.state is not ProcessState.RUNNING
+                ]
                 reason = f"{absent} do not run" if absent else await self.why_not_full()
                 if reason is None:
                     return trio.current_time() - began_s
@@ -193,11 +202,11 @@ class Cluster:
             for node in self.nodes.values():
                 nursery.start_soon(self._watch_one, node)
 
-    async def _watch_one(self, node: Node) -> None:
+    async def _watch_one(self, node: ProcessNode) -> None:
         while node.starts <= RESTARTS_MAX or not node.deaths:
             await node.wait_death()
             await trio.sleep(RESTART_AFTER_S)
-            if node.state is State.DEAD and node.held_by is None:
+            if node.state is ProcessState.DEAD and node.held_by is None:
                 node.start()
 
     def collect_logs(self, to: Path) -> list[Path]:
@@ -210,7 +219,7 @@ class Cluster:
         return [node.address for node in self.brokers]
 
 
-def _agreeing(partitions: Mapping[str, Partition], views: Iterable[View]) -> int:
+def _agreeing(partitions: Mapping[str, ViewedPartition], views: Iterable[View]) -> int:
     return sum(view.partitions == partitions for view in views)
 
 
@@ -219,14 +228,14 @@ class _Site:
     """What all nodes of a cluster are built with."""
 
     directory: Path
-    claim: Claim
+    claim: MachineClaim
     network: Network
     clocks: Clocks
     settings: Mapping[str, str]
     planted: str | None
     nursery: trio.Nursery
 
-    def node(self, name: str, disk: Disk) -> Node:
+    def node(self, name: str, disk: NodeDisk) -> ProcessNode:
         """Build one node; nothing is started."""
         role, id_ = _identity(name)
         seat = self.network.seats[name]
@@ -240,7 +249,7 @@ class _Site:
             voters={
                 _identity(one)[1]: place
                 for one, place in self.network.seats.items()
-                if _identity(one)[0] is Role.CONTROLLER
+                if _identity(one)[0] is NodeRole.CONTROLLER
             },
             settings=self.settings,
         )
@@ -251,7 +260,7 @@ class _Site:
             "OTTLA_PARENT_PID": str(os.getpid()),
             **({} if self.planted is None else {PLANTED_VARIABLE: self.planted}),
         }
-        return Node(
+        return ProcessNode(
             name,
             role=role,
             id_=id_,
@@ -274,7 +283,7 @@ async def open_cluster(
     planted: str | None = None,
     flush: bool = False,
     abilities: Abilities | None = None,
-) -> AsyncIterator[Cluster]:
+) -> AsyncIterator[ProcessCluster]:
     """Start a new cluster in a directory; yield it when it is healthy; leave nothing behind.
 
     `planted` names a bug that the nodes shall have; `flush` has brokers flush before they answer;
@@ -296,7 +305,7 @@ async def open_cluster(
             site = _Site(directory, claim, network, clocks, shared, planted, nursery)
             nodes = {name: site.node(name, disk) for name, disk in disks.items()}
             network.find_pid = lambda name: nodes[name].pid
-            cluster = Cluster(nodes, network, abilities, clocks, flush=flush)
+            cluster = ProcessCluster(nodes, network, abilities, clocks, flush=flush)
             async with _at_work(cluster):
                 nursery.start_soon(cluster.watch)
                 try:
@@ -309,7 +318,7 @@ async def open_cluster(
 
 
 @asynccontextmanager
-async def _at_work(cluster: Cluster) -> AsyncIterator[None]:
+async def _at_work(cluster: ProcessCluster) -> AsyncIterator[None]:
     """Format the quorum and start all nodes; kill what is left of them at the end."""
     await format_controllers((node.id, node.seat, node.disk.data) for node in cluster.controllers)
     try:
@@ -321,24 +330,24 @@ async def _at_work(cluster: Cluster) -> AsyncIterator[None]:
             await cluster.kill(*cluster.nodes)
 
 
-def _identity(name: str) -> tuple[Role, int]:
+def _identity(name: str) -> tuple[NodeRole, int]:
     number = int(name[1:]) - 1
     if name.startswith("c"):
-        return Role.CONTROLLER, FIRST_CONTROLLER_ID + number
-    return Role.BROKER, FIRST_BROKER_ID + number
+        return NodeRole.CONTROLLER, FIRST_CONTROLLER_ID + number
+    return NodeRole.BROKER, FIRST_BROKER_ID + number
 
 
 def _open_network(
-    claim: Claim, names: Sequence[str], abilities: Abilities
+    claim: MachineClaim, names: Sequence[str], abilities: Abilities
 ) -> AbstractAsyncContextManager[Network]:
     return (open_namespaces if Ability.NAMESPACES in abilities else open_proxies)(claim, names)
 
 
 async def _open_disks(
     directory: Path, names: Sequence[str], abilities: Abilities
-) -> dict[str, Disk]:
+) -> dict[str, NodeDisk]:
     kind = ImageDisk if Ability.IMAGES in abilities else PlainDisk
-    disks: dict[str, Disk] = {name: kind(directory, name) for name in names}
+    disks: dict[str, NodeDisk] = {name: kind(directory, name) for name in names}
     async with trio.open_nursery() as nursery:
         for disk in disks.values():
             nursery.start_soon(disk.open)

@@ -46,7 +46,7 @@ ALL_IS_WELL = b"."
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class MachineClaim:
     """One run's place on the machine."""
 
     number: int
@@ -93,7 +93,7 @@ def claims_directory() -> Path:
 
 
 @contextmanager
-def claimed(directory: Path) -> Iterator[Claim]:
+def claimed(directory: Path) -> Iterator[MachineClaim]:
     """Take a number of our own, after sweeping what dead runs left; give all back at the end.
 
     A guardian stands by, in case that we cannot.
@@ -101,7 +101,7 @@ def claimed(directory: Path) -> Iterator[Claim]:
     with ExitStack() as held:
         number, file = _take_number(held)
         run_id = f"{number}-{os.getpid()}-{time.time_ns()}"
-        claim = Claim(number, run_id, str(directory.resolve()))
+        claim = MachineClaim(number, run_id, str(directory.resolve()))
         _write(file, claim)
         with _guardian(run_id) as guardian:
             try:
@@ -128,7 +128,7 @@ def sweep_after(run_id: str) -> None:
             file.truncate(0)
 
 
-def sweep(claim: Claim) -> None:
+def sweep(claim: MachineClaim) -> None:
     """Give back all that a run took: processes, mounts, namespaces, links."""
     _end_processes(claim)
     _unmount(claim.directory)
@@ -196,22 +196,22 @@ def _locked(number: int, held: ExitStack) -> IO[str] | None:
     return file
 
 
-def _read(file: IO[str]) -> Claim | None:
+def _read(file: IO[str]) -> MachineClaim | None:
     file.seek(0)
     text = file.read()
     try:
-        return Claim(**json.loads(text)) if text else None
+        return MachineClaim(**json.loads(text)) if text else None
     except (ValueError, TypeError):
         return None  # written in part: its run had taken nothing yet
 
 
-def _write(file: IO[str], claim: Claim) -> None:
+def _write(file: IO[str], claim: MachineClaim) -> None:
     file.truncate(0)
     file.write(json.dumps(asdict(claim)))
     file.flush()
 
 
-def _end_processes(claim: Claim) -> None:
+def _end_processes(claim: MachineClaim) -> None:
     ends_at = time.monotonic() + END_TIMEOUT_S
     looks_in_vain = 0
     while looks_in_vain < LOOKS:
@@ -262,7 +262,7 @@ def _mounts_below(directory: str) -> list[str]:
     return sorted((one for one in points if one.startswith(f"{directory}/")), reverse=True)
 
 
-def _delete_network(claim: Claim) -> None:
+def _delete_network(claim: MachineClaim) -> None:
     namespaces = _said_by_ip("netns", "list")
     for name in re.findall(rf"^({claim.prefix}-\S+)", namespaces, re.MULTILINE):
         run(["ip", "netns", "delete", name], is_checked=False)

@@ -11,7 +11,7 @@ from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_address
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
-from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.disk import RealDisk
 from ottla.storage.meta_properties import uuid_to_text
 
@@ -93,7 +93,7 @@ async def format_controllers(controllers: Iterable[tuple[int, Seat, Path]]) -> s
     voters, directories = [], []
     for id_, seat, data in controllers:
         host, port = parse_address(seat.advertised)
-        endpoint = Endpoint(CONTROLLER_LISTENER, host, port)
+        endpoint = VoterEndpoint(CONTROLLER_LISTENER, host, port)
         voters.append(Voter(id=NodeId(id_), directory_id=rng.uuid(), endpoints=(endpoint,)))
         directories.append(str(data))
     async with RealDisk() as disk:

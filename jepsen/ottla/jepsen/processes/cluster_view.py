@@ -30,7 +30,7 @@ class NoAnswerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class ViewedPartition:
     """One partition as a broker has it."""
 
     leader: int
@@ -49,12 +49,12 @@ class View:
 
     brokers: frozenset[int]
     """Those that are registered and not fenced."""
-    partitions: dict[str, Partition] = field(default_factory=dict)
+    partitions: dict[str, ViewedPartition] = field(default_factory=dict)
     """By key, "topic-partition"."""
 
 
 @dataclass(frozen=True, slots=True)
-class Quorum:
+class ViewedQuorum:
     """What the quorum's leader says."""
 
     leader: int
@@ -77,7 +77,7 @@ async def ask_broker(address: str) -> View:
     return View(
         frozenset(row.broker_id for row in alive.brokers),
         {
-            f"{topic.name}-{row.partition_index}": Partition(
+            f"{topic.name}-{row.partition_index}": ViewedPartition(
                 row.leader_id, tuple(row.replica_nodes), tuple(row.isr_nodes)
             )
             for topic in found.topics
@@ -102,7 +102,7 @@ async def ask_all(addresses: Sequence[str]) -> dict[str, View]:
     return found
 
 
-async def ask_quorum(addresses: Sequence[str]) -> Quorum:
+async def ask_quorum(addresses: Sequence[str]) -> ViewedQuorum:
     """Ask, by way of any of the brokers, for the quorum's state; NoAnswerError."""
     topic = quorum_request.TopicData(
         topic_name=METADATA_TOPIC, partitions=[quorum_request.PartitionData()]
@@ -123,14 +123,14 @@ async def ask_quorum(addresses: Sequence[str]) -> Quorum:
         raise NoAnswerError(f"the quorum: {error}") from None
     found = answer.topics[0].partitions[0]
     replicas = [*found.current_voters, *found.observers]
-    return Quorum(
+    return ViewedQuorum(
         leader=found.leader_id,
         high_watermark=found.high_watermark,
         end_offsets={one.replica_id: one.log_end_offset for one in replicas},
     )
 
 
-def why_not_full(quorum: Quorum, views: Sequence[View], brokers: Sequence[int]) -> str | None:
+def why_not_full(quorum: ViewedQuorum, views: Sequence[View], brokers: Sequence[int]) -> str | None:
     """Say why not all replicas are known to be in sync; None when they are.
 
     The quorum must have been asked before the brokers: they know at least what it had then.

@@ -36,7 +36,7 @@ LENGTH_AT = 8
 """Where a batch says how much follows."""
 
 
-class Disk(Protocol):
+class NodeDisk(Protocol):
     """Where one node keeps its data."""
 
     can_lose_power: bool

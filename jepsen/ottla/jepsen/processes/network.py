@@ -50,7 +50,7 @@ class Network(Protocol):
 NetworkManager = AbstractAsyncContextManager[Network]
 
 
-class Faults:
+class NetworkFaults:
     """The words in which nemeses speak of a network."""
 
     def __init__(self, network: Network) -> None:

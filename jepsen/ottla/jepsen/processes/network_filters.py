@@ -27,7 +27,7 @@ _RANDOM = WHOLE - 0x1000 + 56
 """SKF_AD_OFF + SKF_AD_RANDOM: loading it draws a random word."""
 
 
-class Address(IntEnum):
+class PacketAddress(IntEnum):
     """Which address of a packet is looked at: its offset in the IPv4 header."""
 
     SOURCE = 12
@@ -43,7 +43,7 @@ class Instruction(NamedTuple):
     constant: int
 
 
-def program(shares: Mapping[str, float], which: Address) -> list[Instruction]:
+def program(shares: Mapping[str, float], which: PacketAddress) -> list[Instruction]:
     """Pick of each address' packets such a share (1.0: all of them)."""
     found: list[Instruction] = []
     for address, share in sorted(shares.items()):

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import trio
 
-from ottla.jepsen.processes.cluster_claim import Claim
+from ottla.jepsen.processes.cluster_claim import MachineClaim
 from ottla.jepsen.processes.commands_async import run_async
 from ottla.jepsen.processes.network import Seat
-from ottla.jepsen.processes.network_filters import Address, bytecode, program
+from ottla.jepsen.processes.network_filters import PacketAddress, bytecode, program
 from ottla.jepsen.processes.network_links import CLIENTS, Links
 
 PORT = 9092
@@ -42,7 +42,7 @@ class Hook(NamedTuple):
 class NamespaceNetwork:
     """The network of one run; owns its bridge, links and namespaces."""
 
-    def __init__(self, claim: Claim, nodes: Sequence[str]) -> None:
+    def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
         self.find_pid: Callable[[str], int | None] = lambda _node: None
         self._claim = claim
@@ -119,12 +119,12 @@ class NamespaceNetwork:
             # Our side of a link sends what the node receives.
             lost = {self._addresses[one]: share for one, share in self.links.lost_to(node).items()}
             if lost:
-                code = bytecode(program(lost, Address.SOURCE))
+                code = bytecode(program(lost, PacketAddress.SOURCE))
                 wanted[_filter_hook(link, "egress")] = f"bpf bytecode '{code}' {away}"
             share = self.links.lost(node, CLIENTS)
             if share > 0:
                 to_us = {self._addresses[CLIENTS]: share}
-                code = bytecode(program(to_us, Address.DESTINATION))
+                code = bytecode(program(to_us, PacketAddress.DESTINATION))
                 wanted[_filter_hook(link, "ingress")] = f"bpf bytecode '{code}' {away}"
             rate = self.links.rate_of(node)
             if rate is not None:
@@ -138,7 +138,9 @@ class NamespaceNetwork:
 
 
 @asynccontextmanager
-async def open_namespaces(claim: Claim, nodes: Sequence[str]) -> AsyncIterator[NamespaceNetwork]:
+async def open_namespaces(
+    claim: MachineClaim, nodes: Sequence[str]
+) -> AsyncIterator[NamespaceNetwork]:
     """Make the network; CommandError where the machine does not let us.
 
     Whoever holds the claim takes it down again, with all else.

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import trio
 
-from ottla.jepsen.processes.cluster_claim import Claim
+from ottla.jepsen.processes.cluster_claim import MachineClaim
 from ottla.jepsen.processes.network import Seat
 from ottla.jepsen.processes.network_links import CLIENTS, CUT, Links
 
@@ -62,7 +62,7 @@ class Relay:
 class ProxyNetwork:
     """The proxies of one run; owns their listeners and connections."""
 
-    def __init__(self, claim: Claim, nodes: Sequence[str]) -> None:
+    def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
         self.find_pid: Callable[[str], int | None] = lambda _node: None
         """Who a node is; said by whoever starts nodes."""
@@ -165,7 +165,7 @@ class ProxyNetwork:
 
 
 @asynccontextmanager
-async def open_proxies(claim: Claim, nodes: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
+async def open_proxies(claim: MachineClaim, nodes: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
     """Run the proxies for the length of a block; OSError where a port is taken."""
     network = ProxyNetwork(claim, nodes)
     async with trio.open_nursery() as nursery:

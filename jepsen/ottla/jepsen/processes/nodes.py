@@ -21,7 +21,7 @@ import trio
 from ottla.jepsen.processes.node_log import NodeLog
 
 if TYPE_CHECKING:
-    from ottla.jepsen.processes.disks import Disk
+    from ottla.jepsen.processes.disks import NodeDisk
     from ottla.jepsen.processes.network import Seat
 
 READY = b"+"
@@ -35,14 +35,14 @@ PLAIN_MODULE = "ottla.cli"
 PLANTED_MODULE = "ottla.jepsen.processes.node_main"
 
 
-class Role(StrEnum):
+class NodeRole(StrEnum):
     """What a node is."""
 
     CONTROLLER = "controller"
     BROKER = "broker"
 
 
-class State(StrEnum):
+class ProcessState(StrEnum):
     """Where a node's process stands."""
 
     STOPPED = "stopped"
@@ -73,17 +73,17 @@ class NodeError(Exception):
     """A node did not do what it was told: it did not start, or did not stop."""
 
 
-class Node:
+class ProcessNode:
     """One process of the cluster; owns it, and its log."""
 
     def __init__(
         self,
         name: str,
         *,
-        role: Role,
+        role: NodeRole,
         id_: int,
         seat: "Seat",
-        disk: "Disk",
+        disk: "NodeDisk",
         properties: Path,
         log: Path,
         environment: Mapping[str, str],
@@ -95,7 +95,7 @@ class Node:
         self.seat = seat
         self.disk = disk
         self.properties = properties
-        self.state = State.STOPPED
+        self.state = ProcessState.STOPPED
         self.held_by: str | None = None
         """Who is at work on it; a nemesis leaves alone what another one holds."""
         self.may_die = False
@@ -125,7 +125,7 @@ class Node:
     @property
     def is_up(self) -> bool:
         """Whether it has a process that serves, or soon will."""
-        return self.state in (State.RUNNING, State.STARTING)
+        return self.state in (ProcessState.RUNNING, ProcessState.STARTING)
 
     def start(self) -> None:
         """Start the process and go on; `wait_ready` waits until it serves."""
@@ -152,14 +152,14 @@ class Node:
         self._process = process
         self._is_ending = False
         self._ready, self._ended = trio.Event(), trio.Event()
-        self.state = State.STARTING
+        self.state = ProcessState.STARTING
         self._nursery.start_soon(self._look_after, process, ready_reader, output_reader)
 
     async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until it serves; NodeError when it ends first, or takes too long."""
         with trio.move_on_after(timeout_s):
             await self._ready.wait()
-            if self.state is State.RUNNING or self.state is State.PAUSED:
+            if self.state is ProcessState.RUNNING or self.state is ProcessState.PAUSED:
                 return
             raise NodeError(f"{self.name} ended at its start: {self.log.last_words(WORDS_BYTES)}")
         raise NodeError(
@@ -168,7 +168,7 @@ class Node:
 
     async def wait_death(self) -> None:
         """Wait until it has died by itself."""
-        while self.state is not State.DEAD:
+        while self.state is not ProcessState.DEAD:
             await self._awaiting_death.park()
 
     async def kill(self) -> None:
@@ -177,7 +177,7 @@ class Node:
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Ask for a controlled shutdown and wait for it; NodeError (and a kill) if it hangs."""
-        if self.state is State.PAUSED:
+        if self.state is ProcessState.PAUSED:
             self.resume()
         await self._end(signal.SIGTERM, timeout_s)
 
@@ -185,13 +185,13 @@ class Node:
         """Stop it in its tracks; the kernel still takes what is sent to it."""
         assert self.is_up
         self._signal(signal.SIGSTOP)
-        self.state = State.PAUSED
+        self.state = ProcessState.PAUSED
 
     def resume(self) -> None:
         """Let it go on; nothing when it is not paused."""
-        if self.state is State.PAUSED:
+        if self.state is ProcessState.PAUSED:
             self._signal(signal.SIGCONT)
-            self.state = State.RUNNING if self._ready.is_set() else State.STARTING
+            self.state = ProcessState.RUNNING if self._ready.is_set() else ProcessState.STARTING
 
     def _command(self) -> list[str]:
         module = PLANTED_MODULE if PLANTED_VARIABLE in self._environment else PLAIN_MODULE
@@ -236,19 +236,19 @@ class Node:
                 process.wait()
             self._process = None
             is_ordered = self._is_ending
-            self.state = State.STOPPED if is_ordered else State.DEAD
+            self.state = ProcessState.STOPPED if is_ordered else ProcessState.DEAD
             if not is_ordered or code not in (0, -signal.SIGKILL, -signal.SIGTERM):
                 self._note_death(code)
             self._ready.set()
             self._ended.set()
-            if self.state is State.DEAD:
+            if self.state is ProcessState.DEAD:
                 self._awaiting_death.unpark_all()
 
     async def _hear_ready(self, reader: int) -> None:
         async with trio.lowlevel.FdStream(reader) as stream:
             if await stream.receive_some(1) == READY:
-                if self.state is State.STARTING:
-                    self.state = State.RUNNING
+                if self.state is ProcessState.STARTING:
+                    self.state = ProcessState.RUNNING
                 self._ready.set()
 
     def _note_death(self, code: int | None) -> None:

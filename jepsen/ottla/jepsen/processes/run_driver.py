@@ -21,17 +21,17 @@ import trio
 from ottla.jepsen.checkers.verdict import DirectoryCheck
 from ottla.jepsen.history import Json
 from ottla.jepsen.processes.abilities import NOTHING
-from ottla.jepsen.processes.cluster import Cluster, open_cluster
+from ottla.jepsen.processes.cluster import ProcessCluster, open_cluster
 from ottla.jepsen.processes.commands import CommandError
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nodes import NodeError
 from ottla.jepsen.processes.run_evidence import check_directories, errors_in
-from ottla.jepsen.processes.run_faults import Faults
+from ottla.jepsen.processes.run_faults import FaultInjector
 from ottla.jepsen.processes.run_nemeses import check_names, make_nemeses, say_abilities
 from ottla.jepsen.processes.run_plan import RunPlan
-from ottla.jepsen.processes.run_status import Phase, Say, Show, Status
+from ottla.jepsen.processes.run_status import RunPhase, Say, Show, Status
 from ottla.jepsen.processes.run_track import Track
-from ottla.jepsen.processes.run_verdict import Course
+from ottla.jepsen.processes.run_verdict import RunCourse
 from ottla.jepsen.processes.store import FAULTS_FILE, TEST_FILE, RunDirectory, Store, share
 from ottla.model.errors import OttlaError, only_error
 
@@ -109,20 +109,20 @@ class Run:
     def __init__(self, plan: RunPlan, tracks: Sequence[Track], show: Show, say: Say) -> None:
         self.plan = plan
         self.tracks = tracks
-        self.course = Course()
+        self.course = RunCourse()
         self._show = show
         self._say = say
         self._status = Status()
         self._server_errors: tuple[tuple[str, str], ...] = ()
         self._directory_checks: tuple[DirectoryCheck, ...] = ()
-        self._faults: Faults | None = None
+        self._faults: FaultInjector | None = None
         self._started = datetime.now(UTC)
         self._entered_at = trio.current_time()
         self._hurting = trio.CancelScope()
 
     async def go(self, scratch: Path) -> None:
         """Do all phases; what they found stands in the course and in the folders."""
-        self._enter(Phase.SET_UP)
+        self._enter(RunPhase.SET_UP)
         async with self._target(scratch) as (bootstrap, cluster):
             with trio.fail_after(SET_UP_TIMEOUT_S):
                 await self._each(lambda track: track.set_up(bootstrap))
@@ -138,13 +138,13 @@ class Run:
                 await self._heal(cluster)
                 with trio.move_on_after(STOP_TIMEOUT_S):
                     await self._each(lambda track: track.load.stop())
-                self._enter(Phase.FINAL)
+                self._enter(RunPhase.FINAL)
                 nursery.cancel_scope.deadline = trio.current_time() + FINAL_TIMEOUT_S
                 for track in self.tracks:
                     track.load.read()
                 if self.course.is_interrupted:
                     nursery.cancel_scope.cancel()
-            self._enter(Phase.COLLECT)
+            self._enter(RunPhase.COLLECT)
             await self._collect(bootstrap, cluster)
 
     async def watch_signals(self, all_: trio.CancelScope) -> None:
@@ -204,7 +204,7 @@ class Run:
             track.directory.write(TEST_FILE, told)
             track.directory.write(FAULTS_FILE, self._faults.rows if self._faults else [])
 
-    def _course_of(self, track: Track) -> Course:
+    def _course_of(self, track: Track) -> RunCourse:
         return replace(
             self.course,
             own_operation_count=track.counted,
@@ -215,7 +215,7 @@ class Run:
     # ---- phases
 
     @asynccontextmanager
-    async def _target(self, scratch: Path) -> AsyncIterator[tuple[str, Cluster | None]]:
+    async def _target(self, scratch: Path) -> AsyncIterator[tuple[str, ProcessCluster | None]]:
         """Open what the load goes to: nodes of our own, or none but an address."""
         plan = self.plan
         if plan.bootstrap is not None:
@@ -237,10 +237,10 @@ class Run:
 
     async def _hurt(self, nemeses: Sequence[Nemesis]) -> None:
         """Let load and faults go on for their time; then no fault is left."""
-        self._enter(Phase.LOAD, self.plan.seconds)
+        self._enter(RunPhase.LOAD, self.plan.seconds)
         began = trio.current_time()
         rng = Random(f"{self.plan.seed}/faults")
-        self._faults = Faults(nemeses, rng, self.plan.interval_s, self._note)
+        self._faults = FaultInjector(nemeses, rng, self.plan.interval_s, self._note)
         with self._hurting:
             await self._faults.run(self.plan.seconds)
         self.course.seconds = trio.current_time() - began
@@ -250,9 +250,9 @@ class Run:
         self.course.faults = dict(self._faults.injected)
         self.course.fault_errors = self._faults.errors
 
-    async def _heal(self, cluster: Cluster | None) -> None:
+    async def _heal(self, cluster: ProcessCluster | None) -> None:
         """Wait, under load, until the cluster is whole, and a moment longer."""
-        self._enter(Phase.HEAL)
+        self._enter(RunPhase.HEAL)
         try:
             if cluster is not None:
                 await cluster.wait_healthy(HEALTHY_TIMEOUT_S)
@@ -261,7 +261,7 @@ class Run:
         if not self.course.is_interrupted:
             await trio.sleep(SETTLE_S)
 
-    async def _collect(self, bootstrap: str, cluster: Cluster | None) -> None:
+    async def _collect(self, bootstrap: str, cluster: ProcessCluster | None) -> None:
         """Collect what the nodes wrote; take back what the load made in others' clusters."""
         with trio.move_on_after(COLLECT_TIMEOUT_S) as scope:
             if cluster is None:
@@ -289,7 +289,7 @@ class Run:
             for track in self.tracks:
                 nursery.start_soon(ask, track)
 
-    def _enter(self, phase: Phase, seconds: float = 0.0) -> None:
+    def _enter(self, phase: RunPhase, seconds: float = 0.0) -> None:
         self._status.phase = phase
         self._status.phase_s_max = seconds
         self._entered_at = trio.current_time()

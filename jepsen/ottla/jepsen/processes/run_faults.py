@@ -29,7 +29,7 @@ BREATH_S = 2.0
 Note = Callable[[str, Json], None]
 
 
-class Nemesis(Protocol):
+class InjectedNemesis(Protocol):
     """What is asked of a nemesis here; one with an `interval_s` has periods of its own."""
 
     @property
@@ -46,11 +46,11 @@ class Nemesis(Protocol):
         ...
 
 
-class Faults:
+class FaultInjector:
     """Injects faults until its time is over, and leaves none behind."""
 
     def __init__(
-        self, nemeses: Sequence[Nemesis], rng: Random, interval_s: float, note: Note
+        self, nemeses: Sequence[InjectedNemesis], rng: Random, interval_s: float, note: Note
     ) -> None:
         self.injected: Counter[str] = Counter()
         self.errors: list[str] = []
@@ -62,7 +62,7 @@ class Faults:
         self._rng = rng
         self._interval_s = interval_s
         self._note = note
-        self._deck: list[Nemesis] = []
+        self._deck: list[InjectedNemesis] = []
 
     async def run(self, seconds: float) -> None:
         """Inject and heal for so long; a fault that is under way at the end is healed."""
@@ -72,7 +72,7 @@ class Faults:
                 await trio.sleep(await self._fault(self._dealt()))
             await trio.sleep_forever()
 
-    def _dealt(self) -> Nemesis:
+    def _dealt(self) -> InjectedNemesis:
         if not self._deck:
             self._deck = list(self._nemeses)
             self._rng.shuffle(self._deck)
@@ -81,7 +81,7 @@ class Faults:
     def _jittered(self, seconds: float) -> float:
         return seconds * self._rng.uniform(1 - JITTER, 1 + JITTER)
 
-    async def _fault(self, nemesis: Nemesis) -> float:
+    async def _fault(self, nemesis: InjectedNemesis) -> float:
         """Do one fault from its start to its healing; return the seconds until the next."""
         own_s: float | None = getattr(nemesis, "interval_s", None)
         row: dict[str, Json] = {"id": len(self.rows), "fault": nemesis.name}
@@ -106,7 +106,7 @@ class Faults:
             return BREATH_S
         return self._jittered(self._interval_s) if did else RETRY_S
 
-    async def _inject(self, nemesis: Nemesis, row: dict[str, Json]) -> bool:
+    async def _inject(self, nemesis: InjectedNemesis, row: dict[str, Json]) -> bool:
         """Do one fault; return whether anything was done, or begun."""
         began = time.monotonic()
         try:
@@ -127,7 +127,7 @@ class Faults:
         self._note(nemesis.name, {**told, "id": row["id"], "phase": "injected"})
         return bool(did)
 
-    async def _heal(self, nemesis: Nemesis, row: dict[str, Json]) -> None:
+    async def _heal(self, nemesis: InjectedNemesis, row: dict[str, Json]) -> None:
         began = time.monotonic()
         try:
             row["healed"] = await nemesis.heal()

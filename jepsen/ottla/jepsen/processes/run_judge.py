@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ottla.jepsen.checkers.table import CHECKERS
-from ottla.jepsen.checkers.verdict import Facts, Validity, Verdict, combined
-from ottla.jepsen.history import History, Kind, collection_paused
+from ottla.jepsen.checkers.verdict import RunFacts, Validity, Verdict, combined
+from ottla.jepsen.history import EventKind, History, collection_paused
 from ottla.jepsen.processes.run_plan import RunPlan
-from ottla.jepsen.processes.run_verdict import Course, judge_course
+from ottla.jepsen.processes.run_verdict import RunCourse, judge_course
 from ottla.jepsen.processes.store import RESULTS_FILE, RunDirectory
 from ottla.jepsen.report.write import write_report
 from ottla.model.errors import ConfigError
@@ -53,13 +53,13 @@ def judge(path: Path) -> dict[str, Any]:
     directory = RunDirectory(path)
     test = directory.test()
     plan = directory.plan()
-    facts = Facts.from_json(test.get("facts", {}))
+    facts = RunFacts.from_json(test.get("facts", {}))
     try:
         with directory.history.open() as lines:
             history = History.from_lines(lines)
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(str(directory.history), f"cannot be read: {error}") from None
-    verdicts = [judge_course(plan, Course.from_json(test.get("course", {})))]
+    verdicts = [judge_course(plan, RunCourse.from_json(test.get("course", {})))]
     with collection_paused():
         verdicts += [_judged(name, history, facts) for name in test.get("checkers", [])]
     results = results_of(plan, test, history, verdicts)
@@ -86,14 +86,14 @@ def results_of(
         "planted": plan.planted,
         "started": test.get("started"),
         "command": plan.command(),
-        "figures": _figures(history, Course.from_json(test.get("course", {})), verdicts),
+        "figures": _figures(history, RunCourse.from_json(test.get("course", {})), verdicts),
         "anomalies": dict(anomalies),
         "errors": dict(_errors(history).most_common(ERRORS_KEPT_MAX)),
         "verdicts": [verdict.to_json() for verdict in verdicts],
     }
 
 
-def _judged(name: str, history: History, facts: Facts) -> Verdict:
+def _judged(name: str, history: History, facts: RunFacts) -> Verdict:
     """Ask one checker; what breaks it leaves the run undecided, never green."""
     try:
         return CHECKERS[name](history, facts)
@@ -103,13 +103,13 @@ def _judged(name: str, history: History, facts: Facts) -> Verdict:
         return Verdict(name, "unknown", reason=said)
 
 
-def _figures(history: History, course: Course, verdicts: Iterable[Verdict]) -> dict[str, Any]:
+def _figures(history: History, course: RunCourse, verdicts: Iterable[Verdict]) -> dict[str, Any]:
     kinds = Counter(operation.kind for operation in history.operations())
     figures: dict[str, Any] = {
         "operations": kinds.total(),
-        "ok": kinds[Kind.OK],
-        "fail": kinds[Kind.FAIL],
-        "info": kinds[Kind.INFO],
+        "ok": kinds[EventKind.OK],
+        "fail": kinds[EventKind.FAIL],
+        "info": kinds[EventKind.INFO],
         "ops_per_s": round(course.own_ops_per_s, 1),
         "ops_per_s_of_all": round(course.ops_per_s, 1),
         "seconds": round(course.seconds, 1),

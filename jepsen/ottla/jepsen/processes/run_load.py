@@ -13,7 +13,7 @@ from traceback import extract_tb
 
 import trio
 
-from ottla.jepsen.history import Json, Kind, Recorder
+from ottla.jepsen.history import EventKind, Json, Recorder
 from ottla.jepsen.workloads.load import Completion, LoadClient, Note, Op
 from ottla.jepsen.workloads.table import Workload
 from ottla.model.errors import only_error
@@ -30,7 +30,7 @@ NOTES_FROM = 1_000_000
 """Above all processes: under this number and its thread's a client notes what is no operation."""
 
 
-class Load:
+class RunLoad:
     """One workload at work on one cluster; `now_ns` is the recorder's clock."""
 
     def __init__(
@@ -111,14 +111,14 @@ class Load:
             await trio.sleep(IDLE_S)
             return
         invoke = self._recorder.invoke(self._recorder.process(thread), op.f, op.value, op.extra)
-        done = Completion(Kind.INFO, None, "the run ended")
+        done = Completion(EventKind.INFO, None, "the run ended")
         try:
             with trio.fail_after(INVOKE_TIMEOUT_S):
                 done = await client.invoke(op)
         except trio.TooSlowError:
-            done = Completion(Kind.INFO, None, "no answer within the harness's own deadline")
+            done = Completion(EventKind.INFO, None, "no answer within the harness's own deadline")
         except Exception as error:
-            done = Completion(Kind.INFO, None, f"the client broke: {_told(error)}")
+            done = Completion(EventKind.INFO, None, f"the client broke: {_told(error)}")
             raise
         finally:
             self._recorder.complete(invoke, done.kind, done.value, done.error, done.extra)

@@ -9,14 +9,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ottla.jepsen.checkers.verdict import Facts
+from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.processes.abilities import Abilities, probe
-from ottla.jepsen.processes.cluster import Cluster
+from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nemeses.table import CLASSES, NEMESES
 from ottla.jepsen.processes.run_plan import NO_NEMESIS, RunPlan
 from ottla.jepsen.processes.run_status import Say
-from ottla.jepsen.processes.run_verdict import Course
+from ottla.jepsen.processes.run_verdict import RunCourse
 from ottla.jepsen.workloads.table import WORKLOADS
 from ottla.model.errors import ConfigError
 
@@ -81,7 +81,7 @@ def check_names(plan: RunPlan) -> None:
 
 
 def make_nemeses(
-    plan: RunPlan, cluster: Cluster | None, facts: Facts, course: Course, say: Say
+    plan: RunPlan, cluster: ProcessCluster | None, facts: RunFacts, course: RunCourse, say: Say
 ) -> list[Nemesis]:
     """Make the nemeses that this machine can do; say which it cannot, and why."""
     made: list[Nemesis] = []
@@ -96,7 +96,7 @@ def make_nemeses(
     return made
 
 
-def say_abilities(cluster: Cluster, say: Say) -> None:
+def say_abilities(cluster: ProcessCluster, say: Say) -> None:
     """Say loudly what is only second best on this machine."""
     for ability, reason in sorted(cluster.abilities.missing.items()):
         say(

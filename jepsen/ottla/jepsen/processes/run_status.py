@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Phase(StrEnum):
+class RunPhase(StrEnum):
     """What a run does now."""
 
     SET_UP = "set-up"
@@ -21,7 +21,7 @@ class Phase(StrEnum):
 class Status:
     """A moment of a run."""
 
-    phase: Phase = Phase.SET_UP
+    phase: RunPhase = RunPhase.SET_UP
     phase_s: float = 0.0
     """Since the phase began."""
     phase_s_max: float = 0.0

@@ -3,11 +3,11 @@
 import time
 from typing import TextIO
 
-from ottla.jepsen.checkers.verdict import Facts
+from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import Event, Recorder, event_line
-from ottla.jepsen.processes.run_load import Load
+from ottla.jepsen.processes.run_load import RunLoad
 from ottla.jepsen.processes.run_plan import RunPlan
-from ottla.jepsen.processes.run_watch import Watch
+from ottla.jepsen.processes.run_watch import RunWatch
 from ottla.jepsen.processes.store import RunDirectory
 from ottla.jepsen.workloads.load import LoadPlan
 from ottla.jepsen.workloads.table import WORKLOADS
@@ -19,7 +19,7 @@ class Track:
     def __init__(self, name: str, plan: RunPlan, directory: RunDirectory) -> None:
         self.name = name
         self.directory = directory
-        self.watch = Watch()
+        self.watch = RunWatch()
         self.counted = 0
         """Operations when the time of the load was over."""
         prefix = f"{name}-" if len(plan.workloads) > 1 else ""
@@ -31,7 +31,7 @@ class Track:
         self._file: TextIO = directory.history.open("w")
         self._began_ns = 0
         self.recorder = Recorder(self.now_ns, concurrency=plan.threads, sink=self._take)
-        self.load = Load(self.workload, self.recorder, self.now_ns, plan.seed)
+        self.load = RunLoad(self.workload, self.recorder, self.now_ns, plan.seed)
 
     async def set_up(self, bootstrap: str) -> None:
         """Make what the workload needs before it begins."""
@@ -58,9 +58,9 @@ class Track:
         """Close the history's file."""
         self._file.close()
 
-    def facts(self, plan: RunPlan) -> Facts:
+    def facts(self, plan: RunPlan) -> RunFacts:
         """Return what the checkers must know of the run beside its history."""
-        return Facts.from_json(
+        return RunFacts.from_json(
             {
                 **self.workload.facts(),
                 "workload": self.name,

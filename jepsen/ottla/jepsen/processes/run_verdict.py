@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from ottla.jepsen.checkers.verdict import Facts, Findings, Verdict
+from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.processes.run_plan import RunPlan
 
 CHECKER = "run"
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
+class RunCourse:
     """What became of a run, as one of its workloads has it."""
 
     seconds: float = 0.0
@@ -60,13 +60,13 @@ class Course:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Course":
+    def from_json(cls, found: Mapping[str, Any]) -> "RunCourse":
         """Take it from test.json."""
         names = {each.name for each in fields(cls)}
         return cls(**{name: value for name, value in found.items() if name in names})
 
 
-def judge_course(plan: RunPlan, course: Course) -> Verdict:
+def judge_course(plan: RunPlan, course: RunCourse) -> Verdict:
     """Return whether the run can be believed at all."""
     findings = Findings(CHECKER)
     findings.figures.update(
@@ -100,4 +100,4 @@ def judge_course(plan: RunPlan, course: Course) -> Verdict:
         findings.add("not-healthy-again", course.unhealthy)
     if not course.is_read and not course.is_interrupted:
         findings.undecided.append("the final reads did not come to the end of every log")
-    return findings.verdict(Facts())
+    return findings.verdict(RunFacts())

@@ -7,14 +7,14 @@ that there will be a bad one.
 from collections import Counter
 from collections.abc import Iterator
 
-from ottla.jepsen.history import Event, Json, Kind
+from ottla.jepsen.history import Event, EventKind, Json
 
 
-class Watch:
+class RunWatch:
     """Takes a workload's events as they happen, and counts."""
 
     def __init__(self) -> None:
-        self.kinds: Counter[Kind] = Counter()
+        self.kinds: Counter[EventKind] = Counter()
         """Of clients' events."""
         self.anomalies: Counter[str] = Counter()
         self._values: dict[tuple[str, int], Json] = {}
@@ -24,7 +24,7 @@ class Watch:
     @property
     def operation_count(self) -> int:
         """Operations that have ended."""
-        return self.kinds.total() - self.kinds[Kind.INVOKE]
+        return self.kinds.total() - self.kinds[EventKind.INVOKE]
 
     @property
     def anomaly_count(self) -> int:
@@ -34,7 +34,7 @@ class Watch:
     def take(self, event: Event) -> None:
         """Take one event of a client."""
         self.kinds[event.kind] += 1
-        if event.kind is not Kind.OK:
+        if event.kind is not EventKind.OK:
             return
         if event.f in ("send", "poll", "txn"):
             for key, offset, value in _records(event.value):

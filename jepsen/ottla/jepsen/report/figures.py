@@ -15,7 +15,7 @@ from io import StringIO
 from math import ceil, floor, log10, nan
 from typing import TYPE_CHECKING, Any
 
-from ottla.jepsen.history import History, Json, Kind, Operation
+from ottla.jepsen.history import EventKind, History, Json, Operation
 from ottla.jepsen.report import measures
 from ottla.jepsen.report.faults import Fault, merged_spans
 from ottla.jepsen.report.markup import FORBIDDEN, Markup, element, escape
@@ -38,7 +38,11 @@ SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
 """Colours of lines and of kinds of fault; all further ones are grey."""
 QUANTILES = ((0.5, "median", "ok"), (0.95, "95 %", "c2"), (0.99, "99 %", "c1"),
              (1.0, "slowest", "c3"))  # fmt: skip
-OUTCOMES = ((Kind.OK, "ok", ""), (Kind.INFO, "unknown", "^"), (Kind.FAIL, "failed", "x"))
+OUTCOMES = (
+    (EventKind.OK, "ok", ""),
+    (EventKind.INFO, "unknown", "^"),
+    (EventKind.FAIL, "failed", "x"),
+)
 TIME_STEPS_S = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 OVER_TIME = "_over_time"
 """End of the names of figures that checkers measure as [seconds, value]."""
@@ -107,7 +111,7 @@ def _latencies(groups: Mapping[str, Sequence[Operation]], course: Course) -> Pic
     panels: dict[str, Draw] = {}
     unanswered = 0
     for f, operations in groups.items():
-        points: dict[Kind, list[Point]] = {kind: [] for kind, *_ in OUTCOMES}
+        points: dict[EventKind, list[Point]] = {kind: [] for kind, *_ in OUTCOMES}
         for operation in operations:
             if operation.completion is None:
                 unanswered += 1
@@ -122,7 +126,7 @@ def _latencies(groups: Mapping[str, Sequence[Operation]], course: Course) -> Pic
     return _picture("latency-raw", "Latency of each operation", note, course, panels)
 
 
-def _latency_dots(points: Mapping[Kind, Sequence[Point]], end_s: float) -> Draw:
+def _latency_dots(points: Mapping[EventKind, Sequence[Point]], end_s: float) -> Draw:
     took = [log_ns for those in points.values() for _, log_ns in those]
 
     def draw(axes: "Axes") -> None:

@@ -6,7 +6,7 @@ Pure.  Each measure is one pass over the operations: an hour has half a million 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.jepsen.history import Kind, Operation
+from ottla.jepsen.history import EventKind, Operation
 
 LOG_OPERATIONS = ("send", "poll", "txn")
 GROUPS_MAX = 4
@@ -69,19 +69,19 @@ def ok_latencies(operations: Iterable[Operation], windows: Windows) -> Sequence[
     """Return the sorted latencies of ok operations, by the window of their start."""
     found: list[list[int]] = [[] for _ in range(windows.count)]
     for operation in operations:
-        if operation.kind is Kind.OK:
+        if operation.kind is EventKind.OK:
             found[windows.of(operation.invoke.time_ns)].append(took_ns(operation))
     for latencies in found:
         latencies.sort()
     return found
 
 
-def rates(operations: Iterable[Operation], windows: Windows) -> Mapping[Kind, Sequence[float]]:
+def rates(operations: Iterable[Operation], windows: Windows) -> Mapping[EventKind, Sequence[float]]:
     """Return operations a second by outcome and by the window of their end.
 
     An operation that was never answered is unknown in the window of its start.
     """
-    found = {kind: [0.0] * windows.count for kind in (Kind.OK, Kind.INFO, Kind.FAIL)}
+    found = {kind: [0.0] * windows.count for kind in (EventKind.OK, EventKind.INFO, EventKind.FAIL)}
     for operation in operations:
         ended = operation.completion or operation.invoke
         found[operation.kind][windows.of(ended.time_ns)] += 1 / windows.step_s

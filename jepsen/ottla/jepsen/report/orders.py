@@ -21,7 +21,7 @@ ENDS_READ = 2
 """Records at the start and at the end of a read that proves a finding."""
 
 
-class KeyLog:
+class KeyOrder:
     """Everything that operations on logs, by their answers, sent to one key and read from it."""
 
     def __init__(self, key: str, operations: Iterable[Operation], proving: set[int]) -> None:
@@ -98,7 +98,7 @@ def by_answer(operations: Iterable[Operation]) -> Sequence[Operation]:
 
 def log_table(key: str, operations: Iterable[Operation], proving: set[int]) -> Markup | None:
     """Return the table with its title; None if no offset of the key is odd."""
-    log = KeyLog(key, operations, proving)
+    log = KeyOrder(key, operations, proving)
     odd = log.odd_offsets()
     if not odd and not log.lost:
         return None

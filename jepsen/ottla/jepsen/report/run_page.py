@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.jepsen.checkers.verdict import Finding, Verdict
-from ottla.jepsen.history import History, Json, Kind, Operation
+from ottla.jepsen.history import EventKind, History, Json, Operation
 from ottla.jepsen.report.faults import Fault
 from ottla.jepsen.report.figures import MISSING, Picture
 from ottla.jepsen.report.markup import Markup, element, joined
@@ -120,9 +120,9 @@ def _figures(parts: RunParts) -> Iterable[tuple[str, str]]:
         rate = len(operations) / seconds if seconds else 0.0
     yield "operations", count_words(len(operations))
     yield "rate", f"{count_words(round(rate))} ops/s"
-    yield "ok", share_words(count[Kind.OK], len(operations))
-    yield "unknown", count_words(count[Kind.INFO])
-    yield "failed", count_words(count[Kind.FAIL])
+    yield "ok", share_words(count[EventKind.OK], len(operations))
+    yield "unknown", count_words(count[EventKind.INFO])
+    yield "failed", count_words(count[EventKind.FAIL])
     yield "faults", count_words(len(parts.faults))
     recovery = parts.files.figure("recovery_p99_s")
     if recovery is not None:
@@ -180,7 +180,7 @@ def _latencies(history: History) -> Markup:
     rows = []
     for f, operations in load.items():
         count = {kind: sum(one.kind is kind for one in operations) for kind in KIND_WORDS}
-        took = sorted(took_ns(one) for one in operations if one.kind is Kind.OK)
+        took = sorted(took_ns(one) for one in operations if one.kind is EventKind.OK)
         shares = [duration_words(quantile(took, s)) if took else "–" for s in (0.5, 0.95, 0.99, 1)]
         rows.append([f, *(count_words(count[kind]) for kind in KIND_WORDS), *shares])
     heads = ("operation", *KIND_WORDS.values(), "median of ok", "95 %", "99 %", "slowest")

@@ -5,13 +5,13 @@ Pure.  The words of an operation fit into one line: long lists are cut, with an 
 
 from collections.abc import Mapping, Sequence
 
-from ottla.jepsen.history import Event, Json, Kind, Operation
+from ottla.jepsen.history import Event, EventKind, Json, Operation
 
 WORDS_MAX = 160
 """Characters of an operation's words; more would break the tables that hold them."""
 RUN_RECORDS_MAX = 3
 """Records of one poll that are listed; a longer run has its first and last one."""
-KIND_WORDS = {Kind.OK: "ok", Kind.FAIL: "failed", Kind.INFO: "unknown"}
+KIND_WORDS = {EventKind.OK: "ok", EventKind.FAIL: "failed", EventKind.INFO: "unknown"}
 
 
 def duration_words(ns: float) -> str:

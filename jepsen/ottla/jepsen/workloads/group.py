@@ -25,7 +25,7 @@ from collections import Counter
 from random import Random
 from typing import Final
 
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.crashes import CRASH, Crashes
 from ottla.jepsen.workloads.final_reads import FINAL
 from ottla.jepsen.workloads.keys import key_of
@@ -118,7 +118,7 @@ class GroupLoad:
         if op.f == "poll" and done.value is not None:
             self._on_read(done.value)
         elif op.f == "join":
-            self._is_in[thread] = done.kind is Kind.OK
+            self._is_in[thread] = done.kind is EventKind.OK
         elif done.error is not None and done.error.startswith(NOTHING_TO_READ):
             self._is_in[thread] = False
             self._is_thrown_out.add(thread)

@@ -14,12 +14,12 @@ got the acknowledgement; our own asks through the producer's own view of the clu
 
 from random import Random
 
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import EventKind
 from ottla.jepsen.workloads.crashes import CRASH, Crashes
 from ottla.jepsen.workloads.final_reads import FINAL
 from ottla.jepsen.workloads.keys import Topics
 from ottla.jepsen.workloads.load import Completion, LoadPlan, NewTopic, Op
-from ottla.jepsen.workloads.log_model import LogModel, sent_of
+from ottla.jepsen.workloads.log_model import OffsetModel, sent_of
 from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_TOPICS = 4
@@ -35,7 +35,7 @@ class ListOffsetsLoad:
 
     def __init__(self, plan: LoadPlan) -> None:
         self._topics = Topics(plan.prefix, open_count=OPEN_TOPICS, values_max=VALUES_MAX)
-        self._model = LogModel()
+        self._model = OffsetModel()
         self._crashes = Crashes()
         self._own: dict[int, str] = {}
         """The key each thread has written last."""
@@ -72,8 +72,8 @@ class ListOffsetsLoad:
         for key, _ in sent_of(op, done):
             self._own[thread] = key
         if op.f == "create-topic":
-            self._topics.on_made(op.value, is_made=done.kind is Kind.OK)
-        elif op.f == "end-offset" and "final" in op.extra and done.kind is Kind.OK:
+            self._topics.on_made(op.value, is_made=done.kind is EventKind.OK)
+        elif op.f == "end-offset" and "final" in op.extra and done.kind is EventKind.OK:
             self._left[thread].remove(op.value[0])
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from ottla.jepsen.history import NO_EXTRA, Json, Kind
+from ottla.jepsen.history import NO_EXTRA, EventKind, Json
 
 OWN: Final = "ottla"
 CONFLUENT: Final = "confluent"
@@ -40,7 +40,7 @@ class Op:
 class Completion:
     """How it ended."""
 
-    kind: Kind
+    kind: EventKind
     value: Json = None
     """None: as it was asked for."""
     error: str | None = None

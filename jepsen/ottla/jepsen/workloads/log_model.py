@@ -5,11 +5,11 @@ Pure.  It learns from completions only; it is no judge.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ottla.jepsen.history import Json, Kind
+from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.load import Completion, Op
 
 
-class LogModel:
+class OffsetModel:
     """The highest offsets anybody was told of, by key."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class LogModel:
 def sent_of(op: Op, done: Completion) -> Iterator[tuple[str, int]]:
     """Yield key and offset of each send that is known to be in the log."""
     for told in _parts(op, done, "send"):
-        if done.kind is Kind.OK and isinstance(told[2], list) and told[2][0] is not None:
+        if done.kind is EventKind.OK and isinstance(told[2], list) and told[2][0] is not None:
             yield told[1], told[2][0]
 
 

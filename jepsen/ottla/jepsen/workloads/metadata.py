@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import EventKind
 from ottla.jepsen.workloads.crashes import CRASH, Crashes
 from ottla.jepsen.workloads.final_reads import FINAL
 from ottla.jepsen.workloads.load import OWN, Completion, LoadPlan, NewTopic, Op
@@ -113,7 +113,7 @@ class MetadataLoad:
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
         """Learn how it ended."""
         if op.f == "describe":
-            if "final" in op.extra and done.kind is Kind.OK:
+            if "final" in op.extra and done.kind is EventKind.OK:
                 self._left[thread].remove((op.value["topic"], op.value["part"]))
             return
         if not isinstance(op.value, dict):
@@ -124,9 +124,9 @@ class MetadataLoad:
         name = self._names[thread]
         if op.value["topic"] != name.topic:
             return
-        if done.kind is Kind.INFO:
+        if done.kind is EventKind.INFO:
             name.is_uncertain = True
-        elif done.kind is Kind.OK:
+        elif done.kind is EventKind.OK:
             name.writes += 1
             if op.f == "delete":
                 name.count, name.writes = 0, 0
@@ -169,9 +169,9 @@ class MetadataLoad:
         return Op("partitions", {"topic": self._race, "count": self._race_size + rng.randint(1, 2)})
 
     def _on_race(self, op: Op, done: Completion) -> None:
-        if done.kind is Kind.OK:
+        if done.kind is EventKind.OK:
             self._race_size = max(self._race_size, op.value["count"])
-        elif done.kind is Kind.INFO:
+        elif done.kind is EventKind.INFO:
             self._race_unknown += 1
 
     def _new_race(self) -> None:

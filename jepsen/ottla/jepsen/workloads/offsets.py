@@ -24,7 +24,7 @@ operations of one register, or as soon as it has a few whose end is unknown.
 from collections import Counter
 from random import Random
 
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import EventKind
 from ottla.jepsen.workloads.crashes import CRASH, Crashes
 from ottla.jepsen.workloads.final_reads import FINAL
 from ottla.jepsen.workloads.keys import key_of
@@ -95,9 +95,9 @@ class OffsetsLoad:
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
         """Learn how it ended."""
-        if op.f == "commit" and done.kind is Kind.INFO:
+        if op.f == "commit" and done.kind is EventKind.INFO:
             self._on_unknown(op.value[0], op.value[1])
-        elif "final" in op.extra and op.f == "fetch" and done.kind is Kind.OK:
+        elif "final" in op.extra and op.f == "fetch" and done.kind is EventKind.OK:
             self._left[thread].pop(0)
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

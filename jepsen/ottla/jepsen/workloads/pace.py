@@ -10,7 +10,7 @@ OPS_PER_S_MAX = 900
 histories that take longer to judge than to record."""
 
 
-class Pace:
+class ThreadPace:
     """When each thread may begin its next operation."""
 
     def __init__(self, thread_count: int, ops_per_s_max: int = OPS_PER_S_MAX) -> None:

@@ -17,12 +17,12 @@ operation, `rebalanced`: [key, …].
 from dataclasses import dataclass, field
 from random import Random
 
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import EventKind
 from ottla.jepsen.workloads.crashes import CRASH, Crashes
 from ottla.jepsen.workloads.final_reads import FinalReads
 from ottla.jepsen.workloads.keys import Topics, partition_of
 from ottla.jepsen.workloads.load import NOTHING_TO_READ, Completion, LoadPlan, NewTopic, Op
-from ottla.jepsen.workloads.log_model import LogModel, read_of
+from ottla.jepsen.workloads.log_model import OffsetModel, read_of
 from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_TOPICS = 4
@@ -40,7 +40,7 @@ POLL = Op("poll", [["poll"]])
 
 
 @dataclass(slots=True)
-class Reader:
+class QueueReader:
     """What one thread reads."""
 
     keys: frozenset[str] = frozenset()
@@ -57,9 +57,9 @@ class QueueLoad:
 
     def __init__(self, plan: LoadPlan, *, values_max: int = VALUES_MAX) -> None:
         self._topics = Topics(plan.prefix, open_count=OPEN_TOPICS, values_max=values_max)
-        self._model = LogModel()
+        self._model = OffsetModel()
         self._crashes = Crashes()
-        self._readers = [Reader() for _ in plan.kinds]
+        self._readers = [QueueReader() for _ in plan.kinds]
         self._final = FinalReads(plan.kinds, self._model)
 
     @property
@@ -93,12 +93,12 @@ class QueueLoad:
         reader = self._readers[thread]
         is_final = "final" in op.extra
         if op.f == "create-topic":
-            self._topics.on_made(op.value, is_made=done.kind is Kind.OK)
+            self._topics.on_made(op.value, is_made=done.kind is EventKind.OK)
         elif op.f == "crash":
-            self._readers[thread] = Reader()
+            self._readers[thread] = QueueReader()
         elif op.f in ("assign", "subscribe"):
             self._on_change(reader, op, done)
-            if is_final and done.kind is Kind.OK:
+            if is_final and done.kind is EventKind.OK:
                 self._final.on_assigned(thread)
         elif done.error == NOTHING_TO_READ:
             reader.keys = frozenset()
@@ -121,8 +121,8 @@ class QueueLoad:
             return Op("assign", sorted(set(keys)))
         return Op("subscribe", sorted({partition_of(key)[0] for key in keys}))
 
-    def _on_change(self, reader: Reader, op: Op, done: Completion) -> None:
-        if done.kind is not Kind.OK:
+    def _on_change(self, reader: QueueReader, op: Op, done: Completion) -> None:
+        if done.kind is not EventKind.OK:
             # Whatever it reads now, it is told again before it polls.
             reader.keys = frozenset()
             return
@@ -134,7 +134,7 @@ class QueueLoad:
         reader.keys = frozenset(keys)
         reader.seen = {key: offset for key, offset in reader.seen.items() if key in before}
 
-    def _is_over(self, reader: Reader) -> bool:
+    def _is_over(self, reader: QueueReader) -> bool:
         """Return whether all its keys are full and read to their ends."""
         if not reader.keys.isdisjoint(self._topics.keys()):
             return False

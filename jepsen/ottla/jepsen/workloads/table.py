@@ -38,13 +38,13 @@ from ottla.jepsen.workloads.load import (
 )
 from ottla.jepsen.workloads.metadata import MetadataLoad
 from ottla.jepsen.workloads.offsets import OffsetsLoad
-from ottla.jepsen.workloads.pace import Pace
+from ottla.jepsen.workloads.pace import ThreadPace
 from ottla.jepsen.workloads.producer_ids import ProducerIdsLoad
 from ottla.jepsen.workloads.queue import QueueLoad
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class WorkloadRow:
     """What one workload is made of."""
 
     generator: Callable[[LoadPlan], Generator]
@@ -54,25 +54,25 @@ class Row:
     """Makes one of confluent-kafka, of bootstrap, thread, note, plan."""
 
 
-ROWS: Mapping[str, Row] = {
-    "queue": Row(QueueLoad, OwnQueueClient, ConfluentQueueClient),
-    "offsets": Row(OffsetsLoad, OwnOffsetsClient, ConfluentOffsetsClient),
-    "group": Row(GroupLoad, OwnGroupClient, ConfluentGroupClient),
-    "metadata": Row(MetadataLoad, OwnMetadataClient, ConfluentMetadataClient),
-    "producer-ids": Row(ProducerIdsLoad, OwnProducerIdsClient, ConfluentProducerIdsClient),
-    "list-offsets": Row(ListOffsetsLoad, OwnListOffsetsClient, ConfluentListOffsetsClient),
+ROWS: Mapping[str, WorkloadRow] = {
+    "queue": WorkloadRow(QueueLoad, OwnQueueClient, ConfluentQueueClient),
+    "offsets": WorkloadRow(OffsetsLoad, OwnOffsetsClient, ConfluentOffsetsClient),
+    "group": WorkloadRow(GroupLoad, OwnGroupClient, ConfluentGroupClient),
+    "metadata": WorkloadRow(MetadataLoad, OwnMetadataClient, ConfluentMetadataClient),
+    "producer-ids": WorkloadRow(ProducerIdsLoad, OwnProducerIdsClient, ConfluentProducerIdsClient),
+    "list-offsets": WorkloadRow(ListOffsetsLoad, OwnListOffsetsClient, ConfluentListOffsetsClient),
 }
 
 
 class Workload:
     """One workload of one run."""
 
-    def __init__(self, name: str, row: Row, plan: LoadPlan) -> None:
+    def __init__(self, name: str, row: WorkloadRow, plan: LoadPlan) -> None:
         self.name = name
         self.plan = plan
         self._row = row
         self._generator = row.generator(plan)
-        self._pace = Pace(plan.thread_count, self._generator.ops_per_s_max)
+        self._pace = ThreadPace(plan.thread_count, self._generator.ops_per_s_max)
 
     @property
     def checkers(self) -> tuple[str, ...]:

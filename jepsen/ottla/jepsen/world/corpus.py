@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome, make_engine, run_once
+from ottla.jepsen.world.engine import RunOutcome, make_engine, run_once
 from ottla.model.errors import CorruptDataError
 
 
@@ -64,7 +64,7 @@ def cases_in(folder: Path) -> Iterator[tuple[Path, Case]]:
         yield path, load(path)
 
 
-def replay(case: Case, decisions: Sequence[int] | None = None) -> Outcome:
+def replay(case: Case, decisions: Sequence[int] | None = None) -> RunOutcome:
     """Run a case again, or a variation of it."""
     chosen = case.decisions if decisions is None else decisions
     engine = make_engine(case.engine, case.subject)

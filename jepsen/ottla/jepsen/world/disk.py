@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ottla.jepsen.world.disk_faults import DiskFaults, Fault, Operation
+from ottla.jepsen.world.disk_faults import DiskFault, DiskFaults, DiskOperation
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
 from ottla.storage.disk_seam import Chunk, DiskFile, Space
@@ -164,13 +164,13 @@ class SimulatedFile:
     def pread(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position`."""
         self.check_usable()
-        self._disk.strike(Operation.READ, self._path)
+        self._disk.strike(DiskOperation.READ, self._path)
         return self.inode.content.read(position, size)
 
     def set_size(self, size: int) -> None:
         """Cut the file, or extend it by a hole."""
         self.check_usable()
-        self._disk.strike(Operation.WRITE, self._path)
+        self._disk.strike(DiskOperation.WRITE, self._path)
         self.inode.change(_Resize(size))
         self.inode.modified_ms = self._disk.wall_ms()
 
@@ -221,18 +221,18 @@ class SimulatedDisk:
 
     def fail(
         self,
-        operation: Operation,
+        operation: DiskOperation,
         error_number: int = errno.EIO,
         *,
         path_part: str = "",
         skip_count: int = 0,
         times: int = 1,
-    ) -> Fault:
+    ) -> DiskFault:
         """Have the next `times` operations on paths holding `path_part` fail, after some skipped.
 
         A write that fails leaves a drawn part of its bytes behind.
         """
-        fault = Fault(
+        fault = DiskFault(
             operation=operation,
             error_number=error_number,
             path_part=path_part,
@@ -289,7 +289,7 @@ class SimulatedDisk:
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         """Open a file for reading and writing."""
-        self.strike(Operation.OPEN, path)
+        self.strike(DiskOperation.OPEN, path)
         parent, name = self._parent(path)
         node = parent.entries.get(name)
         if isinstance(node, _Directory) or not name:
@@ -313,7 +313,7 @@ class SimulatedDisk:
 
     def unlink_empty(self, path: str) -> None:
         """Remove a file that holds nothing, at once."""
-        self.strike(Operation.NAME, path)
+        self.strike(DiskOperation.NAME, path)
         parent, name = self._parent(path)
         if name in parent.entries:
             parent.change({name: None})
@@ -347,7 +347,7 @@ class SimulatedDisk:
         if inode.has_failed_fsync:
             raise OSError(errno.EIO, "an earlier fsync failed", file.path)
         try:
-            self.strike(Operation.FSYNC, file.path)
+            self.strike(DiskOperation.FSYNC, file.path)
         except OSError:
             inode.has_failed_fsync = True
             raise
@@ -361,7 +361,7 @@ class SimulatedDisk:
     async def read_file(self, path: str) -> bytes:
         """Return the whole file."""
         await self._wait(path)
-        self.strike(Operation.READ, path)
+        self.strike(DiskOperation.READ, path)
         node = self._node(path)
         if isinstance(node, _Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
@@ -462,7 +462,7 @@ class SimulatedDisk:
     def write(self, file: SimulatedFile, position: int, data: bytes) -> None:
         """Write for a handle; a fault or a full disk leaves a part."""
         try:
-            self.strike(Operation.WRITE, file.path)
+            self.strike(DiskOperation.WRITE, file.path)
         except OSError:
             self._write_part(file.inode, position, data[: self._rng.below(len(data) + 1)])
             raise
@@ -475,7 +475,7 @@ class SimulatedDisk:
                 raise OSError(errno.ENOSPC, "no space left on the world's disk", file.path)
         self._write_part(file.inode, position, data)
 
-    def strike(self, operation: Operation, path: str) -> None:
+    def strike(self, operation: DiskOperation, path: str) -> None:
         """Raise the OSError of a fault that waits for this operation."""
         self.faults.strike(operation, path)
 
@@ -506,7 +506,7 @@ class SimulatedDisk:
 
     async def _wait_to_name(self, path: str) -> None:
         await self._wait(path)
-        self.strike(Operation.NAME, path)
+        self.strike(DiskOperation.NAME, path)
 
     def _write_part(self, inode: _Inode, position: int, data: bytes) -> None:
         if data:

@@ -12,7 +12,7 @@ Until = Callable[[], Awaitable[object]]
 """Comes back when a directory that hangs goes on."""
 
 
-class Operation(Enum):
+class DiskOperation(Enum):
     """What a fault may strike."""
 
     OPEN = auto()
@@ -24,10 +24,10 @@ class Operation(Enum):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Fault:
+class DiskFault:
     """Calls that fail; `struck_count` of them have."""
 
-    operation: Operation
+    operation: DiskOperation
     error_number: int
     path_part: str
     skip_count: int
@@ -36,7 +36,7 @@ class Fault:
     """Paths that hold one of these never fail."""
     struck_count: int = 0
 
-    def strikes(self, operation: Operation, path: str) -> bool:
+    def strikes(self, operation: DiskOperation, path: str) -> bool:
         """Return whether this call fails, and count it."""
         if operation is not self.operation or self.path_part not in path:
             return False
@@ -56,7 +56,7 @@ class DiskFaults:
     """All that is wrong with one disk now."""
 
     def __init__(self) -> None:
-        self._faults: list[Fault] = []
+        self._faults: list[DiskFault] = []
         self._hanging: dict[str, Until] = {}
         self._gone: set[str] = set()
 
@@ -65,11 +65,11 @@ class DiskFaults:
         """Whether some call may still fail."""
         return bool(self._gone) or any(fault.times_left for fault in self._faults)
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: DiskFault) -> None:
         """Let calls fail."""
         self._faults.append(fault)
 
-    def take_back(self, fault: Fault) -> None:
+    def take_back(self, fault: DiskFault) -> None:
         """Let these calls succeed again."""
         if fault in self._faults:
             self._faults.remove(fault)
@@ -93,7 +93,7 @@ class DiskFaults:
         self._hanging.clear()
         self._gone.clear()
 
-    def strike(self, operation: Operation, path: str) -> None:
+    def strike(self, operation: DiskOperation, path: str) -> None:
         """Raise the OSError of a fault that waits for this operation."""
         if self.is_gone(path):
             raise OSError(errno.EIO, "the world's directory is gone", path)

@@ -1,7 +1,7 @@
 """What a search engine is, what a run of it tells, and the table of all of them.
 
 An engine runs one seed at a time: it makes everything again, draws every choice from the chance it
-is handed, and comes back with an `Outcome`; a broken invariant is part of it, never raised.
+is handed, and comes back with an `RunOutcome`; a broken invariant is part of it, never raised.
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ from ottla.jepsen.world.violation import Violation, violation_of
 from ottla.model.errors import ErrorCode, RefusedError
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """What one run did and found."""
 
     engine: str
@@ -50,7 +50,7 @@ class Engine(Protocol):
     required: tuple[str, ...]
     """Rare states that a long run must reach."""
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Run once, for at most `budget` events."""
         ...
 
@@ -62,7 +62,7 @@ class Named(Protocol):
     subject: str
 
 
-class Course(Protocol):
+class WalkCourse(Protocol):
     """What a walk leaves behind, however it ended."""
 
     trace: Trace
@@ -71,10 +71,15 @@ class Course(Protocol):
 
 
 def outcome_of(
-    engine: Named, chance: Chance, course: Course, violation: Violation | None, *, sim_ms: int = 0
-) -> Outcome:
+    engine: Named,
+    chance: Chance,
+    course: WalkCourse,
+    violation: Violation | None,
+    *,
+    sim_ms: int = 0,
+) -> RunOutcome:
     """Return what a walk did and found."""
-    return Outcome(
+    return RunOutcome(
         engine.name,
         engine.subject,
         chance.seed,
@@ -88,12 +93,12 @@ def outcome_of(
     )
 
 
-def run_once(engine: Engine, chance: Chance, *, budget: int) -> Outcome:
+def run_once(engine: Engine, chance: Chance, *, budget: int) -> RunOutcome:
     """Run once; what breaks before the engine's own `try`, or in it, is a violation as well."""
     try:
         return engine.run(chance, budget=budget)
     except Exception as error:
-        return Outcome(
+        return RunOutcome(
             engine.name,
             engine.subject,
             chance.seed,

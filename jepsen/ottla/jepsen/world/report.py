@@ -6,7 +6,7 @@ from typing import Any
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.corpus import Case
-from ottla.jepsen.world.engine import Outcome, make_engine, run_once
+from ottla.jepsen.world.engine import RunOutcome, make_engine, run_once
 from ottla.jepsen.world.runner import Job, Tally, bounded_runs
 from ottla.jepsen.world.shrink import TRIALS_MAX, shrink
 from ottla.jepsen.world.trace import Part, listening
@@ -15,7 +15,7 @@ SHRINK_SECONDS = 30.0
 """Time for making one failure small; what is smallest by then is kept."""
 
 
-def case_of(job: Job, outcome: Outcome, trials_max: int | None = None) -> Case:
+def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Case:
     """Return a failing run as a case of the corpus, made as small as there is time for.
 
     A job's mutant must be applied; `trials_max` bounds the runs that shrinking takes.
@@ -53,7 +53,7 @@ def case_of(job: Job, outcome: Outcome, trials_max: int | None = None) -> Case:
     )
 
 
-def story_of(case: Case) -> tuple[Outcome, list[str]]:
+def story_of(case: Case) -> tuple[RunOutcome, list[str]]:
     """Run a case again; return what came of it and every event as a line."""
     lines: list[str] = []
 

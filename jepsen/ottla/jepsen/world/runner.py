@@ -18,7 +18,7 @@ from threading import Thread
 from types import FrameType
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Engine, Outcome, make_engine, run_once
+from ottla.jepsen.world.engine import Engine, RunOutcome, make_engine, run_once
 from ottla.jepsen.world.violation import Violation
 
 RUN_SECONDS_MAX = 120
@@ -59,7 +59,7 @@ class Tally:
     violation_count: int = 0
     broken: Counter[str] = field(default_factory=Counter)
     """Violations by what was broken."""
-    failures: list[Outcome] = field(default_factory=list)
+    failures: list[RunOutcome] = field(default_factory=list)
     """The first failing runs, by seed."""
     hash_sum: int = 0
     only_hash: str = ""
@@ -69,7 +69,7 @@ class Tally:
     cpu_seconds: float = 0.0
     """What the processes computed of them; other work on the machine does not count."""
 
-    def take_in(self, outcome: Outcome) -> None:
+    def take_in(self, outcome: RunOutcome) -> None:
         """Add one run."""
         self.run_count += 1
         self.only_hash = outcome.trace_hash
@@ -110,7 +110,7 @@ class Tally:
     def _add_hash(self, number: int) -> None:
         self.hash_sum = (self.hash_sum + number) % (1 << _HASH_BITS)
 
-    def _keep(self, outcomes: list[Outcome]) -> None:
+    def _keep(self, outcomes: list[RunOutcome]) -> None:
         kept = sorted([*self.failures, *outcomes], key=lambda outcome: outcome.seed)
         self.failures = kept[:VIOLATIONS_KEPT_MAX]
 
@@ -118,7 +118,7 @@ class Tally:
 OnProgress = Callable[[Tally], None]
 
 
-def run_seed(engine: Engine, seed: int, budget: int) -> Outcome:
+def run_seed(engine: Engine, seed: int, budget: int) -> RunOutcome:
     """Run one seed."""
     return run_once(engine, Chance(seed), budget=budget)
 
@@ -231,7 +231,7 @@ class Deal:
         self._share_count = max(1, min(fitting, 4 * self._share_count))
 
 
-def _number_of(outcome: Outcome) -> int:
+def _number_of(outcome: RunOutcome) -> int:
     """Return a run's seed and trace as one number that may be summed."""
     digest = blake2b(f"{outcome.seed}/{outcome.trace_hash}".encode(), digest_size=16).digest()
     return int.from_bytes(digest, "big")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.jepsen.world.corpus import Case, save
-from ottla.jepsen.world.engine import Outcome, make_engine
+from ottla.jepsen.world.engine import RunOutcome, make_engine
 from ottla.jepsen.world.report import case_of
 from ottla.jepsen.world.runner import Deal, Job, Tally, open_pool, run_batch
 
@@ -62,7 +62,7 @@ PLAN = (
 
 
 @dataclass(slots=True, kw_only=True)
-class Row:
+class SubjectRow:
     """What one subject has had of the time, and what it did in it."""
 
     job: Job
@@ -84,7 +84,7 @@ class Row:
 class _Share(NamedTuple):
     """Seeds that a process runs just now."""
 
-    row: Row
+    row: SubjectRow
     first_seed: int
     run_count: int
 
@@ -92,12 +92,12 @@ class _Share(NamedTuple):
 class _Shrinking(NamedTuple):
     """A failure that a process makes small just now."""
 
-    row: Row
-    outcome: Outcome
+    row: SubjectRow
+    outcome: RunOutcome
 
 
 @dataclass(slots=True, kw_only=True)
-class Kept:
+class KeptFailure:
     """A failure that has a file of its own."""
 
     engine: str
@@ -126,7 +126,7 @@ class Soak:
         self.first_seed = first_seed
         self.processes = processes
         self.rows = [_row_of(part, first_seed) for part in plan]
-        self.kept: list[Kept] = []
+        self.kept: list[KeptFailure] = []
         """The first failure of each kind."""
         self.lost: list[str] = []
         """Seeds of which nothing is known."""
@@ -251,14 +251,14 @@ class Soak:
                     self._shrunk_count += 1
                     self._to_shrink.append(_Shrinking(row, outcome))
 
-    def _is_new(self, outcome: Outcome) -> bool:
+    def _is_new(self, outcome: RunOutcome) -> bool:
         assert outcome.violation is not None
         kind = (outcome.engine, outcome.subject, outcome.violation.invariant)
         return all((one.engine, one.subject, one.invariant) != kind for one in self.kept)
 
     def _keep(self, case: Case, *, is_small: bool) -> None:
         """Write a failure into its file; what is small takes the place of what was not."""
-        found = Kept(
+        found = KeptFailure(
             engine=case.engine,
             subject=case.subject,
             seed=case.seed,
@@ -279,8 +279,8 @@ class Soak:
             )
 
 
-def _row_of(part: Part, first_seed: int) -> Row:
+def _row_of(part: Part, first_seed: int) -> SubjectRow:
     engine = make_engine(part.engine, part.subject)
     job = Job(engine=part.engine, subject=part.subject, budget=engine.budget)
     deal = Deal(first_seed, None, None)
-    return Row(job=job, percent=part.percent, required=engine.required, deal=deal)
+    return SubjectRow(job=job, percent=part.percent, required=engine.required, deal=deal)

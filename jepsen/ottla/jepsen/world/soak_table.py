@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.jepsen.world.engine import COMMON_FIGURES
 from ottla.jepsen.world.report import command_of
-from ottla.jepsen.world.soak import Row, Soak
+from ottla.jepsen.world.soak import Soak, SubjectRow
 
 HEADERS = (
     "engine",
@@ -112,7 +112,7 @@ def markdown_of(facts: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *notes, ""] if notes else [*lines, ""])
 
 
-def _facts(row: Row) -> dict[str, Any]:
+def _facts(row: SubjectRow) -> dict[str, Any]:
     job, tally = row.job, row.tally
     missed = tally.missed(row.required)
     cpu_seconds = max(1e-6, tally.cpu_seconds)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.limits import INT32_MAX, INT64_MAX, MIB
-from ottla.model.settings.declare import Kind, setting, values_of
+from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import (
-    Endpoint,
-    Voter,
+    ConfiguredVoter,
+    ListenAddress,
     parse_bootstrap,
     parse_listeners,
     parse_voters,
@@ -30,7 +30,7 @@ class BrokerConfig:
     node_id: NodeId = setting(
         NodeId(-1),
         key="node.id",
-        kind=Kind.INT,
+        kind=SettingKind.INT,
         at_least=0,
         text="",
         doc="This broker's id, unique among brokers and controllers.",
@@ -43,24 +43,24 @@ class BrokerConfig:
     metadata_log_dir: str | None = setting(
         None,
         key="metadata.log.dir",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         doc="The directory of the metadata log; the first of log.dirs when not set.",
     )
-    listeners: tuple[Endpoint, ...] = setting(
-        (Endpoint("PLAINTEXT", "", 9092),),
+    listeners: tuple[ListenAddress, ...] = setting(
+        (ListenAddress("PLAINTEXT", "", 9092),),
         key="listeners",
         parse=parse_listeners,
         text="PLAINTEXT://:9092",
         doc="The addresses this broker listens on for Kafka clients.",
     )
-    advertised_listeners: tuple[Endpoint, ...] = setting(
+    advertised_listeners: tuple[ListenAddress, ...] = setting(
         (),
         key="advertised.listeners",
         parse=parse_listeners,
         text="",
         doc="The addresses clients are told; when not set, the one each client reached.",
     )
-    controller_quorum_voters: tuple[Voter, ...] = setting(
+    controller_quorum_voters: tuple[ConfiguredVoter, ...] = setting(
         (),
         key="controller.quorum.voters",
         parse=parse_voters,
@@ -76,12 +76,12 @@ class BrokerConfig:
         doc="Controllers to find the quorum by, host:port each; the voters when not set.",
     )
     rack: str | None = setting(
-        None, key="broker.rack", kind=Kind.STRING, doc="The rack or zone, for placement."
+        None, key="broker.rack", kind=SettingKind.STRING, doc="The rack or zone, for placement."
     )
     failure_domain_host: str | None = setting(
         None,
         key="ottla.failure.domain.host",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         doc="Ottla's own: the machine this broker shares with others, for placement; the "
         "machine's own id when not set.",
     )
@@ -105,7 +105,7 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int = setting(
         3,
         key="transaction.state.log.replication.factor",
-        kind=Kind.SHORT,
+        kind=SettingKind.SHORT,
         at_least=1,
         doc="Replicas of the topic that holds the state of transactions.",
     )
@@ -142,14 +142,14 @@ class BrokerConfig:
     queued_max_request_bytes: int = setting(
         -1,
         key="queued.max.request.bytes",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         doc="Request bytes held at once by the whole process before reading pauses; -1 is a "
         "quarter of a GiB.",
     )
     connections_max_idle_ms: int = setting(
         600_000,
         key="connections.max.idle.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         doc="How long a silent connection is kept.",
     )
     max_connections: int = setting(
@@ -210,7 +210,7 @@ class BrokerConfig:
     replica_lag_time_ms_max: int = setting(
         30_000,
         key="replica.lag.time.max.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="How long a follower may lag before it leaves the in-sync replicas.",
     )
@@ -253,27 +253,27 @@ class BrokerConfig:
     inter_broker_listener_name: str | None = setting(
         None,
         key="inter.broker.listener.name",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         doc="The listener brokers reach each other by; the first of listeners when not set.",
     )
     high_watermark_checkpoint_interval_ms: int = setting(
         5_000,
         key="replica.high.watermark.checkpoint.interval.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="How often high watermarks are written to their checkpoint.",
     )
     retention_check_interval_ms: int = setting(
         300_000,
         key="log.retention.check.interval.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="How often segments are checked against retention.",
     )
     initial_task_delay_ms: int = setting(
         30_000,
         key="log.initial.task.delay.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         doc="How long after the start retention is first checked, and recovery points and log "
         "start offsets are first written to their checkpoints; 0 waits one interval.",
@@ -281,7 +281,7 @@ class BrokerConfig:
     flush_scheduler_interval_ms: int = setting(
         INT64_MAX,
         key="log.flush.scheduler.interval.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="How often logs are looked at for flush.ms, and the default of flush.ms where "
         "log.flush.interval.ms is not set; with neither, flush.ms is looked at every second.",
@@ -309,7 +309,7 @@ class BrokerConfig:
         INT64_MAX,
         key="leader.replication.throttled.rate",
         has_no_effect_yet=NO_THROTTLE,
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         is_dynamic=True,
         doc="Bytes a second that a leader sends to throttled replicas.",
@@ -318,7 +318,7 @@ class BrokerConfig:
         INT64_MAX,
         key="follower.replication.throttled.rate",
         has_no_effect_yet=NO_THROTTLE,
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         is_dynamic=True,
         doc="Bytes a second that throttled replicas fetch.",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, KIB, MIB
-from ottla.model.settings.declare import Kind, setting
+from ottla.model.settings.declare import SettingKind, setting
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """A broker remembers the last five batches of a producer: with more in flight a repeated one
@@ -193,12 +193,15 @@ class ConsumerConfig:
         doc="After this long what is known of topics is asked anew, though nothing went wrong.",
     )
     group_id: str | None = setting(
-        None, key="group.id", kind=Kind.STRING, doc="The group that shares the topics' partitions."
+        None,
+        key="group.id",
+        kind=SettingKind.STRING,
+        doc="The group that shares the topics' partitions.",
     )
     group_instance_id: str | None = setting(
         None,
         key="group.instance.id",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         doc="A name that survives restarts: such a member keeps its partitions while it restarts.",
     )
     group_protocol: str = setting(
@@ -211,14 +214,14 @@ class ConsumerConfig:
     group_remote_assignor: str | None = setting(
         None,
         key="group.remote.assignor",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         doc="How the coordinator shares partitions under group.protocol=consumer; its own choice "
         "where none is given.",
     )
     partition_assignment_strategy: tuple[str, ...] = setting(
         ("range", "cooperative-sticky"),
         key="partition.assignment.strategy",
-        kind=Kind.LIST,
+        kind=SettingKind.LIST,
         one_of=("range", "roundrobin", "sticky", "cooperative-sticky"),
         doc="How a classic group may share partitions, best first; the members agree on one. With "
         "cooperative-sticky alone they read on while the group rebalances.",

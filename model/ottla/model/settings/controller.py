@@ -5,8 +5,13 @@ from dataclasses import dataclass, field
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
-from ottla.model.settings.declare import Kind, setting, values_of
-from ottla.model.settings.endpoints import Endpoint, Voter, parse_listeners, parse_voters
+from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.endpoints import (
+    ConfiguredVoter,
+    ListenAddress,
+    parse_listeners,
+    parse_voters,
+)
 from ottla.model.settings.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
@@ -22,7 +27,7 @@ class ControllerConfig:
     node_id: NodeId = setting(
         NodeId(-1),
         key="node.id",
-        kind=Kind.INT,
+        kind=SettingKind.INT,
         at_least=0,
         text="",
         doc="This controller's id, unique among brokers and controllers.",
@@ -32,14 +37,14 @@ class ControllerConfig:
         key="metadata.log.dir",
         doc="The directory of the metadata log.",
     )
-    listeners: tuple[Endpoint, ...] = setting(
-        (Endpoint("CONTROLLER", "", 9093),),
+    listeners: tuple[ListenAddress, ...] = setting(
+        (ListenAddress("CONTROLLER", "", 9093),),
         key="listeners",
         parse=parse_listeners,
         text="CONTROLLER://:9093",
         doc="The address this controller listens on (gRPC).",
     )
-    controller_quorum_voters: tuple[Voter, ...] = setting(
+    controller_quorum_voters: tuple[ConfiguredVoter, ...] = setting(
         (),
         key="controller.quorum.voters",
         parse=parse_voters,
@@ -75,14 +80,14 @@ class ControllerConfig:
     leader_imbalance_check_interval_seconds: int = setting(
         300,
         key="leader.imbalance.check.interval.seconds",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="How often leadership is given back to preferred replicas.",
     )
     unclean_leader_election_interval_ms: int = setting(
         300_000,
         key="unclean.leader.election.interval.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="How often leaderless partitions are looked through for one that anybody may lead now.",
     )

@@ -16,7 +16,7 @@ from ottla.model.errors import ConfigError
 C = TypeVar("C")
 
 
-class Kind(IntEnum):
+class SettingKind(IntEnum):
     """Kafka's config types, numbered as DescribeConfigs v3 sends them."""
 
     BOOLEAN = 1
@@ -31,9 +31,9 @@ class Kind(IntEnum):
 
 
 BOUNDS = {
-    Kind.SHORT: (-(1 << 15), (1 << 15) - 1),
-    Kind.INT: (-(1 << 31), (1 << 31) - 1),
-    Kind.LONG: (-(1 << 63), (1 << 63) - 1),
+    SettingKind.SHORT: (-(1 << 15), (1 << 15) - 1),
+    SettingKind.INT: (-(1 << 31), (1 << 31) - 1),
+    SettingKind.LONG: (-(1 << 63), (1 << 63) - 1),
 }
 
 
@@ -43,7 +43,7 @@ class Definition:
 
     key: str
     field_name: str
-    kind: Kind
+    kind: SettingKind
     default: str | None
     doc: str
     at_least: float | None = None
@@ -86,17 +86,17 @@ class Definition:
 
     def allowed(self) -> str:
         """Say in words which values are allowed."""
-        if self.one_of and self.kind is Kind.LIST:
+        if self.one_of and self.kind is SettingKind.LIST:
             return f"a list of any of {', '.join(self.one_of)}"
         if self.one_of:
             return f"one of {', '.join(self.one_of)}"
         noun = {
-            Kind.BOOLEAN: "true or false",
-            Kind.INT: "an integer",
-            Kind.SHORT: "an integer",
-            Kind.LONG: "an integer",
-            Kind.DOUBLE: "a number",
-            Kind.LIST: "a comma-separated list",
+            SettingKind.BOOLEAN: "true or false",
+            SettingKind.INT: "an integer",
+            SettingKind.SHORT: "an integer",
+            SettingKind.LONG: "an integer",
+            SettingKind.DOUBLE: "a number",
+            SettingKind.LIST: "a comma-separated list",
         }.get(self.kind, "a text")
         if self.parse is not None:
             noun = (self.parse.__doc__ or noun).splitlines()[0].removesuffix(".")
@@ -114,13 +114,13 @@ class Definition:
         if self.parse is not None:
             return self.parse(text)
         match self.kind:
-            case Kind.BOOLEAN:
+            case SettingKind.BOOLEAN:
                 return {"true": True, "false": False}.get(text.lower())
-            case Kind.INT | Kind.SHORT | Kind.LONG:
+            case SettingKind.INT | SettingKind.SHORT | SettingKind.LONG:
                 return int(text)
-            case Kind.DOUBLE:
+            case SettingKind.DOUBLE:
                 return float(text)
-            case Kind.LIST:
+            case SettingKind.LIST:
                 return tuple(part.strip() for part in text.split(",") if part.strip())
             case _:
                 return text
@@ -143,7 +143,7 @@ def setting(
     default: Any,
     *,
     key: str,
-    kind: Kind | None = None,
+    kind: SettingKind | None = None,
     at_least: float | None = None,
     at_most: float | None = None,
     one_of: tuple[str, ...] = (),
@@ -180,14 +180,14 @@ def setting(
     return field(default=default, metadata={"setting": parts})
 
 
-def _kind_of(default: Any) -> Kind:
+def _kind_of(default: Any) -> SettingKind:
     if isinstance(default, bool):
-        return Kind.BOOLEAN
+        return SettingKind.BOOLEAN
     if isinstance(default, int):
-        return Kind.INT
+        return SettingKind.INT
     if isinstance(default, float):
-        return Kind.DOUBLE
-    return Kind.LIST if isinstance(default, tuple) else Kind.STRING
+        return SettingKind.DOUBLE
+    return SettingKind.LIST if isinstance(default, tuple) else SettingKind.STRING
 
 
 def _text_of(default: Any) -> str | None:

@@ -18,7 +18,7 @@ from ottla.model.settings.exporters import ExporterConfig
 from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.metrics import MetricsConfig
-from ottla.model.settings.resources import ResourceType
+from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.telemetry import TelemetryConfig
 from ottla.model.settings.topic import DEFAULT_DEFINITIONS, TOPIC_DEFINITIONS, check_topic_texts
 
@@ -37,22 +37,22 @@ def broker_definitions() -> Mapping[str, Definition]:
     }
 
 
-def definitions_of(resource_type: ResourceType) -> Mapping[str, Definition]:
+def definitions_of(resource_type: ConfigKind) -> Mapping[str, Definition]:
     """Return every setting that a resource of this type may have, by key."""
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigKind.TOPIC:
             return TOPIC_DEFINITIONS
-        case ResourceType.BROKER:
+        case ConfigKind.BROKER:
             return broker_definitions()
-        case ResourceType.CLIENT_METRICS:
+        case ConfigKind.CLIENT_METRICS:
             return CLIENT_METRICS_DEFINITIONS
-        case ResourceType.GROUP:
+        case ConfigKind.GROUP:
             return GROUP_DEFINITIONS
     return {}
 
 
 def check_texts(
-    resource_type: ResourceType,
+    resource_type: ConfigKind,
     given: Mapping[str, str],
     in_all: Mapping[str, str],
     *,
@@ -63,13 +63,13 @@ def check_texts(
     `given` is what is set now, `in_all` what the resource will have then.
     """
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigKind.TOPIC:
             check_topic_texts(given)
-        case ResourceType.BROKER:
+        case ConfigKind.BROKER:
             check_broker_texts(given)
-        case ResourceType.CLIENT_METRICS:
+        case ConfigKind.CLIENT_METRICS:
             check_subscription_texts(in_all)
-        case ResourceType.GROUP:
+        case ConfigKind.GROUP:
             check_group_texts(in_all, groups)
 
 

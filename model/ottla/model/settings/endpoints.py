@@ -8,7 +8,7 @@ from ottla.model.ids import NodeId
 PORT_MAX = 65_535
 
 
-class Endpoint(NamedTuple):
+class ListenAddress(NamedTuple):
     """One listener: `host` is empty where every interface is meant; `port` 0 asks for any."""
 
     name: str
@@ -20,7 +20,7 @@ class Endpoint(NamedTuple):
         return f"{self.name}://{bracketed(self.host)}:{self.port}"
 
 
-class Voter(NamedTuple):
+class ConfiguredVoter(NamedTuple):
     """One voter of the quorum and where its gRPC listens."""
 
     id: NodeId
@@ -48,7 +48,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def parse_listeners(text: str) -> tuple[Endpoint, ...]:
+def parse_listeners(text: str) -> tuple[ListenAddress, ...]:
     """a list of NAME://host:port, each name once."""
     found = tuple(_listener(part) for part in _parts(text))
     if not found or len({endpoint.name for endpoint in found}) != len(found):
@@ -56,7 +56,7 @@ def parse_listeners(text: str) -> tuple[Endpoint, ...]:
     return found
 
 
-def parse_voters(text: str) -> tuple[Voter, ...]:
+def parse_voters(text: str) -> tuple[ConfiguredVoter, ...]:
     """a list of id@host:port, each id once."""
     voters = []
     for part in _parts(text):
@@ -64,7 +64,7 @@ def parse_voters(text: str) -> tuple[Voter, ...]:
         host, port = parse_address(address)
         if not at or not host or port == 0:
             raise ValueError(text)
-        voters.append(Voter(NodeId(int(identity)), host, port))
+        voters.append(ConfiguredVoter(NodeId(int(identity)), host, port))
     if len({voter.id for voter in voters}) != len(voters):
         raise ValueError(text)
     return tuple(sorted(voters))
@@ -75,12 +75,12 @@ def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(parse_address(part) for part in _parts(text))
 
 
-def _listener(part: str) -> Endpoint:
+def _listener(part: str) -> ListenAddress:
     name, scheme, address = part.partition("://")
     if not scheme or not name:
         raise ValueError(part)
     host, port = parse_address(address)
-    return Endpoint(name.upper(), host, port)
+    return ListenAddress(name.upper(), host, port)
 
 
 def _parts(text: str) -> Iterable[str]:

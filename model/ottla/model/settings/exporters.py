@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ottla.model.limits import MIB
-from ottla.model.settings.declare import Kind, setting
+from ottla.model.settings.declare import SettingKind, setting
 
 PLUGIN_PREFIX = "telemetry.exporter."
 """What a plug-in named N is told stands under `telemetry.exporter.N.`, for it alone to check."""
@@ -75,7 +75,7 @@ class ExporterConfig:
     otlp_endpoints: tuple[OtlpEndpoint, ...] = setting(
         (),
         key="telemetry.otlp.endpoint",
-        kind=Kind.LIST,
+        kind=SettingKind.LIST,
         parse=parse_otlp_endpoints,
         text="",
         doc="Ottla's own: the OTLP collectors that metrics are sent to, grpc://host:4317 or "
@@ -84,7 +84,7 @@ class ExporterConfig:
     otlp_headers: tuple[tuple[str, str], ...] = setting(
         (),
         key="telemetry.otlp.headers",
-        kind=Kind.PASSWORD,
+        kind=SettingKind.PASSWORD,
         parse=parse_headers,
         text="",
         doc="Ottla's own: headers that collectors ask for, NAME=VALUE each.",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, MIB
-from ottla.model.settings.declare import Kind, definitions, setting
+from ottla.model.settings.declare import SettingKind, definitions, setting
 
 ORDERED = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
@@ -66,7 +66,7 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = setting(
         600_000,
         key="offsets.retention.check.interval.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="How often offsets are checked against their retention.",
     )
@@ -79,7 +79,7 @@ class GroupConfig:
     offsets_topic_replication_factor: int = setting(
         3,
         key="offsets.topic.replication.factor",
-        kind=Kind.SHORT,
+        kind=SettingKind.SHORT,
         at_least=1,
         doc="Replicas of the topic that holds committed offsets.",
     )

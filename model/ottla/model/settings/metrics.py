@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ottla.model.settings.declare import Kind, setting
+from ottla.model.settings.declare import SettingKind, setting
 
 OFF = -1
 
@@ -22,7 +22,7 @@ class MetricsConfig:
     prometheus_host: str = setting(
         "",
         key="metrics.prometheus.host",
-        kind=Kind.STRING,
+        kind=SettingKind.STRING,
         doc="Ottla's own: the address of that port; every interface when not set.",
     )
 

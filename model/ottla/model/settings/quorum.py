@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ottla.model.limits import GIB, MIB
-from ottla.model.settings.declare import Kind, setting
+from ottla.model.settings.declare import SettingKind, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +70,14 @@ class QuorumConfig:
     snapshot_bytes_between: int = setting(
         20 * MIB,
         key="metadata.log.max.record.bytes.between.snapshots",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="Record bytes after which the next snapshot is written.",
     )
     snapshot_interval_ms_max: int = setting(
         3_600_000,
         key="metadata.log.max.snapshot.interval.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         doc="Time after which the next snapshot is written if anything changed; 0 switches it off.",
     )
@@ -90,20 +90,20 @@ class QuorumConfig:
     segment_ms: int = setting(
         604_800_000,
         key="metadata.log.segment.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         doc="Age at which the metadata log rolls to its next segment.",
     )
     retention_bytes_max: int = setting(
         100 * MIB,
         key="metadata.max.retention.bytes",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         doc="Size of log and snapshots above which old ones go; the newest snapshot always stays.",
     )
     retention_ms_max: int = setting(
         604_800_000,
         key="metadata.max.retention.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         doc="Age above which old snapshots and the log below them go.",
     )
     idle_interval_ms_max: int = setting(

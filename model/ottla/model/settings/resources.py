@@ -6,8 +6,8 @@ Light to import: a command that changes a setting needs no definition of any.
 from enum import IntEnum
 
 
-class ResourceType(IntEnum):
-    """What a config record belongs to (Kafka's ConfigResource.Type, int8)."""
+class ConfigKind(IntEnum):
+    """What settings belong to (Kafka's ConfigResource.Type, int8)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -15,6 +15,20 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from (Kafka's ConfigSource, int8)."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER = 3
+    STATIC = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class AlterOperation(IntEnum):

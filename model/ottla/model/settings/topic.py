@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.limits import GIB, INT64_MAX, MIB
-from ottla.model.settings.declare import Definition, Kind, definitions, load, setting
+from ottla.model.settings.declare import Definition, SettingKind, definitions, load, setting
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -82,7 +82,7 @@ class TopicConfig:
         DAY_MS,
         key="delete.retention.ms",
         has_no_effect_yet=NO_COMPACTION,
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.cleaner.delete.retention.ms",),
         doc="How long a tombstone of a compacted topic stays readable.",
@@ -90,7 +90,7 @@ class TopicConfig:
     file_delete_delay_ms: int = setting(
         MINUTE_MS,
         key="file.delete.delay.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.segment.delete.delay.ms",),
         doc="How long a removed file stays on disk for reads under way.",
@@ -98,7 +98,7 @@ class TopicConfig:
     flush_messages: int = setting(
         INT64_MAX,
         key="flush.messages",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         broker_keys=("log.flush.interval.messages",),
         doc="Records after which the log is flushed to disk; 1 flushes before every answer.",
@@ -106,7 +106,7 @@ class TopicConfig:
     flush_ms: int = setting(
         INT64_MAX,
         key="flush.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         doc="Time after which written records are flushed to disk.",
@@ -137,7 +137,7 @@ class TopicConfig:
         INT64_MAX,
         key="max.compaction.lag.ms",
         has_no_effect_yet=NO_COMPACTION,
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         broker_keys=("log.cleaner.max.compaction.lag.ms",),
         doc="The longest time a record may stay uncompacted.",
@@ -152,7 +152,7 @@ class TopicConfig:
     message_timestamp_after_max_ms: int = setting(
         HOUR_MS,
         key="message.timestamp.after.max.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.message.timestamp.after.max.ms",),
         doc="How far a record's timestamp may lie ahead of the broker's clock.",
@@ -160,7 +160,7 @@ class TopicConfig:
     message_timestamp_before_max_ms: int = setting(
         INT64_MAX,
         key="message.timestamp.before.max.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.message.timestamp.before.max.ms",),
         doc="How far a record's timestamp may lie behind the broker's clock.",
@@ -185,7 +185,7 @@ class TopicConfig:
         0,
         key="min.compaction.lag.ms",
         has_no_effect_yet=NO_COMPACTION,
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.cleaner.min.compaction.lag.ms",),
         doc="How long a record stays uncompacted at the least.",
@@ -213,14 +213,14 @@ class TopicConfig:
     retention_bytes: int = setting(
         -1,
         key="retention.bytes",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         broker_keys=("log.retention.bytes",),
         doc="Size of a partition above which its oldest segments go; -1 is no bound.",
     )
     retention_ms: int = setting(
         7 * DAY_MS,
         key="retention.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=-1,
         broker_keys=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         doc="Age above which segments go; -1 is no bound.",
@@ -242,7 +242,7 @@ class TopicConfig:
     segment_jitter_ms: int = setting(
         0,
         key="segment.jitter.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=0,
         broker_keys=("log.roll.jitter.ms", "log.roll.jitter.hours"),
         doc="A random time taken off segment.ms so that segments do not all roll at once.",
@@ -250,7 +250,7 @@ class TopicConfig:
     segment_ms: int = setting(
         7 * DAY_MS,
         key="segment.ms",
-        kind=Kind.LONG,
+        kind=SettingKind.LONG,
         at_least=1,
         broker_keys=("log.roll.ms", "log.roll.hours"),
         doc="Age at which a partition's log rolls to its next file.",

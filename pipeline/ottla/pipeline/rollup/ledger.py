@@ -52,7 +52,7 @@ class Memory(NamedTuple):
     """When the newest push of all was received; None before there was any."""
 
 
-class Ledger:
+class SlotLedger:
     """The slots of one query; writes nothing but them."""
 
     def __init__(self, spark: SparkSession, directory: str, query_id: str) -> None:

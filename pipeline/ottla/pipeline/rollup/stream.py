@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ottla.model.errors import ConfigError
 from ottla.pipeline.rollup import frames
 from ottla.pipeline.rollup.frames import RollupOptions
-from ottla.pipeline.rollup.ledger import OPEN, Ledger, Memory
+from ottla.pipeline.rollup.ledger import OPEN, Memory, SlotLedger
 
 TOPIC = "__client_metrics"
 LATENESS_MS_DEFAULT = 30_000
@@ -66,7 +66,7 @@ class TelemetryOptions:
             raise ConfigError("output-topic", f"is {self.topic!r}, which is what is read")
 
 
-class Told(NamedTuple):
+class BatchResult(NamedTuple):
     """What one batch came to."""
 
     records: int
@@ -107,14 +107,14 @@ class RollupBatches:
 
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
-        self.told: Told | None = None
+        self.told: BatchResult | None = None
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         """Take in the records of a batch, and tell the windows that are over with it."""
         spark = records.sparkSession
         query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
         assert query_id, "Spark names the query to those who run its batches"
-        ledger = Ledger(spark, f"{self._options.checkpoint}/ledger", query_id)
+        ledger = SlotLedger(spark, f"{self._options.checkpoint}/ledger", query_id)
         memory = ledger.before(batch_id)
         pushes = frames.decoded(records).persist()
         survey = _survey(pushes)
@@ -199,11 +199,11 @@ def _survey(pushes: DataFrame) -> _Survey:
     return _Survey(*row)
 
 
-def _told(points: DataFrame, survey: _Survey) -> Told:
+def _told(points: DataFrame, survey: _Survey) -> BatchResult:
     """Count the points of a batch, which keeps them in the cache."""
     rows = points.groupBy("is_over", "is_late").agg(F.count(F.lit(1)).alias("points")).collect()
     counts = {(row.is_over, row.is_late): int(row.points) for row in rows}
-    return Told(
+    return BatchResult(
         records=survey.records,
         unreadable=survey.unreadable,
         late=counts.get((True, True), 0),

@@ -16,7 +16,7 @@ from ottla.raft.election_state import ElectionState
 from ottla.raft.events import Event, RequestReceived
 from ottla.raft.messages import VoteRequest, VoteResponse
 from ottla.raft.quorum import QuorumCore
-from ottla.raft.testing.memory_log import Entry
+from ottla.raft.testing.memory_log import MemoryEntry
 from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity, ReplicaKey
 
@@ -44,7 +44,7 @@ class WatchedLog(Protocol):
         """The oldest whole snapshot kept."""
         ...
 
-    def entry(self, offset: int) -> Entry | None:
+    def entry(self, offset: int) -> MemoryEntry | None:
         """Return what the log, or a snapshot of it, has at an offset."""
         ...
 
@@ -89,14 +89,14 @@ class Invariants:
 
     def __init__(self) -> None:
         self.leaders: dict[Epoch, NodeId] = {}
-        self.committed: list[Entry] = []
+        self.committed: list[MemoryEntry] = []
         self._committed_in: list[Epoch] = []
         """By offset: the epoch in which it was committed."""
         self._replicas: dict[NodeId, _Replica] = {}
         self._lost_disk_count = 0
-        self._written: dict[tuple[int, Epoch], tuple[Entry, Epoch]] = {}
+        self._written: dict[tuple[int, Epoch], tuple[MemoryEntry, Epoch]] = {}
         """By offset and epoch: the one entry there may ever be, and the epoch of the one before."""
-        self._leaders_ends: dict[Epoch, tuple[Offset, Entry | None]] = {}
+        self._leaders_ends: dict[Epoch, tuple[Offset, MemoryEntry | None]] = {}
 
     # --- what the judge is told ---------------------------------------------------------------
 

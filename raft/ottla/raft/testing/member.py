@@ -26,7 +26,7 @@ from ottla.raft.messages import Records, Response
 from ottla.raft.performer import take_step
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.memory_log import Entries, Entry, MemoryLog
+from ottla.raft.testing.memory_log import Entries, MemoryEntry, MemoryLog
 from ottla.raft.voters import QuorumIdentity
 
 
@@ -34,7 +34,7 @@ class PowerCut(BaseException):
     """A replica's process ends here; no core may catch it."""
 
 
-class Member:
+class MemoryMember:
     """One replica of a quorum in memory, which is the ports of its steps."""
 
     __slots__ = (
@@ -254,7 +254,7 @@ class Member:
         self.election = state
 
     def _records_of(self, epoch: Epoch, value: str) -> Records:
-        return Entries([Entry(epoch, value)])
+        return Entries([MemoryEntry(epoch, value)])
 
     def _pass_boundary(self) -> None:
         """Lose power here, if this is the boundary chosen for that."""
@@ -264,9 +264,9 @@ class Member:
             self._boundary_count -= 1
 
 
-def entries_of(append: Append) -> tuple[Entry, ...]:
+def entries_of(append: Append) -> tuple[MemoryEntry, ...]:
     """Return the entries that an append asks for."""
     if isinstance(append, FollowerAppend | LeaderAppend):
         assert isinstance(append.records, Entries)
         return append.records
-    return (Entry(append.leader_epoch, f"leader {append.leader_id}", True),)
+    return (MemoryEntry(append.leader_epoch, f"leader {append.leader_id}", True),)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 
 
-class Entry(NamedTuple):
+class MemoryEntry(NamedTuple):
     """One record, which is a batch of its own here."""
 
     epoch: Epoch
@@ -18,7 +18,7 @@ class Entry(NamedTuple):
     """Whether it is the control record that opens an epoch."""
 
 
-class Entries(tuple[Entry, ...]):
+class Entries(tuple[MemoryEntry, ...]):
     """Entries as `Records`: an entry counts as one byte."""
 
     __slots__ = ()
@@ -44,9 +44,9 @@ class MemoryLog:
     )
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[MemoryEntry] = []
         self._snapshots: dict[OffsetAndEpoch, Entries] = {}
-        self._part: list[Entry] = []
+        self._part: list[MemoryEntry] = []
         self.start_offset = Offset(0)
         """The first offset still in the log."""
         self.end_offset = Offset(0)
@@ -76,7 +76,7 @@ class MemoryLog:
 
     # --- what the driver does -----------------------------------------------------------------
 
-    def entry(self, offset: int) -> Entry | None:
+    def entry(self, offset: int) -> MemoryEntry | None:
         """Return the entry at an offset, from the log or from the newest snapshot that has it."""
         if self.start_offset <= offset < self.end_offset:
             return self._entries[offset - self.start_offset]
@@ -91,7 +91,7 @@ class MemoryLog:
         at = offset - self.start_offset
         return Entries(self._entries[at : at + count_max])
 
-    def append(self, entries: tuple[Entry, ...]) -> None:
+    def append(self, entries: tuple[MemoryEntry, ...]) -> None:
         """Append without flushing."""
         for entry in entries:
             assert entry.epoch >= self.last_epoch

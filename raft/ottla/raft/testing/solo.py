@@ -15,8 +15,8 @@ from ottla.raft.events import (
 from ottla.raft.messages import FetchRequest, Request, Response, VoteRequest, VoteResponse
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.member import Member
-from ottla.raft.testing.memory_log import Entry, MemoryLog
+from ottla.raft.testing.member import MemoryMember
+from ottla.raft.testing.memory_log import MemoryEntry, MemoryLog
 from ottla.raft.testing.seeded_rng import SeededRng
 from ottla.raft.testing.world import CLUSTER_ID, identity, voter
 from ottla.raft.transitions import Role
@@ -38,11 +38,11 @@ class Solo:
         """Start it; `is_watched` holds it to the invariants of a quorum whose members are true."""
         config = QuorumConfig()
         whoami = identity(node_id, voter_ids, is_wiped=is_wiped)
-        self.member = Member(
+        self.member = MemoryMember(
             config, whoami, SeededRng(node_id), Invariants() if is_watched else None
         )
         self.member.log.append(
-            tuple(Entry(Epoch(epoch), f"old {at}") for at, epoch in enumerate(entry_epochs))
+            tuple(MemoryEntry(Epoch(epoch), f"old {at}") for at, epoch in enumerate(entry_epochs))
         )
         self.member.log.flush()
         if election is not None:

@@ -23,9 +23,9 @@ from ottla.raft.events import (
 )
 from ottla.raft.messages import Response
 from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.member import Member
+from ottla.raft.testing.member import MemoryMember
 from ottla.raft.testing.narrator import tell_effects, tell_request, tell_response
-from ottla.raft.voters import Endpoint, QuorumIdentity, Voter, VoterSet
+from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
 
 CLUSTER_ID = "b3R0bGEtd29ybGQtMDAwMQ"
 
@@ -45,7 +45,7 @@ def voter(node_id: int) -> Voter:
     return Voter(
         id=NodeId(node_id),
         directory_id=UUID(int=1000 + node_id),
-        endpoints=(Endpoint("CONTROLLER", f"host-{node_id}", 9093),),
+        endpoints=(VoterEndpoint("CONTROLLER", f"host-{node_id}", 9093),),
     )
 
 
@@ -83,7 +83,9 @@ class World:
         """Ways (sender, receiver) on which packets vanish, while those back arrive."""
         settings = QuorumConfig() if config is None else config
         self.members = {
-            NodeId(node_id): Member(settings, identity(node_id, voter_ids), chance, self.invariants)
+            NodeId(node_id): MemoryMember(
+                settings, identity(node_id, voter_ids), chance, self.invariants
+            )
             for node_id in (*voter_ids, *observer_ids)
         }
         self.narrate: Callable[[str], None] = _say_nothing
@@ -195,7 +197,7 @@ class World:
         for outgoing in effects.messages:
             self._send(node_id, outgoing)
 
-    def _schedule_flush(self, node_id: NodeId, member: Member) -> None:
+    def _schedule_flush(self, node_id: NodeId, member: MemoryMember) -> None:
         end_offset, incarnation = member.log.end_offset, member.incarnation
 
         def finish() -> None:

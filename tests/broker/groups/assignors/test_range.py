@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.groups.assignors.range import assign
-from ottla.broker.groups.assignors.subscription import MemberSubscription
+from ottla.broker.groups.assignors.subscription import AssignedSubscription
 
 TOPICS = [UUID(int=number) for number in range(1, 6)]
 A, B, C, D, E = TOPICS
 
 
-def member(*topic_ids: UUID, instance_id: str | None = None) -> MemberSubscription:
-    return MemberSubscription(instance_id, None, frozenset(topic_ids), {})
+def member(*topic_ids: UUID, instance_id: str | None = None) -> AssignedSubscription:
+    return AssignedSubscription(instance_id, None, frozenset(topic_ids), {})
 
 
 def test_the_first_members_have_one_more() -> None:
@@ -70,7 +70,7 @@ def test_each_partition_is_owned_once_and_each_topic_evenly_and_in_runs(
     drawn: list[tuple[frozenset[UUID], str | None]], counts: dict[UUID, int]
 ) -> None:
     members = {
-        f"m{at}": MemberSubscription(instance_id, None, topic_ids, {})
+        f"m{at}": AssignedSubscription(instance_id, None, topic_ids, {})
         for at, (topic_ids, instance_id) in enumerate(drawn)
     }
 

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.groups.assignors import uniform
-from ottla.broker.groups.assignors.subscription import Assignment, MemberSubscription
+from ottla.broker.groups.assignors.subscription import AssignedSubscription, Assignment
 from ottla.broker.groups.assignors.uniform import assign
 
 TOPICS = [UUID(int=number) for number in range(1, 7)]
 A, B, C, D, *_ = TOPICS
-Members = dict[str, MemberSubscription]
+Members = dict[str, AssignedSubscription]
 
 
-def member(*topic_ids: UUID, has: Assignment | None = None) -> MemberSubscription:
-    return MemberSubscription(None, None, frozenset(topic_ids), has or {})
+def member(*topic_ids: UUID, has: Assignment | None = None) -> AssignedSubscription:
+    return AssignedSubscription(None, None, frozenset(topic_ids), has or {})
 
 
-def after(members: Mapping[str, MemberSubscription], found: Mapping[str, Assignment]) -> Members:
+def after(members: Mapping[str, AssignedSubscription], found: Mapping[str, Assignment]) -> Members:
     """Return the members as they are once the assignment is their target."""
     return {
         member_id: one._replace(assigned=found.get(member_id, {}))
@@ -93,7 +93,7 @@ def groups(draw: st.DrawFn, *, is_equal: bool = False) -> tuple[Members, dict[UU
         if owner >= 0:
             owned[owner][topic_id] = owned[owner].get(topic_id, frozenset()) | {index}
     members = {
-        f"m{at}": MemberSubscription(None, None, subscription, owned[at])
+        f"m{at}": AssignedSubscription(None, None, subscription, owned[at])
         for at, subscription in enumerate(subscriptions)
     }
     return members, counts
@@ -251,12 +251,12 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 SCRIPT = """
 from uuid import UUID
-from ottla.broker.groups.assignors.subscription import MemberSubscription
+from ottla.broker.groups.assignors.subscription import AssignedSubscription
 from ottla.broker.groups.assignors.table import ASSIGNORS
 from ottla.broker.network.steps import run_through
 topics = [UUID(int=number) for number in range(20)]
 members = {
-    f"m{at}": MemberSubscription(None, None, frozenset(topics[at % 7 : at % 7 + 9]), {})
+    f"m{at}": AssignedSubscription(None, None, frozenset(topics[at % 7 : at % 7 + 9]), {})
     for at in range(40)
 }
 counts = {topic_id: 1 + topic_id.int % 5 for topic_id in topics}

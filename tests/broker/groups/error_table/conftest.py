@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.client.connection import Connection, open_connection
+from ottla.client.connection import BrokerConnection, open_connection
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.endpoints import parse_bootstrap
@@ -32,7 +32,7 @@ LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 class AskedBroker:
     """The coordinator of all groups."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
         self._served: dict[int, range] = {}
 

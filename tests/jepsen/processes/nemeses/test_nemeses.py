@@ -15,9 +15,9 @@ import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.jepsen.checkers.verdict import Facts
+from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.processes.abilities import NOTHING, Abilities, Ability
-from ottla.jepsen.processes.cluster import Cluster, open_cluster
+from ottla.jepsen.processes.cluster import ProcessCluster, open_cluster
 from ottla.jepsen.processes.nemeses.mixer import Mixer
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nemeses.table import CLASSES, NEMESES
@@ -108,7 +108,7 @@ class Load:
 
 
 async def hurt_and_heal(
-    nemesis: Nemesis, dice: random.Random, load: Load, cluster: Cluster
+    nemesis: Nemesis, dice: random.Random, load: Load, cluster: ProcessCluster
 ) -> bool:
     """Do one fault under load; say whether anything was done."""
     count = nemesis.count
@@ -157,7 +157,7 @@ async def test_after_every_fault_all_that_was_acknowledged_is_there(
         for _ in range(10):
             await trio.to_thread.run_sync(load.send, FIRST_BYTES)
         assert await trio.to_thread.run_sync(load.finish) == 0
-        nemeses = {name: NEMESES[name](cluster, dice, Facts()) for name in wanted}
+        nemeses = {name: NEMESES[name](cluster, dice, RunFacts()) for name in wanted}
         with trio.move_on_after(SECONDS or 300):
             for name in deal(wanted, dice):
                 with trio.CancelScope(shield=True):

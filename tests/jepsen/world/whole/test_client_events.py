@@ -3,11 +3,11 @@
 import pytest
 
 from ottla.client.fetched import ConsumerRecord
-from ottla.jepsen.history import Kind
+from ottla.jepsen.history import EventKind
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.client_events import FINAL, ClientEvents
-from ottla.jepsen.world.whole.history import History
+from ottla.jepsen.world.whole.history import ClientHistory
 from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
 from ottla.wire.batch import TimestampType
 
@@ -28,9 +28,9 @@ def record(number: int) -> ConsumerRecord:
     )
 
 
-def begun() -> History:
+def begun() -> ClientHistory:
     """Return a history of three records that were sent, acknowledged and read by nobody."""
-    history = History(Trace())
+    history = ClientHistory(Trace())
     for number in range(3):
         value = b"producer.1/%d" % number
         history.on_send(AT, value)
@@ -38,7 +38,7 @@ def begun() -> History:
     return history
 
 
-def found(history: History) -> str | None:
+def found(history: ClientHistory) -> str | None:
     violation = history.events.violation()
     return None if violation is None else violation.invariant
 
@@ -53,7 +53,7 @@ def test_what_was_read_to_the_end_breaks_nothing() -> None:
     reads(history.events, history.events.process(), 0, 1, 2)
     assert found(history) is None
     sends = history.events.history().operations("send")
-    assert [operation.kind for operation in sends] == [Kind.OK] * 3
+    assert [operation.kind for operation in sends] == [EventKind.OK] * 3
 
 
 def test_a_reader_that_passes_a_record_by_is_found() -> None:
@@ -102,7 +102,7 @@ def test_a_commit_that_no_fetch_fits_is_found() -> None:
 def test_a_record_out_of_the_order_of_time_is_found_acknowledged_or_not(
     is_acknowledged: bool,
 ) -> None:
-    history = History(Trace())
+    history = ClientHistory(Trace())
     history.on_send(AT, b"producer.1/1")
     history.on_acknowledged(AT, b"producer.1/1", 1)
     history.on_send(AT, b"producer.1/0")

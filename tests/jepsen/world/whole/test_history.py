@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.whole.history import History
+from ottla.jepsen.world.whole.history import ClientHistory
 from ottla.model.ids import TopicPartition
 
 AT = TopicPartition("orders", 0)
 GROUP = "readers"
 
 
-def told() -> History:
+def told() -> ClientHistory:
     """Return a history of three records that were sent and acknowledged, and nothing wrong."""
-    history = History(Trace())
+    history = ClientHistory(Trace())
     for number in range(3):
         value = b"producer.1/%d" % number
         history.on_send(AT, value)
@@ -23,35 +23,35 @@ def told() -> History:
     return history
 
 
-def lost(history: History) -> None:
+def lost(history: ClientHistory) -> None:
     history.on_final_read(AT, {0: b"producer.1/0", 1: b"producer.1/1"}, end=3)
 
 
-def twice(history: History) -> None:
+def twice(history: ClientHistory) -> None:
     history.on_read(AT, b"producer.1/1", 7)
 
 
-def from_nowhere(history: History) -> None:
+def from_nowhere(history: ClientHistory) -> None:
     history.on_read(AT, b"stranger/0", 7)
 
 
-def changed(history: History) -> None:
+def changed(history: ClientHistory) -> None:
     history.on_send(AT, b"other.1/0")
     history.on_read(AT, b"other.1/0", 1)
 
 
-def vanished(history: History) -> None:
+def vanished(history: ClientHistory) -> None:
     history.on_send(AT, b"other.1/0")
     history.on_read(AT, b"other.1/0", 3)
     history.on_final_read(AT, {n: b"producer.1/%d" % n for n in range(3)}, end=4)
 
 
-def too_early(history: History) -> None:
+def too_early(history: ClientHistory) -> None:
     history.on_send(AT, b"other.1/0")
     history.on_acknowledged(AT, b"other.1/0", 2)
 
 
-def out_of_order(history: History) -> None:
+def out_of_order(history: ClientHistory) -> None:
     history.on_send(AT, b"other.1/1")
     history.on_send(AT, b"other.1/0")
     history.on_final_read(
@@ -61,17 +61,17 @@ def out_of_order(history: History) -> None:
     )
 
 
-def invisible(history: History) -> None:
+def invisible(history: ClientHistory) -> None:
     history.on_end_offset(AT, 2, floor=2)
 
 
-def went_back(history: History) -> None:
+def went_back(history: ClientHistory) -> None:
     history.on_committed(GROUP, {AT: 2})
     floor = history.committed_floor(GROUP, AT)
     history.on_committed_read(GROUP, AT, 1, floor=floor)
 
 
-def unread(history: History) -> None:
+def unread(history: ClientHistory) -> None:
     history.on_processed(GROUP, AT, 0)
     history.on_committed(GROUP, {AT: 2})
     history.check_group(GROUP, AT)
@@ -93,7 +93,9 @@ def unread(history: History) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_a_broken_promise_is_found(break_it: Callable[[History], None], invariant: str) -> None:
+def test_a_broken_promise_is_found(
+    break_it: Callable[[ClientHistory], None], invariant: str
+) -> None:
     history = told()
     assert history.broken is None
     break_it(history)

@@ -13,18 +13,18 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.rpc_conformance import CHECKS, ECHO, Check, Pair
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.whole.network import Network
-from ottla.jepsen.world.whole.rpc import Exchange, MachineRpc, open_machine_rpc
+from ottla.jepsen.world.whole.network import SimulatedNetwork
+from ottla.jepsen.world.whole.rpc import MachineRpc, RpcExchange, open_machine_rpc
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.rpc.method import MethodHandler
 from ottla.rpc.rpc_driver import open_rpc_runtime
 
 
 @asynccontextmanager
-async def two_machines() -> AsyncIterator[tuple[Network, MachineRpc, MachineRpc]]:
+async def two_machines() -> AsyncIterator[tuple[SimulatedNetwork, MachineRpc, MachineRpc]]:
     """Open two machines' procedures; `a` listens."""
-    network = Network(Chance(1), Trace(), Rare())
-    exchange = Exchange()
+    network = SimulatedNetwork(Chance(1), Trace(), Rare())
+    exchange = RpcExchange()
     for name in "ab":
         network.on_start(network.host(name))
     async with trio.open_nursery() as nursery:
@@ -68,7 +68,7 @@ async def test_a_call_over_a_cut_link_waits_for_its_end(autojump_clock: MockCloc
     assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def heal_later(network: Network) -> None:
+async def heal_later(network: SimulatedNetwork) -> None:
     await trio.sleep(1)
     network.heal()
 

@@ -18,7 +18,7 @@ from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.transport_conformance import CHECKS, Check, Reach, heartbeat_dispatcher
 from ottla.jepsen.world.whole.clock import MachineClock
-from ottla.jepsen.world.whole.network import Network
+from ottla.jepsen.world.whole.network import SimulatedNetwork
 from ottla.jepsen.world.whole.server import server_opener
 from ottla.jepsen.world.whole.streams import MachineTransport, Ports, Stream
 from ottla.node.clock_driver import RealClock
@@ -64,7 +64,7 @@ async def over_sockets() -> AsyncIterator[Reach]:
 @asynccontextmanager
 async def over_memory() -> AsyncIterator[Reach]:
     """Open a server in the world."""
-    network = Network(Chance(1), Trace(), Rare())
+    network = SimulatedNetwork(Chance(1), Trace(), Rare())
     ports = Ports()
     for name in ("client", "server"):
         network.on_start(network.host(name))
@@ -129,9 +129,9 @@ class OpenDoor:
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[Network, Stream, Stream]]:
+async def connected() -> AsyncIterator[tuple[SimulatedNetwork, Stream, Stream]]:
     """Open one connection from `client` to `server`."""
-    network = Network(Chance(3), Trace(), Rare())
+    network = SimulatedNetwork(Chance(3), Trace(), Rare())
     ports, door = Ports(), OpenDoor()
     ports.open("server", 1, door)
     for name in ("client", "server"):

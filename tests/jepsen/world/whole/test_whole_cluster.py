@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome, make_engine
+from ottla.jepsen.world.engine import RunOutcome, make_engine
 
 BUDGET = 6_000
 SEEDS = (1, 2, 3)
 
 
-def run(seed: int, budget: int = BUDGET) -> Outcome:
+def run(seed: int, budget: int = BUDGET) -> RunOutcome:
     return make_engine("whole").run(Chance(seed), budget=budget)
 
 

@@ -11,28 +11,28 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from ottla.broker.groups.assignors.subscription import (
+    AssignedSubscription,
     Assignment,
-    MemberSubscription,
     PartitionCounts,
     topics_by_subscribers,
 )
-from ottla.broker.network.steps import Pace, Steps, run_through
+from ottla.broker.network.steps import StepPace, Steps, run_through
 
 
 def assign(
-    members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
+    members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> dict[str, Assignment]:
     """Do at once what `assign_in_steps` does."""
     return run_through(assign_in_steps(members, partition_counts))
 
 
 def assign_in_steps(
-    members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
+    members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> Steps[dict[str, Assignment]]:
     """Split each topic evenly among its subscribers; the first ones have one partition more."""
     order = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
     assignments: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
-    pace = Pace()
+    pace = StepPace()
     topics = yield from topics_by_subscribers(order, members)
     for subscribers, topic_ids in topics.items():
         for topic_id in topic_ids:
@@ -49,6 +49,6 @@ def assign_in_steps(
     return {**assignments}
 
 
-def _rank(member_id: str, member: MemberSubscription) -> tuple[bool, str]:
+def _rank(member_id: str, member: AssignedSubscription) -> tuple[bool, str]:
     is_dynamic = member.instance_id is None
     return is_dynamic, member_id if member.instance_id is None else member.instance_id

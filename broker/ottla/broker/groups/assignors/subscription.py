@@ -6,13 +6,13 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from ottla.broker.network.steps import Pace, Steps
+from ottla.broker.network.steps import StepPace, Steps
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by the id of their topic; no topic stands in it with none."""
 
 
-class MemberSubscription(NamedTuple):
+class AssignedSubscription(NamedTuple):
     """What one member wants, and what it is to have now."""
 
     instance_id: str | None
@@ -26,7 +26,7 @@ PartitionCounts: TypeAlias = Mapping[UUID, int]
 """Of each topic that there is; others are passed over, whoever is subscribed to them."""
 
 Assignor: TypeAlias = Callable[
-    [Mapping[str, MemberSubscription], PartitionCounts], Steps[dict[str, Assignment]]
+    [Mapping[str, AssignedSubscription], PartitionCounts], Steps[dict[str, Assignment]]
 ]
 """Answers for every member, and gives each partition that somebody wants to exactly one of those.
 
@@ -38,13 +38,13 @@ number_of = attrgetter("int")
 
 
 def topics_by_subscribers(
-    order: Sequence[str], members: Mapping[str, MemberSubscription]
+    order: Sequence[str], members: Mapping[str, AssignedSubscription]
 ) -> Steps[dict[tuple[str, ...], list[UUID]]]:
     """Return the topics that the same members subscribe, by these members in their order.
 
     Members mostly have one subscription in common, so it looks at each subscription once.
     """
-    pace = Pace()
+    pace = StepPace()
     places: dict[frozenset[UUID], list[int]] = {}
     for place, member_id in enumerate(order):
         places.setdefault(members[member_id].topic_ids, []).append(place)

@@ -18,12 +18,12 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from ottla.broker.groups.assignors.subscription import (
+    AssignedSubscription,
     Assignment,
-    MemberSubscription,
     PartitionCounts,
     topics_by_subscribers,
 )
-from ottla.broker.network.steps import Pace, Steps, run_through
+from ottla.broker.network.steps import StepPace, Steps, run_through
 
 Partition: TypeAlias = tuple[UUID, int]
 
@@ -50,20 +50,20 @@ class _Pool(NamedTuple):
 
 
 def assign(
-    members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
+    members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> dict[str, Assignment]:
     """Do at once what `assign_in_steps` does."""
     return run_through(assign_in_steps(members, partition_counts))
 
 
 def assign_in_steps(
-    members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
+    members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> Steps[dict[str, Assignment]]:
     """Share all partitions out so that the loads of members differ as little as can be."""
     pools = yield from _pools_of(members, partition_counts)
     loads = dict.fromkeys(sorted(members), 0)
     yield from _keep(members, pools, loads)
-    pace = Pace()
+    pace = StepPace()
     for pool in pools:
         yield from _fill(pool, loads, pace)
     for pool in pools:
@@ -74,11 +74,11 @@ def assign_in_steps(
 
 
 def _pools_of(
-    members: Mapping[str, MemberSubscription], partition_counts: PartitionCounts
+    members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> Steps[list[_Pool]]:
     """Return the pools, those with the fewest subscribers first: they have the least choice."""
     found = yield from topics_by_subscribers(sorted(members), members)
-    pace = Pace()
+    pace = StepPace()
     pools = []
     for subscribers, topic_ids in found.items():
         unowned: dict[Partition, None] = {}
@@ -96,10 +96,10 @@ def _pools_of(
 
 
 def _keep(
-    members: Mapping[str, MemberSubscription], pools: Iterable[_Pool], loads: dict[str, int]
+    members: Mapping[str, AssignedSubscription], pools: Iterable[_Pool], loads: dict[str, int]
 ) -> Steps[None]:
     """Leave everybody what it has."""
-    pace = Pace()
+    pace = StepPace()
     pool_of = {topic_id: pool for pool in pools for topic_id in pool.topic_ids}
     for member_id in loads:
         assigned = members[member_id].assigned
@@ -119,7 +119,7 @@ def _keep(
                 loads[member_id] += 1
 
 
-def _fill(pool: _Pool, loads: dict[str, int], pace: Pace) -> Steps[None]:
+def _fill(pool: _Pool, loads: dict[str, int], pace: StepPace) -> Steps[None]:
     """Give each partition that nobody has to whoever has least then."""
     heap = [(loads[member_id], member_id) for member_id in pool.subscribers]
     heapify(heap)
@@ -133,7 +133,7 @@ def _fill(pool: _Pool, loads: dict[str, int], pace: Pace) -> Steps[None]:
     pool.unowned.clear()
 
 
-def _level(pool: _Pool, loads: dict[str, int], pace: Pace) -> Steps[None]:
+def _level(pool: _Pool, loads: dict[str, int], pace: StepPace) -> Steps[None]:
     """Move partitions of a pool from those who have most to those who have least."""
     takers = [(loads[member_id], member_id) for member_id in pool.subscribers]
     givers = [(-loads[member_id], member_id) for member_id in pool.subscribers]
@@ -199,7 +199,7 @@ class _Ways:
     def __init__(self, pools: list[_Pool], loads: dict[str, int]) -> None:
         self.done: set[str] = set()
         self.step_count = 0
-        self._pace = Pace()
+        self._pace = StepPace()
         self._loads = loads
         self._pools_of: dict[str, list[_Pool]] = {member_id: [] for member_id in loads}
         for pool in pools:
@@ -243,7 +243,7 @@ def _back(came_by: Mapping[str, _Step | None], taker: str) -> Iterable[_Step]:
 
 
 def _assignments(members: Iterable[str], pools: Iterable[_Pool]) -> Steps[dict[str, Assignment]]:
-    pace = Pace()
+    pace = StepPace()
     found: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in members}
     for pool in pools:
         for member_id, partitions in pool.owned.items():

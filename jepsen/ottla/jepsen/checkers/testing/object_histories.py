@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from ottla.jepsen.history import NO_EXTRA, History, Json, Kind, Recorder
+from ottla.jepsen.history import NO_EXTRA, EventKind, History, Json, Recorder
 
 NS_PER_MS = 1_000_000
 
@@ -24,7 +24,7 @@ class Object(Protocol):
         """Return the operation that a thread begins now; None when it has nothing to do."""
         ...
 
-    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, Kind]:
+    def apply(self, rng: Random, thread: int, f: str, asked: Json) -> tuple[Json, EventKind]:
         """Have an operation take effect; return what is told and how it ended (OK or FAIL)."""
         ...
 
@@ -62,7 +62,7 @@ class _Clients:
         invoke = self._recorder.invoke(self._recorder.process(thread), f, asked)
         took_ns = rng.randrange(2, 20) * NS_PER_MS
         ending = rng.choice(ENDINGS) if rng.random() >= 1 - self._trouble else ""
-        answer: list[tuple[Json, Kind]] = []
+        answer: list[tuple[Json, EventKind]] = []
 
         def act() -> None:
             if ending in ("", "done-info", "late"):
@@ -71,10 +71,10 @@ class _Clients:
         def end() -> None:
             if ending == "":
                 told, kind = answer[0]
-                extra = self._used.extra(f, asked, told) if kind is Kind.OK else NO_EXTRA
+                extra = self._used.extra(f, asked, told) if kind is EventKind.OK else NO_EXTRA
                 self._recorder.complete(invoke, kind, told, extra=extra)
             else:
-                kind = Kind.FAIL if ending == "fail" else Kind.INFO
+                kind = EventKind.FAIL if ending == "fail" else EventKind.INFO
                 self._recorder.complete(invoke, kind, error="timed out")
             self._plan(rng.randrange(5) * NS_PER_MS, partial(self._next, thread))
 

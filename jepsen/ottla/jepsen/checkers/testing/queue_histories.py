@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from ottla.jepsen.history import NO_EXTRA, Event, History, Json, Kind, Recorder
+from ottla.jepsen.history import NO_EXTRA, Event, EventKind, History, Json, Recorder
 
 NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weather:
+class HistoryWeather:
     """What clients of one history do, and what they meet."""
 
     operation_count: int = 60
@@ -38,7 +38,7 @@ class Weather:
 
 
 @dataclass(slots=True)
-class Consumer:
+class HistoryConsumer:
     """One process's place in the logs it reads."""
 
     positions: dict[str, int] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Consumer:
 class Simulation:
     """The logs, the clients and the time of one history."""
 
-    def __init__(self, rng: Random, weather: Weather) -> None:
+    def __init__(self, rng: Random, weather: HistoryWeather) -> None:
         self.now_ns = 0
         self._rng = rng
         self._weather = weather
@@ -59,7 +59,7 @@ class Simulation:
         self._logs: dict[str, list[tuple[int, int]]] = {key: [] for key in self._keys}
         self._ends = dict.fromkeys(self._keys, 0)
         self._value_counts = dict.fromkeys(self._keys, 0)
-        self._consumers = [Consumer() for _ in range(weather.thread_count)]
+        self._consumers = [HistoryConsumer() for _ in range(weather.thread_count)]
         self._recorder = Recorder(lambda: self.now_ns, concurrency=weather.thread_count)
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._planned = 0
@@ -190,14 +190,16 @@ class Simulation:
 
         def end() -> None:
             if ending == "":
-                self._recorder.complete(invoke, Kind.OK, answer[0], extra=extra)
+                self._recorder.complete(invoke, EventKind.OK, answer[0], extra=extra)
             elif ending in ("fail", "read-and-fail"):
                 told = answer[0] if answer and f == "poll" else None
                 rewind()
-                self._recorder.complete(invoke, Kind.FAIL, told, "NOT_LEADER_OR_FOLLOWER", extra)
+                self._recorder.complete(
+                    invoke, EventKind.FAIL, told, "NOT_LEADER_OR_FOLLOWER", extra
+                )
             else:
-                self._recorder.complete(invoke, Kind.INFO, error="timed out", extra=extra)
-                self._consumers[thread] = Consumer()
+                self._recorder.complete(invoke, EventKind.INFO, error="timed out", extra=extra)
+                self._consumers[thread] = HistoryConsumer()
             self._plan(rng.randrange(5) * NS_PER_MS, lambda: self._next(thread))
 
         self._plan(took_ns * 3 if ending == "late" else at_ns, act)
@@ -216,20 +218,20 @@ class Simulation:
             keys = names
         consumer.positions = {key: consumer.positions.get(key, 0) for key in keys}
         invoke = self._recorder.invoke(self._recorder.process(thread), f, names)
-        self._recorder.complete(invoke, Kind.OK)
+        self._recorder.complete(invoke, EventKind.OK)
         self._plan(NS_PER_MS, lambda: self._next(thread))
 
     def _crash(self, thread: int) -> None:
         invoke = self._recorder.invoke(self._recorder.process(thread), "crash")
-        self._recorder.complete(invoke, Kind.INFO)
-        self._consumers[thread] = Consumer()
+        self._recorder.complete(invoke, EventKind.INFO)
+        self._consumers[thread] = HistoryConsumer()
         self._plan(NS_PER_MS, lambda: self._next(thread))
 
-    def _jump(self, consumer: Consumer) -> None:
+    def _jump(self, consumer: HistoryConsumer) -> None:
         for key, position in consumer.positions.items():
             consumer.positions[key] = self._rng.randint(max(position - 3, 0), position)
 
-    def _take(self, consumer: Consumer) -> dict[str, list[list[int]]]:
+    def _take(self, consumer: HistoryConsumer) -> dict[str, list[list[int]]]:
         found: dict[str, list[list[int]]] = {}
         for key, position in consumer.positions.items():
             count = self._rng.randint(0, self._weather.records_max)
@@ -243,16 +245,16 @@ class Simulation:
         final = {"final": True}
         recorder = self._recorder
         self._tick()
-        recorder.complete(recorder.invoke(recorder.process(thread), "crash"), Kind.INFO)
+        recorder.complete(recorder.invoke(recorder.process(thread), "crash"), EventKind.INFO)
         process = recorder.process(thread)
         invoke = recorder.invoke(process, "assign", self._keys, final)
-        recorder.complete(invoke, Kind.OK, extra=final)
-        consumer = Consumer(dict.fromkeys(self._keys, 0))
+        recorder.complete(invoke, EventKind.OK, extra=final)
+        consumer = HistoryConsumer(dict.fromkeys(self._keys, 0))
         while any(place < len(self._logs[key]) for key, place in consumer.positions.items()):
             self._tick()
             invoke = recorder.invoke(process, "poll", [["poll"]], final)
             self._tick()
-            recorder.complete(invoke, Kind.OK, [["poll", self._take(consumer)]], extra=final)
+            recorder.complete(invoke, EventKind.OK, [["poll", self._take(consumer)]], extra=final)
 
     # ---- logs, time and chance
 
@@ -277,9 +279,9 @@ class Simulation:
         heapq.heappush(self._agenda, (self.now_ns + wait_ns, self._planned, act))
 
 
-def queue_history(rng: Random, weather: Weather | None = None) -> History:
+def queue_history(rng: Random, weather: HistoryWeather | None = None) -> History:
     """Return a valid history."""
-    return Simulation(rng, weather or Weather()).run()
+    return Simulation(rng, weather or HistoryWeather()).run()
 
 
 def renumbered(events: Sequence[Event]) -> History:

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from ottla.jepsen.checkers.log_reading import KeyLog, LogReading, Poll, Send
 from ottla.jepsen.checkers.testing.queue_histories import renumbered
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import Event, History, Json, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import Event, EventKind, History, Json
 
 Plant: TypeAlias = Callable[["Ground"], History | None]
 
@@ -31,7 +31,7 @@ class Ground:
     @staticmethod
     def of(history: History, rng: Random) -> "Ground":
         """Read a valid history."""
-        return Ground(history, rng, LogReading(history, Facts()))
+        return Ground(history, rng, LogReading(history, RunFacts()))
 
     def logs(self) -> list[KeyLog]:
         """Return the keys in an order that chance gives."""
@@ -101,13 +101,13 @@ def _records(poll: Poll, key: str) -> Records:
 
 
 def _added(
-    history: History, f: str, kind: Kind, asked: Json, answer: Json, *, place: int
+    history: History, f: str, kind: EventKind, asked: Json, answer: Json, *, place: int
 ) -> History:
     """Return the history with one more operation, of a new process, before the event at `place`."""
     process = max(event.process for event in history.events) + 1
     at_ns = history.events[place - 1].time_ns if place else 0
     own = [
-        Event(0, at_ns, process, Kind.INVOKE, f, asked),
+        Event(0, at_ns, process, EventKind.INVOKE, f, asked),
         Event(0, at_ns, process, kind, f, answer),
     ]
     return renumbered([*history.events[:place], *own, *history.events[place:]])
@@ -191,7 +191,7 @@ def inconsistent_offsets(ground: Ground) -> History | None:
             ]
             history = ground.with_records({poll.operation.index: {log.key: changed}})
             asked = [["send", log.key, "foreign"]]
-            return _added(history, "send", Kind.INFO, asked, asked, place=0)
+            return _added(history, "send", EventKind.INFO, asked, asked, place=0)
     return None
 
 
@@ -232,7 +232,7 @@ def precommitted_read(ground: Ground) -> History | None:
     told = [["send", key, [end, "own"]], ["poll", {key: [[end, "own"]]}]]
     finals = [event.index for event in ground.history.events if event.extra.get("final")]
     place = min(finals, default=len(ground.history.events))
-    history = _added(ground.history, "txn", Kind.OK, asked, told, place=place)
+    history = _added(ground.history, "txn", EventKind.OK, asked, told, place=place)
     return Ground.of(history, ground.rng).with_final_record(key, end, "own")
 
 
@@ -326,7 +326,7 @@ def _swapped(ground: Ground, log: KeyLog, first: Send, second: Send) -> History:
     place = {first.value: log.offset_min(second), second.value: log.offset_min(first)}
     events: list[Event] = []
     for event in ground.history.events:
-        if event.kind is Kind.INVOKE or event.f not in ("send", "poll", "txn"):
+        if event.kind is EventKind.INVOKE or event.f not in ("send", "poll", "txn"):
             events.append(event)
             continue
         steps: list[Json] = []
@@ -404,7 +404,7 @@ def int_send_skip(ground: Ground) -> History | None:
                 changed[poll.operation.index] = {log.key: records}
         asked = [["send", log.key, "foreign"]]
         history = ground.with_records(changed)
-        return _added(history, "send", Kind.INFO, asked, asked, place=0)
+        return _added(history, "send", EventKind.INFO, asked, asked, place=0)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ottla.jepsen.history import NO_EXTRA, Event, History, Json, Kind, Recorder
+from ottla.jepsen.history import NO_EXTRA, Event, EventKind, History, Json, Recorder
 
 NS_PER_S = 1_000_000_000
 
@@ -21,7 +21,7 @@ class Script:
         f: str,
         asked: Json,
         told: Json = None,
-        kind: Kind = Kind.OK,
+        kind: EventKind = EventKind.OK,
         **extra: Json,
     ) -> None:
         """Note an operation that nothing else happens beside."""
@@ -33,7 +33,7 @@ class Script:
         process = self._recorder.process(thread)
         self._open[thread] = (self._recorder.invoke(process, f, asked), extra or NO_EXTRA)
 
-    def ends(self, thread: int, told: Json = None, kind: Kind = Kind.OK) -> None:
+    def ends(self, thread: int, told: Json = None, kind: EventKind = EventKind.OK) -> None:
         """Note how the thread's operation ended."""
         begun, extra = self._open.pop(thread)
         self._recorder.complete(begun, kind, told, extra=extra)

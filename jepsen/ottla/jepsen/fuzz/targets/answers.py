@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from ottla.client.admin import Admin, open_admin
-from ottla.client.admin_configs import ConfigKind, ConfigResource
+from ottla.client.admin_configs import ConfigResource
 from ottla.client.consumer import open_consumer
 from ottla.client.fetched import Fetched
 from ottla.client.producer import open_producer
@@ -24,12 +24,13 @@ from ottla.client.sticky_user_data import (
 from ottla.client.transport import TRANSPORT
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.hostile_broker import Answer, HostileTransport
-from ottla.jepsen.fuzz.target import Target, number_of
+from ottla.jepsen.fuzz.target import FuzzTarget, number_of
 from ottla.jepsen.fuzz.targets.batches import example_batches, with_right_crcs
 from ottla.model.errors import CorruptDataError, OttlaError, ProtocolError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.model.limits import MIB
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+from ottla.model.settings.resources import ConfigKind
 from ottla.wire.apis import response_class
 from ottla.wire.codec import encode
 from ottla.wire.codec_examples import example
@@ -250,7 +251,7 @@ def _joined(bodies: list[bytes]) -> bytes:
     return b"".join(len(body).to_bytes(2) + body for body in bodies)
 
 
-ANSWERS = Target(
+ANSWERS = FuzzTarget(
     name="answers",
     sentence="answers of a hostile broker to every call of our client: producer, consumer, admin",
     check=_check,

@@ -11,7 +11,7 @@ from random import Random
 
 from crc32c import crc32c
 
-from ottla.jepsen.fuzz.target import Target
+from ottla.jepsen.fuzz.target import FuzzTarget
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.model.limits import KIB, MIB
@@ -145,7 +145,7 @@ def _check_append(body: bytes, config: LogConfig) -> None:
         assert offsets == list(range(100, 100 + header.record_count))
 
 
-BATCHES = Target(
+BATCHES = FuzzTarget(
     name="batches",
     sentence="record batches: headers, what a leader checks, records, all codecs",
     check=_check,
@@ -218,7 +218,7 @@ def _legacy_seeds(random: Random) -> Iterator[bytes]:
             yield legacy_message(9, magic, codec, compress(codec, inner))
 
 
-CODECS = Target(
+CODECS = FuzzTarget(
     name="codecs",
     sentence="the five decompressors with their bound, and message sets of the formats before v2",
     check=_check_codec,

@@ -12,12 +12,12 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from ottla.controller import brokers, partitions, producer_ids
+from ottla.controller.client_requests import DECISIONS as FORWARDED
 from ottla.controller.decision import Decision
-from ottla.controller.forward import DECISIONS as FORWARDED
 from ottla.controller.rehearsal import IDENTITY, CountingRng, Rehearsal, registration
 from ottla.controller.sessions import BrokerSessions
 from ottla.jepsen.fuzz.chance import FuzzRng
-from ottla.jepsen.fuzz.target import Target, number_of, numbered
+from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.jepsen.fuzz.targets.metadata import check_image
 from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.ids import NodeId
@@ -175,7 +175,7 @@ def _name_of(data: bytes) -> str:
     return f"{API[api_key].name} v{version}"
 
 
-DECISIONS = Target(
+DECISIONS = FuzzTarget(
     name="decisions",
     sentence="requests of brokers and clients, as the active controller decides them",
     check=_decide,

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from ottla.jepsen.fuzz.target import Target, number_of, numbered
+from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.model.limits import PRODUCER_BATCHES_KEPT
@@ -36,13 +36,13 @@ from ottla.storage.meta_properties import (
 from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from ottla.storage.producer_batches import add_batches, encode_batches
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from ottla.storage.producer_state import Producer, ProducerStates, SequencedBatch
+from ottla.storage.producer_state import ProducerEntry, ProducerStates, SequencedBatch
 
 SOME_ID = UUID(int=0x1234_5678_9ABC_DEF0_1234_5678_9ABC_DEF0)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class FileReader:
     """What one file's bytes go through, and good ones."""
 
     read: Callable[[bytes], None]
@@ -128,7 +128,7 @@ def _settings(data: bytes) -> None:
 def _good_producers() -> bytes:
     states = ProducerStates(Offset(100))
     for number in range(3):
-        producer = Producer()
+        producer = ProducerEntry()
         producer.epoch = number
         producer.txn_first_offset = Offset(10 + number if number else -1)
         producer.batches = [SequencedBatch(0, 4, Offset(5), Offset(9), 1_000)]
@@ -160,7 +160,7 @@ def _good_settings() -> tuple[bytes, ...]:
     return tuple(text.encode() for text in texts)
 
 
-def _readers() -> tuple[Reader, ...]:
+def _readers() -> tuple[FileReader, ...]:
     partitions = {TopicPartition("t", at): Offset(at * 1_000) for at in range(3)}
     entries = (EpochEntry(Epoch(0), Offset(0)), EpochEntry(Epoch(3), Offset(700)))
     identity = MetaProperties(cluster_id="abc", node_id=NodeId(1), directory_id=SOME_ID)
@@ -168,17 +168,17 @@ def _readers() -> tuple[Reader, ...]:
     led = ElectionState(epoch=Epoch(4), leader_id=NodeId(102))
     names = (b"topic-0", b"a-b.c-12", b"t-0." + b"a" * 32 + b"-delete", b"0" * 20 + b".log")
     return (
-        Reader(_checkpoint, (format_checkpoint(partitions), format_checkpoint({}))),
-        Reader(_epochs, (EpochCache(entries).encode(), EpochCache().encode(), b"")),
-        Reader(_producers, (_good_producers(), encode_snapshot(ProducerStates()))),
-        Reader(_partition_metadata, (encode_partition_metadata(SOME_ID),)),
-        Reader(_meta_properties, (format_meta_properties(identity),)),
-        Reader(_clean_shutdown, (format_clean_shutdown(7), b"[" * 300, b'{"a":' * 200)),
-        Reader(_election, tuple(map(election_state.encode, (voted, led, ElectionState())))),
-        Reader(_names, (*names, snapshot.file_name(snapshot.BOOTSTRAP_ID).encode())),
-        Reader(_settings, _good_settings()),
-        Reader(_batches, (_good_batches(),)),
-        Reader(_topic_ids, (format_topic_ids(dict.fromkeys(partitions, SOME_ID)),)),
+        FileReader(_checkpoint, (format_checkpoint(partitions), format_checkpoint({}))),
+        FileReader(_epochs, (EpochCache(entries).encode(), EpochCache().encode(), b"")),
+        FileReader(_producers, (_good_producers(), encode_snapshot(ProducerStates()))),
+        FileReader(_partition_metadata, (encode_partition_metadata(SOME_ID),)),
+        FileReader(_meta_properties, (format_meta_properties(identity),)),
+        FileReader(_clean_shutdown, (format_clean_shutdown(7), b"[" * 300, b'{"a":' * 200)),
+        FileReader(_election, tuple(map(election_state.encode, (voted, led, ElectionState())))),
+        FileReader(_names, (*names, snapshot.file_name(snapshot.BOOTSTRAP_ID).encode())),
+        FileReader(_settings, _good_settings()),
+        FileReader(_batches, (_good_batches(),)),
+        FileReader(_topic_ids, (format_topic_ids(dict.fromkeys(partitions, SOME_ID)),)),
     )
 
 
@@ -197,7 +197,7 @@ def _name_of(data: bytes) -> str:
     return READERS[number_of(data, len(READERS))].read.__name__.strip("_")
 
 
-FILES = Target(
+FILES = FuzzTarget(
     name="files",
     sentence="checkpoints, identities, producer snapshots, quorum-state, .properties, file names",
     check=_check,

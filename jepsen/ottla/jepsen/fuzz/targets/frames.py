@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.fuzz.mini_broker import PUSH_INTERVAL_MS, TOPIC, MiniBroker, id_of
-from ottla.jepsen.fuzz.target import Target
+from ottla.jepsen.fuzz.target import FuzzTarget
 from ottla.jepsen.fuzz.targets.batches import example_batches
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import MIB
@@ -205,7 +205,7 @@ def _of_groups() -> Iterator[Message]:
     yield FindCoordinatorRequest(key="g", coordinator_keys=[])
 
 
-FRAMES = Target(
+FRAMES = FuzzTarget(
     name="frames",
     sentence="a client's bytes through the connection and all handlers of a small real broker",
     check=_check,

@@ -18,7 +18,7 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.subscription_regex import compile_topic_regex, matches
 from ottla.broker.groups.topic_view import TopicView
 from ottla.jepsen.fuzz.chance import FuzzRng
-from ottla.jepsen.fuzz.target import Target, number_of, numbered
+from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.jepsen.fuzz.targets.batches import NOW_MS
 from ottla.jepsen.fuzz.targets.metadata import BASE
 from ottla.metadata.delta import MetadataDelta
@@ -178,7 +178,7 @@ def _name_of(data: bytes) -> str:
     return READERS[number_of(data, len(READERS))].__name__.strip("_")
 
 
-GROUPS = Target(
+GROUPS = FuzzTarget(
     name="groups",
     sentence="records of __consumer_offsets, members' subscriptions and assignments, regexes",
     check=_check,

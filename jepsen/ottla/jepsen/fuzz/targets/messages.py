@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 
 from ottla.jepsen.fuzz.chance import FuzzRng
-from ottla.jepsen.fuzz.target import Target, number_of, numbered
+from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB
 from ottla.wire import codec
@@ -63,7 +63,7 @@ def _examples(message: type[Message], version: int, rng: FuzzRng) -> Iterator[by
             yield data
 
 
-MESSAGES = Target(
+MESSAGES = FuzzTarget(
     name="messages",
     sentence="every request, response and record of the protocol in every version, both ways",
     check=_check,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from uuid import UUID
 
-from ottla.jepsen.fuzz.target import Target, number_of, numbered
+from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.jepsen.fuzz.targets.batches import NOW_MS, with_right_crcs
 from ottla.metadata import records
 from ottla.metadata.delta import MetadataDelta
@@ -40,8 +40,8 @@ from ottla.raft.control_records import (
     voters_record,
 )
 from ottla.raft.effects import LeaderChangeAppend
-from ottla.raft.voters import Endpoint as VoterEndpoint
 from ottla.raft.voters import Voter, VoterSet
+from ottla.raft.voters import VoterEndpoint as VoterEndpoint
 from ottla.wire.codec import encode
 from ottla.wire.messages.kraft_version_record import KRaftVersionRecord
 from ottla.wire.messages.leader_change_message import LeaderChangeMessage
@@ -235,7 +235,7 @@ def _name_of(data: bytes) -> str:
     return READERS[number_of(data, len(READERS))][0].__name__.strip("_")
 
 
-METADATA = Target(
+METADATA = FuzzTarget(
     name="metadata",
     sentence="metadata records and their fold, snapshots, raft's control records",
     check=_check,

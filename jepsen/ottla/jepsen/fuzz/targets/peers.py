@@ -11,12 +11,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from ottla.jepsen.fuzz.target import Target, number_of, numbered
+from ottla.jepsen.fuzz.target import FuzzTarget, number_of, numbered
 from ottla.jepsen.fuzz.targets.decisions import broker_requests
 from ottla.model.errors import ProtocolError
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
 from ottla.raft import messages as raft
-from ottla.raft.testing.memory_log import Entries, Entry
+from ottla.raft.testing.memory_log import Entries, MemoryEntry
 from ottla.raft.testing.solo import Solo
 from ottla.raft.testing.world import CLUSTER_ID, voter
 from ottla.rpc import controller_methods
@@ -104,7 +104,7 @@ def _play(solo: Solo, step: int, message: bytes) -> None:
 
 def _in_memory(answer: raft.Response) -> raft.Response:
     """Return the answer with the entries of the log in memory in place of batches."""
-    entries = Entries([Entry(Epoch(max(1, answer.leader_epoch)), "x")])
+    entries = Entries([MemoryEntry(Epoch(max(1, answer.leader_epoch)), "x")])
     if isinstance(answer, raft.FetchResponse) and len(answer.records):
         return replace(answer, records=entries)
     if isinstance(answer, raft.FetchSnapshotResponse) and len(answer.data):
@@ -248,7 +248,7 @@ def _name_of(data: bytes) -> str:
     return READERS[number_of(data, len(READERS))].__name__.strip("_")
 
 
-PEERS = Target(
+PEERS = FuzzTarget(
     name="peers",
     sentence="gRPC between nodes: the quorum's and the controller's messages, and raft's core",
     check=_check,

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from ottla.jepsen.fuzz.target import Target
+from ottla.jepsen.fuzz.target import FuzzTarget
 from ottla.model.errors import CorruptDataError, RefusedError
 from ottla.model.limits import KIB, MIB
 from ottla.telemetry.client_labels import ClientLabels
@@ -89,7 +89,7 @@ def _seeds(random: Random) -> Iterator[bytes]:
         yield bytes([codec]) + compress(codec, bytes(LIMIT_BYTES + 1))
 
 
-PUSHES = Target(
+PUSHES = FuzzTarget(
     name="pushes",
     sentence="What clients push of their metrics: unpacked, decoded, labelled, sent on.",
     check=_check,

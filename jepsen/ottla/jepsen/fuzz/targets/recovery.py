@@ -10,7 +10,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from ottla.jepsen.fuzz.target import Target, joined, parts_of
+from ottla.jepsen.fuzz.target import FuzzTarget, joined, parts_of
 from ottla.jepsen.fuzz.targets.batches import NOW_MS, example_batches, with_right_crcs
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng
@@ -207,7 +207,7 @@ def _snapshot_of(log: bytes) -> bytes:
     return encode_snapshot(states)
 
 
-RECOVERY = Target(
+RECOVERY = FuzzTarget(
     name="recovery",
     sentence="a partition's directory: segments, indexes, epochs, producers; used and opened again",
     check=_check,

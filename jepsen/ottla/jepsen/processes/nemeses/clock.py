@@ -14,7 +14,7 @@ STROBES = 20
 STROBE_S = 0.05
 
 
-class Clock(Nemesis):
+class ClockNemesis(Nemesis):
     """Some nodes' wall clocks jump; now and then to and fro several times a second."""
 
     name = "clock"

@@ -7,12 +7,12 @@ from random import Random
 
 import trio
 
-from ottla.jepsen.checkers.verdict import Facts
+from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.processes.abilities import Ability
-from ottla.jepsen.processes.cluster import Cluster
+from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.disks import closed_segments, flip_bit, protected_bits
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told
-from ottla.jepsen.processes.nodes import Node, NodeError
+from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 FLIPS = (1, 1, 3)
 """How many bits of one replica are flipped, each in a file of its own."""
@@ -56,7 +56,7 @@ class Flip(Nemesis):
 
     name = "flip"
 
-    def __init__(self, cluster: Cluster, rng: Random, facts: Facts) -> None:
+    def __init__(self, cluster: ProcessCluster, rng: Random, facts: RunFacts) -> None:
         super().__init__(cluster, rng, facts)
         self._damaged: set[Path] = set()
 
@@ -86,7 +86,7 @@ class Flip(Nemesis):
         self._damaged.clear()
         return {**await self.start_again(), "thrown_away": thrown}
 
-    def _flip(self, victim: Node, rng: Random) -> list[Told]:
+    def _flip(self, victim: ProcessNode, rng: Random) -> list[Told]:
         segments = closed_segments(victim.disk.data)
         flipped: list[Told] = []
         for segment in rng.sample(segments, min(rng.choice(FLIPS), len(segments))):

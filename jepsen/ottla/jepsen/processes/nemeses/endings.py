@@ -5,7 +5,7 @@ from random import Random
 import trio
 
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told, names
-from ottla.jepsen.processes.nodes import Node, NodeError
+from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 SOME = (1, 1, 1, 2, 2, 3)
 """How many nodes of six are struck: mostly one, sometimes half."""
@@ -28,7 +28,7 @@ class Kill(Nemesis):
         """Start them again."""
         return await self.start_again()
 
-    async def _kill(self, victims: list[Node]) -> Told:
+    async def _kill(self, victims: list[ProcessNode]) -> Told:
         reason = await self.cluster.atlas.why_not_kill(victims)
         if reason is not None or not victims:
             self.let_go()
@@ -99,7 +99,7 @@ class RollingRestart(Nemesis):
                     await cluster.wait_healthy()
         return {"nodes": done, "hung": hung} if done else {}
 
-    async def _restart(self, node: Node) -> bool:
+    async def _restart(self, node: ProcessNode) -> bool:
         """Restart one node, whatever the time; say whether it stopped and served as it should."""
         is_well = True
         with trio.CancelScope(shield=True):

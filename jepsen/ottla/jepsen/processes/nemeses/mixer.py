@@ -2,8 +2,8 @@
 
 from random import Random
 
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.processes.cluster import Cluster
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told
 
 STABLE_S = 20.0
@@ -18,7 +18,9 @@ class Mixer(Nemesis):
     name = "mixer"
     interval_s = STABLE_S
 
-    def __init__(self, cluster: Cluster, rng: Random, facts: Facts, parts: list[Nemesis]) -> None:
+    def __init__(
+        self, cluster: ProcessCluster, rng: Random, facts: RunFacts, parts: list[Nemesis]
+    ) -> None:
         super().__init__(cluster, rng, facts)
         self._parts = parts
         self._at_work: list[Nemesis] = []

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from ottla.jepsen.checkers.verdict import Facts
+from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.processes.abilities import Ability
-from ottla.jepsen.processes.cluster import Cluster
-from ottla.jepsen.processes.nodes import Node, NodeError
+from ottla.jepsen.processes.cluster import ProcessCluster
+from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 Told = dict[str, Any]
 """What was done, as JSON; empty when nothing was."""
@@ -30,12 +30,12 @@ class Nemesis(ABC):
     needs_flush: ClassVar[bool] = False
     """Whether brokers must flush before they answer, or promises would be asked that none made."""
 
-    def __init__(self, cluster: Cluster, rng: Random, facts: Facts) -> None:
+    def __init__(self, cluster: ProcessCluster, rng: Random, facts: RunFacts) -> None:
         self.count = 0
         """How often it did something."""
         self.cluster = cluster
         self.facts = facts
-        self.held: list[Node] = []
+        self.held: list[ProcessNode] = []
         self._rng = rng
 
     async def inject(self, rng: Random | None = None) -> Told:
@@ -58,13 +58,15 @@ class Nemesis(ABC):
         """Undo what was done to the nodes that are held."""
         return {}
 
-    def choose(self, nodes: Sequence[Node], rng: Random, counts: Sequence[int]) -> list[Node]:
+    def choose(
+        self, nodes: Sequence[ProcessNode], rng: Random, counts: Sequence[int]
+    ) -> list[ProcessNode]:
         """Choose some of the nodes, as many as one of the counts says, and hold them."""
         victims = rng.sample(nodes, min(rng.choice(counts), len(nodes)))
         self.hold(victims)
         return victims
 
-    def hold(self, nodes: Iterable[Node]) -> None:
+    def hold(self, nodes: Iterable[ProcessNode]) -> None:
         """Be at work on nodes until the fault is healed."""
         nodes = list(nodes)
         self.cluster.atlas.hold(nodes, self.name)
@@ -89,6 +91,6 @@ class Nemesis(ABC):
         return {"started": names(down), **({"late": late} if late else {})}
 
 
-def names(nodes: Iterable[Node]) -> list[str]:
+def names(nodes: Iterable[ProcessNode]) -> list[str]:
     """Return the names of nodes, in order."""
     return sorted(node.name for node in nodes)

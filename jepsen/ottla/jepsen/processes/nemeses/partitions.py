@@ -11,10 +11,10 @@ from ottla.jepsen.processes.network_links import (
     majorities_ring,
     split,
 )
-from ottla.jepsen.processes.nodes import Node
+from ottla.jepsen.processes.nodes import ProcessNode
 
 
-class Partition(Nemesis):
+class PartitionNemesis(Nemesis):
     """A cut between nodes; who is cut from whom is the kinds' choice."""
 
     async def hurt(self, rng: Random) -> Told:
@@ -42,14 +42,14 @@ class Partition(Nemesis):
         """Cut parts from each other."""
         return split(parts), {"nodes": sorted(parts[0]), "parts": [sorted(part) for part in parts]}
 
-    def isolated(self, node: Node | None) -> tuple[LinkFault, Told]:
+    def isolated(self, node: ProcessNode | None) -> tuple[LinkFault, Told]:
         """Cut one node from all others; nothing when there is none."""
         if node is None:
             return LinkFault(), {}
         return isolate(node.name, self.cluster.nodes), {"nodes": [node.name]}
 
 
-class PartitionOne(Partition):
+class PartitionOne(PartitionNemesis):
     """One node is cut from all others."""
 
     name = "partition-one"
@@ -60,7 +60,7 @@ class PartitionOne(Partition):
         return self.parted([first], rest)
 
 
-class PartitionMajority(Partition):
+class PartitionMajority(PartitionNemesis):
     """A random majority of all nodes is cut from the others."""
 
     name = "partition-majority"
@@ -72,7 +72,7 @@ class PartitionMajority(Partition):
         return self.parted(nodes[:minority], nodes[minority:])
 
 
-class PartitionMajoritiesRing(Partition):
+class PartitionMajoritiesRing(PartitionNemesis):
     """Each node sees a majority, no two the same one."""
 
     name = "partition-majorities-ring"
@@ -83,7 +83,7 @@ class PartitionMajoritiesRing(Partition):
         return majorities_ring(nodes), {"nodes": nodes, "ring": nodes}
 
 
-class PartitionMinorityThird(Partition):
+class PartitionMinorityThird(PartitionNemesis):
     """A random third of all nodes is cut from the others."""
 
     name = "partition-minority-third"
@@ -95,7 +95,7 @@ class PartitionMinorityThird(Partition):
         return self.parted(nodes[:third], nodes[third:])
 
 
-class PartitionLeader(Partition):
+class PartitionLeader(PartitionNemesis):
     """The leader of some partition is cut from all other nodes, and clients still write to it."""
 
     name = "partition-leader"
@@ -113,7 +113,7 @@ class PartitionLeader(Partition):
         return fault, {**told, "key": key}
 
 
-class PartitionController(Partition):
+class PartitionController(PartitionNemesis):
     """The active controller is cut from all other nodes."""
 
     name = "partition-controller"
@@ -123,7 +123,7 @@ class PartitionController(Partition):
         return self.isolated(await self.cluster.active_controller())
 
 
-class PartitionOneWay(Partition):
+class PartitionOneWay(PartitionNemesis):
     """What some nodes say to the others is lost, and what these say to them arrives."""
 
     name = "partition-one-way"
@@ -137,7 +137,7 @@ class PartitionOneWay(Partition):
         return fault, {"nodes": sorted(mute), "unheard_by": sorted(deaf)}
 
 
-KINDS: tuple[type[Partition], ...] = (
+KINDS: tuple[type[PartitionNemesis], ...] = (
     PartitionOne,
     PartitionMajority,
     PartitionMajoritiesRing,

@@ -7,10 +7,10 @@ from random import Random
 
 from ottla.jepsen.processes.abilities import Ability
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis, Told, names
-from ottla.jepsen.processes.nodes import Node
+from ottla.jepsen.processes.nodes import ProcessNode
 
 
-class PowerCut(Nemesis):
+class PowerNemesis(Nemesis):
     """One broker loses power, or some controllers do; they are started again to heal.
 
     Brokers that flush before they answer may lose it together.
@@ -36,7 +36,7 @@ class PowerCut(Nemesis):
         """Give power back."""
         return await self.start_again()
 
-    async def _cut(self, victims: list[Node]) -> Told:
+    async def _cut(self, victims: list[ProcessNode]) -> Told:
         atlas = self.cluster.atlas
         reason = await atlas.why_not_kill(victims) or await atlas.why_not_damage(victims)
         if reason is not None or not victims:
@@ -46,7 +46,7 @@ class PowerCut(Nemesis):
         return {"nodes": names(victims)}
 
 
-class PowerCutAll(PowerCut):
+class PowerCutAll(PowerNemesis):
     """All nodes lose power at one moment; only clusters that flush have promised anything then."""
 
     name = "power-cut-all"

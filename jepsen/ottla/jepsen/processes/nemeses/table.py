@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.processes.cluster import Cluster
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses import partitions
-from ottla.jepsen.processes.nemeses.clock import Clock
+from ottla.jepsen.processes.nemeses.clock import ClockNemesis
 from ottla.jepsen.processes.nemeses.damage import Flip, FullDisk
 from ottla.jepsen.processes.nemeses.endings import Kill, KillAll, Pause, RollingRestart
 from ottla.jepsen.processes.nemeses.links import Loss, Reset, Slow
 from ottla.jepsen.processes.nemeses.mixer import Mixer
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
-from ottla.jepsen.processes.nemeses.power import PowerCut, PowerCutAll
+from ottla.jepsen.processes.nemeses.power import PowerCutAll, PowerNemesis
 
 KINDS: tuple[type[Nemesis], ...] = (
     Kill,
@@ -22,8 +22,8 @@ KINDS: tuple[type[Nemesis], ...] = (
     Loss,
     Slow,
     Reset,
-    Clock,
-    PowerCut,
+    ClockNemesis,
+    PowerNemesis,
     PowerCutAll,
     FullDisk,
     Flip,
@@ -34,12 +34,12 @@ UNMIXED = frozenset({Flip.name, RollingRestart.name})
 """An operator is at work in these, who waits until all is well before he goes on."""
 
 
-def _mixer(cluster: Cluster, rng: Random, facts: Facts) -> Nemesis:
+def _mixer(cluster: ProcessCluster, rng: Random, facts: RunFacts) -> Nemesis:
     parts = [kind(cluster, rng, facts) for kind in KINDS if _mixes(kind, cluster)]
     return Mixer(cluster, rng, facts, parts)
 
 
-def _mixes(kind: type[Nemesis], cluster: Cluster) -> bool:
+def _mixes(kind: type[Nemesis], cluster: ProcessCluster) -> bool:
     is_possible = all(ability in cluster.abilities for ability in kind.needs)
     is_promised = cluster.atlas.flush or not kind.needs_flush
     return is_possible and is_promised and kind.name not in UNMIXED
@@ -48,7 +48,7 @@ def _mixes(kind: type[Nemesis], cluster: Cluster) -> bool:
 CLASSES: Mapping[str, type[Nemesis]] = {kind.name: kind for kind in KINDS} | {Mixer.name: Mixer}
 """To ask what a nemesis needs before there is a cluster: `.needs`, `.needs_flush`."""
 
-NEMESES: Mapping[str, Callable[[Cluster, Random, Facts], Nemesis]] = {
+NEMESES: Mapping[str, Callable[[ProcessCluster, Random, RunFacts], Nemesis]] = {
     **CLASSES,
     Mixer.name: _mixer,
 }

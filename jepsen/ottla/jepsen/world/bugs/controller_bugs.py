@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.controller import brokers, configs, elections, partition_change, partitions
-from ottla.controller.brokers import BrokerState
+from ottla.controller.brokers import BrokerControlState
 from ottla.controller.decision import Decision, decided
 from ottla.controller.partition_change import Assignment, Elected, Election, Rules
 from ottla.controller.sessions import BrokerSessions, Session
@@ -257,10 +257,10 @@ def _unfence_the_blind() -> Iterator[None]:
         broker: BrokerRegistration,
         request: pb.HeartbeatRequest,
         shutdown_offset: Offset | None,
-    ) -> BrokerState:
+    ) -> BrokerControlState:
         state = original(image, sessions, broker, request, shutdown_offset)
-        is_wanted = state is BrokerState.FENCED and not request.want_fence
-        return BrokerState.UNFENCED if is_wanted else state
+        is_wanted = state is BrokerControlState.FENCED and not request.want_fence
+        return BrokerControlState.UNFENCED if is_wanted else state
 
     with patched(brokers, next_state=next_state):
         yield

@@ -10,7 +10,7 @@ from ottla.jepsen.world.runner import Job, run_many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class HuntResult:
     """How a hunt for one mutant ended."""
 
     mutant: Mutant
@@ -37,7 +37,7 @@ class Found:
         }
 
 
-def hunt(mutant: Mutant, *, seconds: float, processes: int = 1) -> Found:
+def hunt(mutant: Mutant, *, seconds: float, processes: int = 1) -> HuntResult:
     """Run seeds from its first on with the bug planted until one shows it, or time is over."""
     engine = make_engine(mutant.engine, mutant.subject)
     job = Job(
@@ -51,7 +51,7 @@ def hunt(mutant: Mutant, *, seconds: float, processes: int = 1) -> Found:
         job, mutant.first_seed, seconds=seconds, processes=processes, ends_at_failure=True
     )
     failure = tally.failures[0] if tally.failures else None
-    return Found(
+    return HuntResult(
         mutant=mutant,
         run_count=tally.run_count,
         event_count=tally.event_count,

@@ -9,11 +9,11 @@ from ottla.broker.logs.fetch import FetchApi
 from ottla.broker.logs.fetch_read import FetchLimits, FetchTarget
 from ottla.broker.replicas import follower_fetch, isr_keeper
 from ottla.broker.replicas.follower_fetch import Followed, FollowerFetch
-from ottla.broker.replicas.isr_changes import IsrChange, Outcome, outcome_of
+from ottla.broker.replicas.isr_changes import ChangeOutcome, IsrChange, outcome_of
 from ottla.broker.replicas.isr_keeper import Changes, IsrKeeper
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replica_manager import ReplicaManager
-from ottla.client.fetch_session import FetchSession
+from ottla.client.fetch_session import FetchSessionHandler
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import PartitionState
@@ -152,9 +152,9 @@ def _settings_before_leadership() -> Iterator[None]:
 
 
 def _take_overtaken_for_rejected() -> Any:
-    def outcome(code: int) -> Outcome:
+    def outcome(code: int) -> ChangeOutcome:
         found = outcome_of(code)
-        return Outcome.REJECTED if found is Outcome.OVERTAKEN else found
+        return ChangeOutcome.REJECTED if found is ChangeOutcome.OVERTAKEN else found
 
     return patched(isr_keeper, outcome_of=outcome)
 
@@ -319,22 +319,22 @@ def _leave_tails_unflushed() -> Any:
 
 
 def _keep_a_broken_session() -> Any:
-    return patched(FetchSession, reset=lambda self: None)
+    return patched(FetchSessionHandler, reset=lambda self: None)
 
 
 @contextmanager
 def _forget_who_to_fetch() -> Iterator[None]:
     """A session that opens again names only what changed since the last request."""
-    original = FetchSession.fill
+    original = FetchSessionHandler.fill
 
-    def fill(self: FetchSession, request: Any) -> None:
+    def fill(self: FetchSessionHandler, request: Any) -> None:
         wanted, self._wanted = self._wanted, dict(self._changed)
         try:
             original(self, request)
         finally:
             self._wanted = wanted
 
-    with patched(FetchSession, fill=fill):
+    with patched(FetchSessionHandler, fill=fill):
         yield
 
 
@@ -354,7 +354,7 @@ def _take_any_sequence() -> Any:
 
 
 def _remember_one_batch() -> Any:
-    def find(producer: producer_state.Producer, header: Any) -> Any:
+    def find(producer: producer_state.ProducerEntry, header: Any) -> Any:
         last = producer.batches[-1]
         is_last = header.base_sequence == last.base_sequence
         return last if is_last and header.producer_epoch == producer.epoch else None

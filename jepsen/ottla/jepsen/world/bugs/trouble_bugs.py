@@ -20,7 +20,7 @@ from ottla.node.metadata_log import MetadataLog
 from ottla.node.reserved_space import ReservedSpace
 from ottla.raft.effects import Append
 from ottla.storage import disk_errors, log_manager_driver
-from ottla.storage.checkpoints_driver import Checkpoints, Line
+from ottla.storage.checkpoints_driver import CheckpointLine, Checkpoints
 from ottla.storage.disk_seam import DiskFile
 from ottla.storage.entry_file import EntryFile
 from ottla.storage.local_log import LocalLog
@@ -107,7 +107,7 @@ async def _forget_nothing(
 
 
 async def _replace_by_name(
-    self: Checkpoints, name: str, lines: Mapping[TopicPartition, Line]
+    self: Checkpoints, name: str, lines: Mapping[TopicPartition, CheckpointLine]
 ) -> None:
     await self._write_lines(name, {key: line.offset for key, line in lines.items()})
 

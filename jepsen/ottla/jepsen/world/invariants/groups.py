@@ -12,14 +12,14 @@ from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.broker.groups.shard import GroupShard
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.group_bench import GROUP, GroupBench
-from ottla.jepsen.world.walk.group_members import Member, Place
+from ottla.jepsen.world.walk.group_members import Place, WalkedMember
 from ottla.model.errors import ErrorCode
 
 
 class GroupInvariants:
     """What was promised to members, and whether it is kept."""
 
-    def __init__(self, bench: GroupBench, members: list[Member]) -> None:
+    def __init__(self, bench: GroupBench, members: list[WalkedMember]) -> None:
         self.acknowledged: dict[int, int] = {}
         """By partition of `orders`: the last offset that somebody was told."""
         self.commit_count = 0
@@ -48,7 +48,7 @@ class GroupInvariants:
         for member in self._members:
             member.committing.clear()
 
-    def _take_acknowledged(self, member: Member) -> None:
+    def _take_acknowledged(self, member: WalkedMember) -> None:
         for (_, index), offset, asked in member.committing:
             if asked.is_answered and asked.answer == [[ErrorCode.NONE]]:
                 self.commit_count += 1
@@ -74,7 +74,7 @@ class GroupInvariants:
 
     def _check_generations(self, group: ClassicGroup) -> None:
         """OneOwner, within one generation of the classic protocol."""
-        owners: dict[tuple[int, Place], Member] = {}
+        owners: dict[tuple[int, Place], WalkedMember] = {}
         for member in self._members:
             if not member.is_classic or member.epoch == 0 or member.is_waiting:
                 continue

@@ -25,7 +25,7 @@ from ottla.metadata.image import MetadataImage, PartitionState, RecoveryState
 from ottla.model.ids import NO_NODE, NodeId, Offset
 
 
-class Record(NamedTuple):
+class JudgedRecord(NamedTuple):
     """One record as a judge sees it."""
 
     epoch: int
@@ -37,7 +37,7 @@ class Held(Protocol):
     """What a judge sees of a replica's log, also while its broker is down."""
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[JudgedRecord]:
         """All that it holds, by offset; below its start they are nothing that counts."""
         ...
 
@@ -93,13 +93,13 @@ class ReplicationJudge:
 
         `sent` says which producer sent a record, as what of its sequence; (-1, -1): neither.
         """
-        self.committed: list[list[Record]] = [[] for _ in range(partition_count)]
+        self.committed: list[list[JudgedRecord]] = [[] for _ in range(partition_count)]
         self.leaders: dict[tuple[int, int], NodeId] = {}
         """By partition and epoch."""
         self._min_isr = min_isr
         self._is_flush_demanded = is_flush_demanded
         self._sent = sent
-        self._written: dict[tuple[int, int, int], tuple[Record, Record | None]] = {}
+        self._written: dict[tuple[int, int, int], tuple[JudgedRecord, JudgedRecord | None]] = {}
         self._seen: dict[tuple[NodeId, int], _Seen] = {}
         self._watermarks: dict[tuple[NodeId, int], tuple[int, int]] = {}
         """By leader and partition: its epoch and high watermark."""
@@ -314,7 +314,7 @@ class ReplicationJudge:
                 f"ELR {state.elr}",
             )
 
-    def _commit(self, index: int, record: Record) -> None:
+    def _commit(self, index: int, record: JudgedRecord) -> None:
         self.committed[index].append(record)
         require(record.number not in self._numbers, "NoDuplicates", f"{record} in {index}")
         self._numbers.add(record.number)
@@ -340,7 +340,7 @@ class ReplicationJudge:
             f"{number} at {offset} of {index}: there is {found}",
         )
 
-    def check_read(self, index: int, records: Iterable[tuple[int, Record]]) -> None:
+    def check_read(self, index: int, records: Iterable[tuple[int, JudgedRecord]]) -> None:
         """Judge what a consumer was given."""
         committed = self.committed[index]
         for offset, record in records:

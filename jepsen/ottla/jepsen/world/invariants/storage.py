@@ -8,7 +8,7 @@ EpochCacheMatchesBatches, DuplicateIsSeen, AbortedAreListed, StartOffsetNeverGoe
 from typing import Any
 
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.log_model import Kept, LogModel
+from ottla.jepsen.world.walk.log_model import LogModel, ModelBatch
 from ottla.model.ids import Offset
 from ottla.storage.log import Log
 from ottla.storage.segment import Segment
@@ -41,8 +41,8 @@ def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes
 
 
 def what_was_kept(
-    log: Log, model: LogModel, pending: list[Kept], *, flushed_end: int, at_least: int
-) -> list[Kept]:
+    log: Log, model: LogModel, pending: list[ModelBatch], *, flushed_end: int, at_least: int
+) -> list[ModelBatch]:
     """Return which batches of the list a recovered log holds.
 
     They are a beginning of the list and of what was being written when it died, at least up to
@@ -81,7 +81,7 @@ def what_was_kept(
     return kept
 
 
-def _ghost_of(model: LogModel, base_offset: int, raw: bytes) -> Kept | None:
+def _ghost_of(model: LogModel, base_offset: int, raw: bytes) -> ModelBatch | None:
     for ghost in model.ghosts:
         if ghost.base_offset == base_offset and ghost.raw == raw:
             return ghost

@@ -25,7 +25,7 @@ from ottla.broker.replicas.follower_fetch import (
 )
 from ottla.broker.replicas.isr_keeper import Changes, IsrKeeper
 from ottla.broker.replicas.partition import Partition
-from ottla.broker.replicas.replica_manager import Directory
+from ottla.broker.replicas.replica_manager import ReplicaDirectory
 from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.walk.disk_store import DiskStore
 from ottla.jepsen.world.walk.now import AtOnceWork
@@ -72,7 +72,7 @@ NO_PARTITIONS: Mapping[int, Partition] = {}
 OnAnswer = Callable[[Any], None]
 
 
-class Slot:
+class AnswerSlot:
     """The place of one answer; it stands in for that of a connection."""
 
     __slots__ = ("_on_answer", "on_abandoned", "times")
@@ -89,7 +89,7 @@ class Slot:
         self._on_answer(response)
 
 
-class LeaderFetcher:
+class WalkedFetcher:
     """What a process follows one leader with: one request is under way at a time."""
 
     __slots__ = ("asked", "core", "flushing", "places")
@@ -109,12 +109,12 @@ class LeaderFetcher:
         return self.asked is None and not self.places and not self.flushing
 
 
-class Life:
+class BrokerLife:
     """One process of a broker, from its registration to its end."""
 
     def __init__(
         self,
-        machine: "Machine",
+        machine: "BrokerMachine",
         *,
         epoch: int,
         image: MetadataImage,
@@ -129,8 +129,8 @@ class Life:
         self.altering: object | None = None
         """The AlterPartition request whose answer it waits for."""
         self.flush_due: dict[Partition, None] = {}
-        self.fetchers: dict[NodeId, LeaderFetcher] = {}
-        self._fetcher_of: dict[TopicIdPartition, LeaderFetcher] = {}
+        self.fetchers: dict[NodeId, WalkedFetcher] = {}
+        self._fetcher_of: dict[TopicIdPartition, WalkedFetcher] = {}
         self._clock = clock
         self._errors = NotedErrors(_raise)
         self.core = BrokerCore(
@@ -179,7 +179,7 @@ class Life:
             return
         fetcher = self.fetchers.get(leader_id)
         if fetcher is None:
-            fetcher = LeaderFetcher(FollowerFetch(leader_id, self.machine.config))
+            fetcher = WalkedFetcher(FollowerFetch(leader_id, self.machine.config))
             self.fetchers[leader_id] = fetcher
         self._fetcher_of[key] = fetcher
         fetcher.core.follow(partition)
@@ -200,7 +200,7 @@ class Life:
 
     def fetch(self, request: FetchRequest, now_ms: int, on_answer: OnAnswer) -> None:
         """Serve a fetch, at once or when there is enough."""
-        slot: Any = Slot(on_answer)
+        slot: Any = AnswerSlot(on_answer)
         response = self.core.data.fetch.handle(
             RequestContext(FETCH_HEADER, PEER, slot, now_ms), request
         )
@@ -209,7 +209,7 @@ class Life:
 
     def produce(self, request: ProduceRequest, now_ms: int, on_answer: OnAnswer) -> None:
         """Serve a produce, at once or when it is committed."""
-        slot: Any = Slot(on_answer)
+        slot: Any = AnswerSlot(on_answer)
         response = self.core.data.produce.handle(
             RequestContext(PRODUCE_HEADER, PEER, slot, now_ms), request
         )
@@ -220,14 +220,14 @@ class Life:
         self, request: DeleteRecordsRequest, now_ms: int, on_answer: OnAnswer
     ) -> None:
         """Serve a DeleteRecords, at once or when everybody has deleted."""
-        slot: Any = Slot(on_answer)
+        slot: Any = AnswerSlot(on_answer)
         context = RequestContext(DELETE_HEADER, PEER, slot, now_ms)
         run_now(finished(self.core.data.delete_records.handle(context, request)))
 
     # --- following ----------------------------------------------------------------------------
 
     def take_fetched(
-        self, fetcher: LeaderFetcher, response: FetchResponse, now_ms: int
+        self, fetcher: WalkedFetcher, response: FetchResponse, now_ms: int
     ) -> list[Duty]:
         """Take a leader's answer in; return the duties that came of it."""
         core = fetcher.core
@@ -254,7 +254,7 @@ class Life:
                     self._carry_out(fetcher, followed, duty)
         return duties
 
-    def _carry_out(self, fetcher: LeaderFetcher, followed: Followed, duty: DiskDuty) -> None:
+    def _carry_out(self, fetcher: WalkedFetcher, followed: Followed, duty: DiskDuty) -> None:
         run_now(
             carry_out(
                 fetcher.core, followed, followed.log, duty, clock=self._clock, errors=self._errors
@@ -262,7 +262,7 @@ class Life:
         )
 
     def find_place(
-        self, fetcher: LeaderFetcher, followed: Followed, place: tuple[Offset, Offset]
+        self, fetcher: WalkedFetcher, followed: Followed, place: tuple[Offset, Offset]
     ) -> None:
         """Cut off what the leader never had, or begin where its log does; `place`: start, end."""
         fetcher.places.remove(followed)
@@ -272,7 +272,7 @@ class Life:
 
     # --- flushing -----------------------------------------------------------------------------
 
-    def flush_replica(self, fetcher: LeaderFetcher) -> None:
+    def flush_replica(self, fetcher: WalkedFetcher) -> None:
         """End the flushes of what a follower has appended, or wrote as a leader before."""
         for followed in fetcher.flushing:
             if fetcher.core.find(followed.key) is followed:
@@ -299,7 +299,7 @@ class Life:
         self.keeper.on_answer(changes, answer, self._clock.monotonic_ms())
 
 
-class Machine:
+class BrokerMachine:
     """A broker's machine: its logs outlive its processes.  It is also the process's log manager."""
 
     def __init__(self, node_id: NodeId, store: DiskStore, *, topic: str, topic_id: UUID) -> None:
@@ -308,7 +308,7 @@ class Machine:
         self.topic = topic
         self.topic_id = topic_id
         self.config = broker_config(node_id)
-        self.life: Life | None = None
+        self.life: BrokerLife | None = None
         self.life_count = 1
         self.is_paused = False
         self.clean_epoch = -1
@@ -349,7 +349,7 @@ class Machine:
         """Take a partition's log away."""
         self.store.delete(partition.partition)
 
-    def directory_of(self, partition: TopicPartition) -> Directory | None:
+    def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
         """Return None: where replicas lie is no matter here."""
         return None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ottla.controller.decision import Decision, R, decided
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome, outcome_of
+from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants.controller import ControllerJudge
 from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.rare import Rare
@@ -129,7 +129,7 @@ class ControllerWalk:
         "a broker that has not seen its registration stays fenced",
     )
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Walk one schedule of at most `budget` deeds."""
         lives = Lives(chance)
         violation = violation_in(lambda: lives.go(budget))

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.invariants.replication import Held, Record, require
+from ottla.jepsen.world.invariants.replication import Held, JudgedRecord, require
 from ottla.jepsen.world.walk.replication_batches import NO_RECORD, records_in
 from ottla.model.ids import Offset
 from ottla.model.run_now import run_now
@@ -42,7 +42,7 @@ class DiskHeld:
         self._durable_offset = Offset(0)
         """What was flushed before the log was opened, and is there still."""
         self._opened_count = 0
-        self._records: list[Record] = []
+        self._records: list[JudgedRecord] = []
 
     def take(self, log: Log) -> None:
         """Go on with the log as it was recovered."""
@@ -53,7 +53,7 @@ class DiskHeld:
         self._generation = 0
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[JudgedRecord]:
         """All that it holds, by offset."""
         log = self.log
         if log._generation != self._generation:

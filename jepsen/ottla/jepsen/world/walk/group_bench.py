@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from ottla.broker.groups.consumer_rebalance import Heartbeat
-from ottla.broker.groups.effects import Asker, Client, Instant
+from ottla.broker.groups.consumer_rebalance import MemberHeartbeat
+from ottla.broker.groups.effects import Asker, Instant, MemberClient
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.rebalance import Join
 from ottla.broker.groups.shard import GroupShard, TopicCommit
@@ -48,7 +48,7 @@ COMMITTED_LEADER_EPOCH = 4
 CONFIG = GroupConfig(initial_rebalance_delay_ms=0)
 
 
-class Asked:
+class GroupRequest:
     """One request that was made, and its answer when there is one."""
 
     __slots__ = ("_answers",)
@@ -223,9 +223,9 @@ class GroupBench:
         rebalance_ms: int = -1,
         group_id: str = GROUP,
         client_id: str = "client",
-    ) -> Asked:
+    ) -> GroupRequest:
         """Send a ConsumerGroupHeartbeat."""
-        asked = Asked()
+        asked = GroupRequest()
         parts = None
         if owned is not None:
             parts = [TopicPartitions(topic_id=t, partitions=list(owned[t])) for t in owned]
@@ -241,7 +241,7 @@ class GroupBench:
             server_assignor=assignor,
             topic_partitions=parts,
         )
-        self.shard.consumer_heartbeat(Heartbeat(request, _client(client_id), asked), self.now)
+        self.shard.consumer_heartbeat(MemberHeartbeat(request, _client(client_id), asked), self.now)
         self.settle()
         return asked
 
@@ -257,9 +257,9 @@ class GroupBench:
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
         client_id: str = "client",
-    ) -> Asked:
+    ) -> GroupRequest:
         """Send a JoinGroup; in version 3 a new member needs no id to join."""
-        asked = Asked()
+        asked = GroupRequest()
         request = JoinGroupRequest(
             group_id=group_id,
             session_timeout_ms=session_ms,
@@ -281,9 +281,9 @@ class GroupBench:
         generation_id: int,
         parts: Mapping[str, bytes] | None = None,
         **changes: Any,
-    ) -> Asked:
+    ) -> GroupRequest:
         """Send a SyncGroup; `changes` are other fields of the request."""
-        asked = Asked()
+        asked = GroupRequest()
         request = SyncGroupRequest(
             group_id=GROUP,
             member_id=member_id,
@@ -302,7 +302,7 @@ class GroupBench:
         self, member_id: str, generation_id: int, instance_id: str | None = None
     ) -> ErrorCode:
         """Send a Heartbeat of the classic protocol."""
-        asked = Asked()
+        asked = GroupRequest()
         request = HeartbeatRequest(
             group_id=GROUP,
             member_id=member_id,
@@ -313,9 +313,9 @@ class GroupBench:
         self.settle()
         return asked.code
 
-    def leave(self, *members: tuple[str, str | None]) -> Asked:
+    def leave(self, *members: tuple[str, str | None]) -> GroupRequest:
         """Send a LeaveGroup of members by (id, instance id)."""
-        asked = Asked()
+        asked = GroupRequest()
         identities = [
             MemberIdentity(member_id=name, group_instance_id=instance) for name, instance in members
         ]
@@ -337,9 +337,9 @@ class GroupBench:
         retention_ms: int = -1,
         version: int = 10,
         group_id: str = GROUP,
-    ) -> Asked:
+    ) -> GroupRequest:
         """Send an OffsetCommit of one partition."""
-        asked = Asked()
+        asked = GroupRequest()
         request = OffsetCommitRequest(
             group_id=group_id,
             member_id=member_id,
@@ -358,23 +358,23 @@ class GroupBench:
         self.settle()
         return asked
 
-    def fetch(self, topic: str = "orders", index: int = 0, **member: Any) -> Asked:
+    def fetch(self, topic: str = "orders", index: int = 0, **member: Any) -> GroupRequest:
         """Send an OffsetFetch of one partition; `member` says who asks."""
-        asked = Asked()
+        asked = GroupRequest()
         self.shard.fetch_offsets(GROUP, [(topic, index)], asked, **member)
         self.settle()
         return asked
 
-    def delete(self) -> Asked:
+    def delete(self) -> GroupRequest:
         """Send a DeleteGroups."""
-        asked = Asked()
+        asked = GroupRequest()
         self.shard.delete_group(GROUP, asked)
         self.settle()
         return asked
 
 
-def _client(client_id: str) -> Client:
-    return Client(client_id, "/10.0.0.9")
+def _client(client_id: str) -> MemberClient:
+    return MemberClient(client_id, "/10.0.0.9")
 
 
 def _partitions(topic_id: UUID, indexes: Iterable[int]) -> list[Record]:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ottla.broker.groups.embedded_protocol import assignment_bytes, read_assignment
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.group_bench import Asked, GroupBench
+from ottla.jepsen.world.walk.group_bench import GroupBench, GroupRequest
 from ottla.model.errors import ErrorCode
 from ottla.wire.codec import encode
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -37,7 +37,7 @@ Place = tuple[UUID, int]
 Places = frozenset[Place]
 
 
-class Member:
+class WalkedMember:
     """What both kinds have: `owned` is what it works on."""
 
     is_classic = False
@@ -49,7 +49,7 @@ class Member:
         self.epoch = 0
         """The member epoch, or the generation; 0: it is out."""
         self.owned: Places = frozenset()
-        self.committing: list[tuple[Place, int, Asked]] = []
+        self.committing: list[tuple[Place, int, GroupRequest]] = []
 
     @property
     def is_waiting(self) -> bool:
@@ -87,7 +87,7 @@ class Member:
                 self.committing.append(((topic_id, index), offset, asked))
 
 
-class ConsumerMember(Member):
+class WalkedConsumerMember(WalkedMember):
     """One of the consumer protocol; `assigned` is what it was told to work on."""
 
     def __init__(
@@ -101,7 +101,7 @@ class ConsumerMember(Member):
         self.subscription = subscription
         self.assigned: Places = frozenset()
         self.is_to_tell_all = True
-        self._asking: Asked | None = None
+        self._asking: GroupRequest | None = None
         self._is_answered = False
 
     def look(self) -> None:
@@ -163,15 +163,15 @@ class ConsumerMember(Member):
         self.epoch, self.owned, self.assigned = 0, frozenset(), frozenset()
 
 
-class ClassicMember(Member):
+class WalkedClassicMember(WalkedMember):
     """One of the classic protocol; the leader shares out `orders`."""
 
     is_classic = True
 
     def __init__(self, bench: GroupBench, instance_id: str | None) -> None:
         super().__init__(bench, "", instance_id)
-        self._joining: Asked | None = None
-        self._syncing: Asked | None = None
+        self._joining: GroupRequest | None = None
+        self._syncing: GroupRequest | None = None
         self._topic_size = 0
         """Partitions of the topic when it joined: when they become more, it joins again."""
         self._is_first_join = True

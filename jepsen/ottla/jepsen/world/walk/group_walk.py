@@ -11,18 +11,18 @@ from collections.abc import Callable
 from ottla.broker.groups.classic_group import ClassicGroup
 from ottla.broker.groups.consumer_group import ConsumerGroup
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome, outcome_of
+from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants.groups import GroupInvariants
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
-from ottla.jepsen.world.walk.group_bench import GROUP, Asked, GroupBench
+from ottla.jepsen.world.walk.group_bench import GROUP, GroupBench, GroupRequest
 from ottla.jepsen.world.walk.group_members import (
     SUBSCRIPTIONS,
-    ClassicMember,
-    ConsumerMember,
-    Member,
+    WalkedClassicMember,
+    WalkedConsumerMember,
+    WalkedMember,
 )
 from ottla.model.errors import ErrorCode
 
@@ -55,16 +55,16 @@ class GroupWalk:
         "an offset is read while a commit waits",
     )
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Walk one story of at most `budget` events."""
-        walk = Walk(chance)
+        walk = WalkedGroup(chance)
         violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = walk.invariants.commit_count
         walk.figures["records"] = len(walk.bench.log)
         return outcome_of(self, chance, walk, violation, sim_ms=walk.bench.mono_ms)
 
 
-class Walk:
+class WalkedGroup:
     """One group under one seed's adversary."""
 
     def __init__(self, chance: Chance) -> None:
@@ -73,15 +73,15 @@ class Walk:
         self.rare = Rare()
         self.figures = {"failovers": 0, "rebalances": 0, "crashes": 0, "commits": 0, "records": 0}
         self.bench = GroupBench()
-        self.members: list[Member] = []
+        self.members: list[WalkedMember] = []
         self.invariants = GroupInvariants(self.bench, self.members)
         self._kinds = chance.below(3)
         """0: all of the consumer protocol; 1: all classic; 2: both."""
         self._orders = self.bench.make_topic("orders", PARTITIONS)
         self._made_count = 0
         self._offset = 0
-        self._reading: list[tuple[int, Asked]] = []
-        self._deleting: list[Asked] = []
+        self._reading: list[tuple[int, GroupRequest]] = []
+        self._deleting: list[GroupRequest] = []
         self._before: tuple[str, int] = ("", 0)
         for instance_id in ("i", None, None):
             self._add(instance_id)
@@ -125,11 +125,11 @@ class Walk:
         if is_classic:
             if self._kinds == 2:
                 instance_id = None
-            self.members.append(ClassicMember(self.bench, instance_id))
+            self.members.append(WalkedClassicMember(self.bench, instance_id))
             return
         self._made_count += 1
         self.members.append(
-            ConsumerMember(
+            WalkedConsumerMember(
                 self.bench,
                 f"m{self._made_count}",
                 instance_id,
@@ -137,7 +137,7 @@ class Walk:
             )
         )
 
-    def _one(self) -> Member:
+    def _one(self) -> WalkedMember:
         return self.members[self.chance.below(len(self.members))]
 
     def _step(self) -> None:
@@ -206,7 +206,7 @@ class Walk:
         while len(self.members) > 1:
             self._take_away().leave()
 
-    def _take_away(self) -> Member:
+    def _take_away(self) -> WalkedMember:
         return self.members.pop(self.chance.below(len(self.members)))
 
     def _bounce(self) -> None:
@@ -223,7 +223,7 @@ class Walk:
 
     def _subscribe(self) -> None:
         member = self._one()
-        if isinstance(member, ConsumerMember):
+        if isinstance(member, WalkedConsumerMember):
             member.subscription = self.chance.pick(SUBSCRIPTIONS)
             member.is_to_tell_all = True
 
@@ -301,7 +301,7 @@ class Walk:
         bench = self.bench
         for member in self.members:
             member.look()
-        waiting: list[tuple[int, Asked]] = []
+        waiting: list[tuple[int, GroupRequest]] = []
         for index, asked in self._reading:
             if not asked.is_answered:
                 waiting.append((index, asked))
@@ -320,7 +320,7 @@ class Walk:
         self._note_change(kind, epoch)
         self.trace.add(name, len(bench.log), bench.committed_count, epoch, kind, bench.mono_ms)
 
-    def _take_read(self, index: int, asked: Asked) -> None:
+    def _take_read(self, index: int, asked: GroupRequest) -> None:
         ((_, _, found),) = asked.answer
         if found is not None:
             known = self.invariants.acknowledged

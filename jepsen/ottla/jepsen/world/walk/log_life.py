@@ -1,6 +1,6 @@
 """A log that lives and dies: its process, its disk, what is under way, and what it came back to.
 
-`Life` owns the log, the model of it and what a broker keeps beside it (the checkpoints); a walk
+`LogLife` owns the log, the model of it and what a broker keeps beside it (the checkpoints); a walk
 says what happens.
 """
 
@@ -14,7 +14,7 @@ from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.log_batches import NOW_MS, BatchMaker
-from ottla.jepsen.world.walk.log_model import Kept, LogModel
+from ottla.jepsen.world.walk.log_model import LogModel, ModelBatch
 from ottla.jepsen.world.walk.stepping import Doomed, DoomedDisk, Stepped, run_through
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
@@ -31,7 +31,7 @@ INDEX_BYTES = (120, 48)
 RETENTION_BYTES = (-1, 800)
 
 
-class Life:
+class LogLife:
     """One partition directory and every process that serves it."""
 
     def __init__(self, chance: Chance) -> None:
@@ -64,7 +64,7 @@ class Life:
         self._flushed_end = 0
         self._cut: int | None = None
         """Where a truncation under way cuts; appends wait for its end."""
-        self._pending: list[Kept] = []
+        self._pending: list[ModelBatch] = []
         """What is being written."""
         self._is_clean = True
         self._recovery_checkpoint = 0

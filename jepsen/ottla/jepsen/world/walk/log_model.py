@@ -24,7 +24,7 @@ class Made(NamedTuple):
     """Whether a transaction's marker aborts it; None: the batch is no marker."""
 
 
-class Kept(NamedTuple):
+class ModelBatch(NamedTuple):
     """A batch at its place in the log."""
 
     base_offset: int
@@ -43,51 +43,51 @@ class Aborted(NamedTuple):
     last_offset: int
 
 
-class Produced:
+class ModelProducer:
     """What a log knows of one producer."""
 
     def __init__(self) -> None:
         self.epoch = -1
-        self.batches: list[Kept] = []
+        self.batches: list[ModelBatch] = []
         """Of this epoch."""
         self.txn_first_offset = -1
         self.last_offset = -1
 
 
-def place(made: Made, base_offset: int, epoch: int) -> Kept:
+def place(made: Made, base_offset: int, epoch: int) -> ModelBatch:
     """Return a batch as a log keeps it."""
     _, length, _ = _PREFIX.unpack_from(made.data)
     raw = _PREFIX.pack(base_offset, length, epoch) + made.data[_PREFIX.size :]
-    return Kept(base_offset, base_offset + len(made.records), epoch, made, raw)
+    return ModelBatch(base_offset, base_offset + len(made.records), epoch, made, raw)
 
 
 class LogModel:
     """The list."""
 
     def __init__(self) -> None:
-        self.batches: list[Kept] = []
+        self.batches: list[ModelBatch] = []
         """Those that were removed from the front are still here: they tell what producers did."""
         self.start_offset = 0
         self.start_offset_max = 0
         """The highest log start there ever was."""
         self.end_offset = 0
-        self.ghosts: list[Kept] = []
+        self.ghosts: list[ModelBatch] = []
         """Batches that were refused because the disk failed: a crash may bring one back."""
-        self.producers: dict[int, Produced] = {}
+        self.producers: dict[int, ModelProducer] = {}
         self.aborted: list[Aborted] = []
 
-    def append(self, kept: Kept) -> None:
+    def append(self, kept: ModelBatch) -> None:
         """Take a batch in."""
         assert kept.base_offset == self.end_offset, (kept.base_offset, self.end_offset)
         self.batches.append(kept)
         self.end_offset = kept.end_offset
         self._follow(kept)
 
-    def _follow(self, kept: Kept) -> None:
+    def _follow(self, kept: ModelBatch) -> None:
         made = kept.made
         if made.producer_id < 0:
             return
-        producer = self.producers.setdefault(made.producer_id, Produced())
+        producer = self.producers.setdefault(made.producer_id, ModelProducer())
         if producer.epoch != made.producer_epoch:
             producer.epoch = made.producer_epoch
             producer.batches = []
@@ -101,7 +101,7 @@ class LogModel:
         if first >= 0 and made.is_abort:
             self.aborted.append(Aborted(made.producer_id, first, kept.end_offset - 1))
 
-    def keep(self, batches: list[Kept], end_offset: int) -> None:
+    def keep(self, batches: list[ModelBatch], end_offset: int) -> None:
         """Hold these from now on, and nothing after `end_offset`."""
         self.batches = batches
         self.end_offset = end_offset
@@ -139,7 +139,7 @@ class LogModel:
         self.start_offset = max(self.start_offset, offset)
         self.start_offset_max = max(self.start_offset_max, self.start_offset)
 
-    def since(self, offset: int) -> list[Kept]:
+    def since(self, offset: int) -> list[ModelBatch]:
         """Return the batches from the one that holds an offset on."""
         return [kept for kept in self.batches if kept.end_offset > offset]
 

@@ -10,14 +10,14 @@ import errno
 from collections.abc import Callable
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk_faults import Operation
-from ottla.jepsen.world.engine import Outcome, outcome_of
+from ottla.jepsen.world.disk_faults import DiskOperation
+from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants import storage
 from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.log_batches import NOW_MS
-from ottla.jepsen.world.walk.log_life import Life
-from ottla.jepsen.world.walk.log_model import Kept, place
+from ottla.jepsen.world.walk.log_life import LogLife
+from ottla.jepsen.world.walk.log_model import ModelBatch, place
 from ottla.jepsen.world.walk.stepping import Doomed, run_through
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, Offset
@@ -25,12 +25,12 @@ from ottla.storage.append_info import AppendOrigin
 from ottla.storage.log import Log
 
 FAULTS = (
-    (Operation.WRITE, errno.EIO),
-    (Operation.WRITE, errno.ENOSPC),
-    (Operation.FSYNC, errno.EIO),
-    (Operation.NAME, errno.EIO),
-    (Operation.READ, errno.EIO),
-    (Operation.OPEN, errno.ENOSPC),
+    (DiskOperation.WRITE, errno.EIO),
+    (DiskOperation.WRITE, errno.ENOSPC),
+    (DiskOperation.FSYNC, errno.EIO),
+    (DiskOperation.NAME, errno.EIO),
+    (DiskOperation.READ, errno.EIO),
+    (DiskOperation.OPEN, errno.ENOSPC),
 )
 FAULTY_PATHS = ("", ".log", "index", ".snapshot", "leader-epoch")
 TASKS_MAX = 3
@@ -63,9 +63,9 @@ class LogWalk:
         "a truncation goes below the recovery point",
     )
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Walk one history of at most `budget` events."""
-        walk = Walk(chance)
+        walk = WalkedLog(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
@@ -76,14 +76,14 @@ class FailingLogWalk(LogWalk):
     subject = "log-failing"
     required = (*LogWalk.required, "the directory fails inside a truncation")
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Walk one history of at most `budget` events."""
         walk = FailingWalk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
 
-class Walk(Life):
+class WalkedLog(LogLife):
     """One log under one seed's adversary."""
 
     def __init__(self, chance: Chance) -> None:
@@ -158,7 +158,7 @@ class Walk(Life):
         if log is None or self._cut is not None:
             return
         made = [self._maker.plain() for _ in range(1 + self.chance.below(4))]
-        kept: list[Kept] = []
+        kept: list[ModelBatch] = []
         end_offset = self.model.end_offset
         for each in made:
             self._epoch += self.chance.below(3) == 2
@@ -176,7 +176,7 @@ class Walk(Life):
             return
         self._take_in(log, kept)
 
-    def _take_in(self, log: Log, kept: list[Kept]) -> None:
+    def _take_in(self, log: Log, kept: list[ModelBatch]) -> None:
         self._pending = []
         for each in kept:
             self.model.append(each)
@@ -186,7 +186,7 @@ class Walk(Life):
         if kept and kept[-1].made.is_abort:
             self.rare.sometimes("a transaction is aborted")
 
-    def _on_refused_append(self, log: Log, kept: Kept, error: RefusedError) -> None:
+    def _on_refused_append(self, log: Log, kept: ModelBatch, error: RefusedError) -> None:
         self._pending = []
         if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             producer = self.model.producers[kept.made.producer_id]
@@ -477,7 +477,7 @@ class Walk(Life):
         self._after("end")
 
 
-class FailingWalk(Walk):
+class FailingWalk(WalkedLog):
     """A log whose files are closed under its tasks, as the manager does that fails a directory."""
 
     def _draw_actions(self) -> list[Callable[[], None]]:

@@ -11,10 +11,10 @@ from contextlib import contextmanager, nullcontext
 from typing import NoReturn
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.raft_disk_log import DOOM_OPERATIONS_MAX, NOW_MS, DiskLog
-from ottla.jepsen.world.walk.raft_walk import CONVERSATION_MAX, RaftWalk, Walk
+from ottla.jepsen.world.walk.raft_walk import CONVERSATION_MAX, RaftWalk, WalkedQuorum
 from ottla.jepsen.world.walk.stepping import Doomed
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset
@@ -25,11 +25,11 @@ from ottla.raft.effects import Append, SnapshotChunk
 from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records
 from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.member import Member, PowerCut
+from ottla.raft.testing.member import MemoryMember, PowerCut
 from ottla.raft.voters import QuorumIdentity
 from ottla.wire.batch_builder import BatchBuilder
 
-FAILING = (Operation.FSYNC, Operation.WRITE, Operation.NAME)
+FAILING = (DiskOperation.FSYNC, DiskOperation.WRITE, DiskOperation.NAME)
 """What of a disk fails."""
 
 NEVER = -1
@@ -64,12 +64,12 @@ class DiskRaftWalk(RaftWalk):
         "a disk fails",
     )
 
-    def make_walk(self, chance: Chance) -> Walk:
+    def make_walk(self, chance: Chance) -> WalkedQuorum:
         """Return one quorum on disks of its own."""
         return DiskWalk(chance)
 
 
-class DiskWalk(Walk):
+class DiskWalk(WalkedQuorum):
     """One quorum over real logs."""
 
     def __init__(self, chance: Chance) -> None:
@@ -77,7 +77,7 @@ class DiskWalk(Walk):
         self._disk_count = 0
         super().__init__(chance)
 
-    def make_member(self, whoami: QuorumIdentity) -> Member:
+    def make_member(self, whoami: QuorumIdentity) -> MemoryMember:
         """Return a replica on a fresh disk."""
         self._disk_count += 1
         rng = self.chance.stream(f"disk {self._disk_count}")
@@ -180,7 +180,7 @@ class DiskWalk(Walk):
         return duration_ms
 
 
-class DiskMember(Member):
+class DiskMember(MemoryMember):
     """One replica whose log and `quorum-state` are files."""
 
     __slots__ = ("_doom", "_sometimes", "log")
@@ -290,7 +290,7 @@ class DiskMember(Member):
             self.is_cut = True
 
 
-def _state(member: Member) -> str:
+def _state(member: MemoryMember) -> str:
     core = member.core
     name = member.identity.node_id
     return (

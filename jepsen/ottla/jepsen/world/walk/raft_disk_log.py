@@ -8,7 +8,7 @@ import errno
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.stepping import Doomed, DoomedDisk, run_through
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
@@ -20,7 +20,7 @@ from ottla.raft.election_state import ElectionState
 from ottla.raft.messages import Records
 from ottla.raft.snapshot import BOOTSTRAP_ID, footer_batch, opening_batch
 from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.memory_log import Entry
+from ottla.raft.testing.memory_log import MemoryEntry
 from ottla.raft.voters import VoterSet
 from ottla.storage.directory_names import METADATA_DIRECTORY
 from ottla.wire.batch import batches, parse_header
@@ -62,9 +62,9 @@ class DiskLog:
         self._config = config
         self._voters = voters
         self._invariants = invariants
-        self._entries: list[Entry] = []
+        self._entries: list[MemoryEntry] = []
         """From offset 0 on, those a snapshot stands for included."""
-        self._coming: list[Entry] = []
+        self._coming: list[MemoryEntry] = []
         """What is being appended: a power cut may leave some of it."""
         self._promised = Offset(0)
         """The end of what every recovery must find."""
@@ -113,7 +113,7 @@ class DiskLog:
         """Return how long a snapshot's file is."""
         return self._log.snapshot_size_bytes(snapshot_id)
 
-    def entry(self, offset: int) -> Entry | None:
+    def entry(self, offset: int) -> MemoryEntry | None:
         """Return what the log, or a snapshot of it, has at an offset."""
         return self._entries[offset] if 0 <= offset < len(self._entries) else None
 
@@ -177,7 +177,7 @@ class DiskLog:
         run_through(self._log.write_snapshot(snapshot_id, self._batches_of(snapshot_id)))
         self._promise()
 
-    def fail(self, operation: Operation, skip_count: int) -> None:
+    def fail(self, operation: DiskOperation, skip_count: int) -> None:
         """Have one call to the disk fail, after some that do not."""
         self.is_failing = True
         self.disk.fail(operation, skip_count=skip_count)
@@ -237,7 +237,7 @@ class DiskLog:
     def _cut(self, offset: int) -> None:
         del self._entries[offset:]
 
-    def _entries_of(self, append: Append) -> list[Entry]:
+    def _entries_of(self, append: Append) -> list[MemoryEntry]:
         """Return what an append will have added."""
         if isinstance(append, FollowerAppend):
             return [entry for _, entry in entries_in(_bytes_of(append.records))]
@@ -245,7 +245,7 @@ class DiskLog:
         if isinstance(append, LeaderAppend):
             found = entries_in(_bytes_of(append.records))
             return [entry._replace(epoch=epoch) for _, entry in found]
-        return [Entry(epoch, f"control {self._log.end_offset}", True)]
+        return [MemoryEntry(epoch, f"control {self._log.end_offset}", True)]
 
     def _compare(self) -> None:
         """FlushedIsKept: what was promised is there, and nothing else than what was written."""
@@ -311,18 +311,18 @@ class DiskLog:
         ]
 
 
-def entries_in(data: bytes) -> list[tuple[Offset, Entry]]:
+def entries_in(data: bytes) -> list[tuple[Offset, MemoryEntry]]:
     """Return the records of whole batches as the judge's entries."""
-    found: list[tuple[Offset, Entry]] = []
+    found: list[tuple[Offset, MemoryEntry]] = []
     for at, header in batches(data):
         for record in scan(data, at, header):
             value = f"control {record.offset}" if header.is_control else _text(record.value)
-            entry = Entry(header.partition_leader_epoch, value, header.is_control)
+            entry = MemoryEntry(header.partition_leader_epoch, value, header.is_control)
             found.append((record.offset, entry))
     return found
 
 
-def digest_of(entries: Iterable[Entry]) -> str:
+def digest_of(entries: Iterable[MemoryEntry]) -> str:
     """Return what a snapshot says of all that it stands for."""
     hasher = blake2b(digest_size=12)
     for entry in entries:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome, outcome_of
+from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_in
@@ -32,7 +32,7 @@ from ottla.raft.events import (
 )
 from ottla.raft.messages import EndQuorumEpochRequest, FetchRequest, Request, Response
 from ottla.raft.testing.invariants import Invariants
-from ottla.raft.testing.member import Member
+from ottla.raft.testing.member import MemoryMember
 from ottla.raft.testing.world import identity
 from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity
@@ -118,7 +118,7 @@ class RaftWalk:
 
     has_forger = False
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Walk one schedule of at most `budget` actions."""
         walk = self.make_walk(chance)
         violation = violation_in(lambda: walk.go(budget))
@@ -126,9 +126,9 @@ class RaftWalk:
         walk.figures["elections"] = len(walk.invariants.leaders)
         return outcome_of(self, chance, walk, violation)
 
-    def make_walk(self, chance: Chance) -> "Walk":
+    def make_walk(self, chance: Chance) -> "WalkedQuorum":
         """Return one quorum under the adversary that a seed makes."""
-        return Walk(chance, has_forger=self.has_forger)
+        return WalkedQuorum(chance, has_forger=self.has_forger)
 
 
 class ForgedRaftWalk(RaftWalk):
@@ -144,7 +144,7 @@ class ForgedRaftWalk(RaftWalk):
     has_forger = True
 
 
-class Walk:
+class WalkedQuorum:
     """One quorum under one seed's adversary."""
 
     def __init__(self, chance: Chance, *, has_forger: bool = False) -> None:
@@ -186,9 +186,9 @@ class Walk:
             self._start(at)
         self._actions = self._draw_actions()
 
-    def make_member(self, whoami: QuorumIdentity) -> Member:
+    def make_member(self, whoami: QuorumIdentity) -> MemoryMember:
         """Return a replica that has nothing yet."""
-        return Member(CONFIG, whoami, self._rng, self.invariants)
+        return MemoryMember(CONFIG, whoami, self._rng, self.invariants)
 
     def go(self, budget: int) -> None:
         """Take actions until the budget or the replay ends; then judge the end."""

@@ -2,12 +2,12 @@
 
 from functools import lru_cache
 
-from ottla.jepsen.world.invariants.replication import Record
+from ottla.jepsen.world.invariants.replication import JudgedRecord
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, batches
 from ottla.wire.batch_builder import build_batch
 
-NO_RECORD = Record(-1, -1)
+NO_RECORD = JudgedRecord(-1, -1)
 """In place of what is not there any more."""
 
 
@@ -23,9 +23,9 @@ def batch_of(number: int, producer_id: int = -1, sequence: int = -1) -> bytes:
     )
 
 
-def records_in(data: bytes | memoryview) -> list[tuple[int, Record]]:
+def records_in(data: bytes | memoryview) -> list[tuple[int, JudgedRecord]]:
     """Return (offset, record) of every whole batch in bytes that were fetched."""
     return [
-        (header.base_offset, Record(header.partition_leader_epoch, header.max_timestamp))
+        (header.base_offset, JudgedRecord(header.partition_leader_epoch, header.max_timestamp))
         for _, header in batches(memoryview(data), is_partial_end_allowed=True)
     ]

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.replicas.partition import Partition
 from ottla.jepsen.world.invariants.replication import require
-from ottla.jepsen.world.walk.broker_life import Life
+from ottla.jepsen.world.walk.broker_life import BrokerLife
 from ottla.jepsen.world.walk.replication_batches import batch_of, records_in
 from ottla.jepsen.world.walk.replication_cluster import TOPIC
 from ottla.jepsen.world.walk.replication_talk import TalkingCluster, ToClient
@@ -32,17 +32,17 @@ WINDOW = 3
 CONSUMER_BYTES = 400
 
 
-class Produced(NamedTuple):
+class BatchOnItsWay(NamedTuple):
     """A client's batch on its way."""
 
-    leader: Life
-    producer: "Producer"
+    leader: BrokerLife
+    producer: "WalkedProducer"
     sequence: int
     number: int
     acks: int
 
 
-class Producer:
+class WalkedProducer:
     """An idempotent producer of one partition; id -1: one that is not."""
 
     __slots__ = ("id", "index", "next_sequence", "open")
@@ -77,7 +77,7 @@ class Clients:
     def __init__(self, cluster: TalkingCluster) -> None:
         self._cluster = cluster
         self._producers = [
-            Producer(at if at else -1, at % cluster.shape.partition_count)
+            WalkedProducer(at if at else -1, at % cluster.shape.partition_count)
             for at in range(PRODUCER_COUNT + 1)
         ]
 
@@ -98,14 +98,14 @@ class Clients:
             producer.next_sequence += 1
         self.carry(packet)
 
-    def carry(self, packet: Produced) -> None:
+    def carry(self, packet: BatchOnItsWay) -> None:
         """Bring a new batch to its leader, at once or as a message."""
         if self._cluster.chance.below(4) == 3:
             self._cluster.send(ToClient(lambda: self.serve_produce(packet)))
         else:
             self.carry_again(packet)
 
-    def carry_again(self, packet: Produced) -> None:
+    def carry_again(self, packet: BatchOnItsWay) -> None:
         """Bring a batch that was sent before to its leader."""
         self.serve_produce(packet)
 
@@ -120,7 +120,9 @@ class Clients:
             if packet is not None:
                 self.carry_again(packet)
 
-    def _to_leader(self, producer: Producer, sequence: int, number: int) -> Produced | None:
+    def _to_leader(
+        self, producer: WalkedProducer, sequence: int, number: int
+    ) -> BatchOnItsWay | None:
         leading = [one for one in self._cluster.leaders() if one.index == producer.index]
         if not leading:
             return None
@@ -130,9 +132,9 @@ class Clients:
         life = self._cluster.machines[chosen - 1].life
         assert life is not None
         acks = -1 if producer.id >= 0 or self._cluster.chance.below(2) else 1
-        return Produced(life, producer, sequence, number, acks)
+        return BatchOnItsWay(life, producer, sequence, number, acks)
 
-    def serve_produce(self, sent: Produced) -> None:
+    def serve_produce(self, sent: BatchOnItsWay) -> None:
         """Let a batch arrive."""
         life, producer = sent.leader, sent.producer
         if not self._cluster.is_here(life):
@@ -167,7 +169,7 @@ class Clients:
             self._cluster.rare.sometimes("a duplicate is found after a failover")
         self._cluster.trace.add("produce", life.machine.id, sent.number, sent.acks)
 
-    def _is_elsewhere(self, log: Any, sent: Produced, epoch: int) -> bool:
+    def _is_elsewhere(self, log: Any, sent: BatchOnItsWay, epoch: int) -> bool:
         """Return whether the producer's batch lies in the log from an earlier epoch."""
         producer = log.active_producers.get(sent.producer.id)
         if producer is None or log.last_epoch < 0:
@@ -179,7 +181,7 @@ class Clients:
         )
 
     def _judge_produced(
-        self, sent: Produced, response: ProduceResponse, partition: Partition | None
+        self, sent: BatchOnItsWay, response: ProduceResponse, partition: Partition | None
     ) -> None:
         (topic,) = response.responses
         (result,) = topic.partition_responses
@@ -208,7 +210,7 @@ class Clients:
                 f"{partition} refuses {sent.sequence} of producer {producer.id}, which comes next",
             )
 
-    def _is_forgotten(self, sent: Produced, partition: Partition | None) -> bool:
+    def _is_forgotten(self, sent: BatchOnItsWay, partition: Partition | None) -> bool:
         """Say whether a leader that once stopped cleanly knows only later batches of the producer.
 
         A producer snapshot holds one batch of each producer, as Kafka's does; of several that were

@@ -13,7 +13,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants.replication import Held, ReplicationJudge, require
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.walk.broker_life import Life, Machine
+from ottla.jepsen.world.walk.broker_life import BrokerLife, BrokerMachine
 from ottla.jepsen.world.walk.controller_history import ControllerHistory
 from ottla.jepsen.world.walk.disk_store import DiskStore
 from ottla.metadata.image import MetadataImage, PartitionState, RecoveryState
@@ -29,7 +29,7 @@ from ottla.wire.messages.create_topics_request import (
 TOPIC = "t"
 
 
-class Shape(NamedTuple):
+class ClusterShape(NamedTuple):
     """What is drawn once a run and needs a cluster of its own."""
 
     broker_count: int
@@ -38,10 +38,10 @@ class Shape(NamedTuple):
     is_flush_demanded: bool
 
 
-_CLUSTERS: dict[Shape, ControllerHistory] = {}
+_CLUSTERS: dict[ClusterShape, ControllerHistory] = {}
 
 
-def _cluster(shape: Shape) -> ControllerHistory:
+def _cluster(shape: ClusterShape) -> ControllerHistory:
     """Return a fresh cluster of a shape; the first one is built, the others are forks of it."""
     found = _CLUSTERS.get(shape)
     if found is None:
@@ -71,7 +71,7 @@ def _cluster(shape: Shape) -> ControllerHistory:
 class ReplicationCluster:
     """The brokers, the controller and the judge."""
 
-    def __init__(self, chance: Chance, shape: Shape) -> None:
+    def __init__(self, chance: Chance, shape: ClusterShape) -> None:
         self.chance = chance
         self.trace = Trace()
         self.rare = Rare()
@@ -109,7 +109,7 @@ class ReplicationCluster:
             state = self.state(index)
             self.judge.check_state(index, state, state, (image, image), None)
         self.machines = [
-            Machine(
+            BrokerMachine(
                 NodeId(at + 1),
                 DiskStore(chance.stream(f"disk {at + 1}")),
                 topic=TOPIC,
@@ -142,11 +142,11 @@ class ReplicationCluster:
             self._states = [topic.partitions[one] for one in self.indexes]
         return self._states[index]
 
-    def running(self) -> list[Machine]:
+    def running(self) -> list[BrokerMachine]:
         """Return the machines whose process runs and does not stand still."""
         return [one for one in self.machines if one.life is not None and not one.is_paused]
 
-    def is_here(self, life: Life) -> bool:
+    def is_here(self, life: BrokerLife) -> bool:
         """Return whether a process runs and does not stand still."""
         return life.machine.life is life and not life.machine.is_paused
 
@@ -167,11 +167,11 @@ class ReplicationCluster:
 
     # --- brokers' lives -------------------------------------------------------------------------
 
-    def begin_life(self, machine: Machine, epoch: int, image_at: int | None = None) -> None:
+    def begin_life(self, machine: BrokerMachine, epoch: int, image_at: int | None = None) -> None:
         """Start a process, which has seen everything or up to some image."""
         images = self.controller.images
         at = len(images) - 1 if image_at is None else image_at
-        life = Life(machine, epoch=epoch, image=images[at], clock=self, rng=self.rng)
+        life = BrokerLife(machine, epoch=epoch, image=images[at], clock=self, rng=self.rng)
         life.seen = machine.seen = at
         machine.life = life
         machine.life_count += 1
@@ -179,7 +179,7 @@ class ReplicationCluster:
         machine.clean_epoch = -1
         machine.has_lost_tail = False
 
-    def start_anew(self, machine: Machine) -> None:
+    def start_anew(self, machine: BrokerMachine) -> None:
         """Register a new process of a machine and start it."""
         controller = self.controller
         is_clean = machine.clean_epoch == controller.image.brokers[machine.id].epoch
@@ -205,7 +205,7 @@ class ReplicationCluster:
         self.begin_life(machine, epoch, at)
         self.trace.add("start", machine.id, epoch)
 
-    def beat(self, life: Life) -> None:
+    def beat(self, life: BrokerLife) -> None:
         """Have the controller hear of a broker, which leaves once that is granted."""
         controller, machine = self.controller, life.machine
         if controller.image.brokers[machine.id].epoch != life.epoch:
@@ -225,7 +225,7 @@ class ReplicationCluster:
             machine.clean_epoch = life.epoch
             self.trace.add("stopped", machine.id)
 
-    def end_life(self, machine: Machine, *, is_power_cut: bool) -> bool:
+    def end_life(self, machine: BrokerMachine, *, is_power_cut: bool) -> bool:
         """End a process, perhaps with its machine; say whether a log is shorter now."""
         machine.life = None
         machine.is_paused = False
@@ -238,7 +238,7 @@ class ReplicationCluster:
                 self.judge.check_kept(index, self.everybody(index))
         return is_shorter
 
-    def may_lose(self, machine: Machine) -> bool:
+    def may_lose(self, machine: BrokerMachine) -> bool:
         """The fault atlas of what is not flushed: others are there and hold what it holds."""
         if any(
             one.life is None or one.is_paused or one.is_behind or one.life.is_leaving
@@ -262,12 +262,12 @@ class ReplicationCluster:
 
     # --- metadata -------------------------------------------------------------------------------
 
-    def hear_all(self, life: Life) -> None:
+    def hear_all(self, life: BrokerLife) -> None:
         """Bring a broker up to date."""
         if life.seen < len(self.controller.images) - 1:
             self.publish(life, len(self.controller.images) - 1)
 
-    def publish(self, life: Life, until: int) -> None:
+    def publish(self, life: BrokerLife, until: int) -> None:
         """Bring a broker up to one of the images it has not seen."""
         controller = self.controller
         if until > life.seen + 1:
@@ -295,7 +295,7 @@ class ReplicationCluster:
             self._judge_states()
         for index in self.indexes:
             state = self.state(index)
-            leading: list[tuple[Life, Partition, Held]] = []
+            leading: list[tuple[BrokerLife, Partition, Held]] = []
             held_by: dict[NodeId, Held | None] = {}
             for machine in self.machines:
                 held = held_by[machine.id] = machine.store.held(index)
@@ -324,7 +324,7 @@ class ReplicationCluster:
         for machine in self.machines:
             yield machine.store.held(index)
 
-    def _is_in_sync(self, machine: Machine) -> bool:
+    def _is_in_sync(self, machine: BrokerMachine) -> bool:
         for index in self.indexes:
             state = self.state(index)
             if machine.id in state.replicas and machine.id not in (*state.isr, *state.elr):

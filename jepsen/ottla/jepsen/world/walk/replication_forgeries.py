@@ -8,11 +8,11 @@ from copy import deepcopy
 
 from ottla.controller import partitions
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome, outcome_of
+from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.violation import violation_in
-from ottla.jepsen.world.walk.broker_life import Life
+from ottla.jepsen.world.walk.broker_life import BrokerLife
 from ottla.jepsen.world.walk.replication_talk import AlterAsked, FetchAsked
-from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, Walk
+from ottla.jepsen.world.walk.replication_walk import ReplicationWalk, WalkedCluster
 from ottla.model.errors import RefusedError
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
@@ -33,18 +33,18 @@ class ForgedReplicationWalk(ReplicationWalk):
         "an ISR change arrives twice",
     )
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Walk one schedule of at most `budget` actions."""
         walk = ForgedWalk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
 
-class ForgedWalk(Walk):
+class ForgedWalk(WalkedCluster):
     """One cluster, and messages that nobody honest sent."""
 
     def __init__(self, chance: Chance) -> None:
-        self._heard: list[tuple[Life, FetchRequest]] = []
+        self._heard: list[tuple[BrokerLife, FetchRequest]] = []
         """What leaders were asked with partitions named, the newest last."""
         super().__init__(chance)
         self._is_healed = True

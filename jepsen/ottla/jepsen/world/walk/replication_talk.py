@@ -14,8 +14,8 @@ from ottla.controller import partitions
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.invariants.replication import Held
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.walk.broker_life import LeaderFetcher, Life
-from ottla.jepsen.world.walk.replication_cluster import TOPIC, ReplicationCluster, Shape
+from ottla.jepsen.world.walk.broker_life import BrokerLife, WalkedFetcher
+from ottla.jepsen.world.walk.replication_cluster import TOPIC, ClusterShape, ReplicationCluster
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.proto import controller_pb2 as pb
 from ottla.wire.messages.fetch_request import FetchRequest
@@ -29,9 +29,9 @@ HEALING_ROUND_COUNT = 60
 class FetchAsked(NamedTuple):
     """A follower's request on its way."""
 
-    asker: Life
-    fetcher: LeaderFetcher
-    leader: Life
+    asker: BrokerLife
+    fetcher: WalkedFetcher
+    leader: BrokerLife
     request: FetchRequest
 
 
@@ -45,7 +45,7 @@ class FetchTold(NamedTuple):
 class AlterAsked(NamedTuple):
     """A leader's AlterPartition on its way to the controller."""
 
-    asker: Life
+    asker: BrokerLife
     changes: Changes
     request: pb.AlterPartitionRequest
 
@@ -69,7 +69,7 @@ Packet = FetchAsked | FetchTold | AlterAsked | AlterTold | ToClient
 class TalkingCluster(ReplicationCluster):
     """A cluster and what is said in it."""
 
-    def __init__(self, chance: Chance, shape: Shape) -> None:
+    def __init__(self, chance: Chance, shape: ClusterShape) -> None:
         self.packets: list[Packet] = []
         self.is_news_late = False
         """Whether metadata comes by itself alone, never along with what else is repaired."""
@@ -111,7 +111,7 @@ class TalkingCluster(ReplicationCluster):
 
     # --- followers ------------------------------------------------------------------------------
 
-    def talk(self, life: Life, fetcher: LeaderFetcher) -> bool:
+    def talk(self, life: BrokerLife, fetcher: WalkedFetcher) -> bool:
         """Take one step of a follower's conversation; say whether there was one to take."""
         asked = fetcher.asked
         for at, packet in enumerate(self.packets):
@@ -129,7 +129,7 @@ class TalkingCluster(ReplicationCluster):
             return True
         return fetcher.is_idle and self.ask(life, fetcher)
 
-    def ask(self, life: Life, fetcher: LeaderFetcher) -> bool:
+    def ask(self, life: BrokerLife, fetcher: WalkedFetcher) -> bool:
         """Send the next fetch of what follows one leader; say whether there is one."""
         leader = self.machines[fetcher.core.leader_id - 1].life
         if leader is None:
@@ -186,7 +186,7 @@ class TalkingCluster(ReplicationCluster):
                 self.rare.sometimes("a follower cuts its log")
         self.trace.add("fetched", life.machine.id, len(duties))
 
-    def find_place(self, life: Life, fetcher: LeaderFetcher) -> None:
+    def find_place(self, life: BrokerLife, fetcher: WalkedFetcher) -> None:
         """Let a follower ask where its leader ends."""
         followed = fetcher.places[0]
         leader = self.machines[fetcher.core.leader_id - 1]
@@ -212,7 +212,7 @@ class TalkingCluster(ReplicationCluster):
 
     # --- in-sync replicas -----------------------------------------------------------------------
 
-    def ask_controller(self, life: Life) -> bool:
+    def ask_controller(self, life: BrokerLife) -> bool:
         """Send what a leader wants of the controller; say whether it wants anything."""
         again = {id(change) for change in life.keeper.unanswered.values()}
         changes = life.changes()
@@ -256,7 +256,7 @@ class TalkingCluster(ReplicationCluster):
 
     # --- repairing ------------------------------------------------------------------------------
 
-    def settle_one(self, life: Life) -> None:
+    def settle_one(self, life: BrokerLife) -> None:
         """Let a broker hear all, be heard, and get its ISR changes answered."""
         if not self.is_news_late:
             self.hear_all(life)
@@ -267,7 +267,7 @@ class TalkingCluster(ReplicationCluster):
         if life.altering is not None or self.ask_controller(life):
             self.answer(life)
 
-    def answer(self, life: Life) -> None:
+    def answer(self, life: BrokerLife) -> None:
         """Let what a leader asks of the controller arrive, and the answer to it."""
         for _ in range(2):
             for at, packet in enumerate(self.packets):
@@ -323,7 +323,7 @@ class TalkingCluster(ReplicationCluster):
         ]
         raise Violation("EverythingHeals", f"{found}")
 
-    def _heal_one(self, life: Life) -> None:
+    def _heal_one(self, life: BrokerLife) -> None:
         self.hear_all(life)
         for fetcher in life.fetchers.values():
             if fetcher.asked is not None:
@@ -347,12 +347,12 @@ class TalkingCluster(ReplicationCluster):
         life.altering = None
         self.settle_one(life)
 
-    def _talk_out(self, life: Life, fetcher: LeaderFetcher) -> None:
+    def _talk_out(self, life: BrokerLife, fetcher: WalkedFetcher) -> None:
         for _ in range(PACKETS_MAX):
             if fetcher.core.leader_id not in life.fetchers or not self.talk(life, fetcher):
                 return
 
-    def flush_led(self, life: Life, left_count: int) -> None:
+    def flush_led(self, life: BrokerLife, left_count: int) -> None:
         """End a flush of what a broker leads."""
         partition = next(iter(life.flush_due))
         life.flush_led(partition, left_count, self.now_ms)

@@ -13,12 +13,12 @@ from ottla.controller import elections
 from ottla.controller.decision import decided
 from ottla.controller.settings_in_force import MIN_INSYNC_REPLICAS
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome, outcome_of
+from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.violation import violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
-from ottla.jepsen.world.walk.broker_life import LAG_MS, Life, Machine
+from ottla.jepsen.world.walk.broker_life import LAG_MS, BrokerLife, BrokerMachine
 from ottla.jepsen.world.walk.replication_clients import Clients
-from ottla.jepsen.world.walk.replication_cluster import TOPIC, Shape
+from ottla.jepsen.world.walk.replication_cluster import TOPIC, ClusterShape
 from ottla.jepsen.world.walk.replication_talk import CONVERSATION_MAX, TalkingCluster
 from ottla.metadata.records import TOPIC_RESOURCE
 from ottla.model.errors import RefusedError
@@ -84,19 +84,19 @@ class ReplicationWalk:
         "a follower lets go of what nobody vouches for",
     )
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Walk one schedule of at most `budget` actions."""
-        walk = Walk(chance)
+        walk = WalkedCluster(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
 
-class Walk(TalkingCluster):
+class WalkedCluster(TalkingCluster):
     """One cluster under one seed's adversary."""
 
     def __init__(self, chance: Chance) -> None:
         draw = chance.below
-        shape = Shape(
+        shape = ClusterShape(
             BROKER_COUNTS[draw(len(BROKER_COUNTS))],
             1 + (draw(4) == 3),
             MIN_ISRS[draw(len(MIN_ISRS))],
@@ -165,7 +165,7 @@ class Walk(TalkingCluster):
         """Return what else may happen."""
         return ()
 
-    def _any_life(self) -> Life | None:
+    def _any_life(self) -> BrokerLife | None:
         running = self.running()
         return running[self.chance.below(len(running))].life if running else None
 
@@ -310,7 +310,7 @@ class Walk(TalkingCluster):
         if machine.life is not None:
             self._cut_power_of(machine)
 
-    def _cut_power_of(self, machine: Machine) -> None:
+    def _cut_power_of(self, machine: BrokerMachine) -> None:
         if self.shape.is_flush_demanded:
             self.end_life(machine, is_power_cut=True)
         elif self.may_lose(machine):

@@ -11,7 +11,7 @@ from types import coroutine
 from typing import Any
 
 from ottla.jepsen.world.disk import SimulatedDisk
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.model.seams import Rng
 
 
@@ -46,7 +46,7 @@ class DoomedDisk(SimulatedDisk):
         finally:
             turns.remove(turn)
 
-    def strike(self, operation: Operation, path: str) -> None:
+    def strike(self, operation: DiskOperation, path: str) -> None:
         """Count an operation down; then do what the world's disk does."""
         if self._is_quiet:
             return

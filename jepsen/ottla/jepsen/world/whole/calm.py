@@ -9,16 +9,16 @@ from collections.abc import Callable
 import trio
 
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.machine import Machine
 
 LOOK_S = 0.1
 
 
-class Calm:
+class CalmCheck:
     """Looks whether anything but one machine's trouble is wrong."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._network = cluster.world.network
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from ottla.client.consumer import Consumer
 from ottla.client.fetched import ConsumerRecord
 from ottla.jepsen.checkers.table import judge
-from ottla.jepsen.checkers.verdict import Facts
-from ottla.jepsen.history import NO_EXTRA, Event, History, Json, Kind
+from ottla.jepsen.checkers.verdict import RunFacts
+from ottla.jepsen.history import NO_EXTRA, Event, EventKind, History, Json
 from ottla.jepsen.world.violation import Violation
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
@@ -57,13 +57,13 @@ class ClientEvents:
     ) -> Event:
         """Note that an operation begins, of a process of its own if none is given."""
         process = self.process() if process is None else process
-        return self._add(process, Kind.INVOKE, f, value, extra)
+        return self._add(process, EventKind.INVOKE, f, value, extra)
 
     def ends(self, begun: Event, value: Json = None) -> None:
         """Note that an operation succeeded."""
         if begun.extra is FINAL or not self._is_ending:
             told = begun.value if value is None else value
-            self._add(begun.process, Kind.OK, begun.f, told, begun.extra)
+            self._add(begun.process, EventKind.OK, begun.f, told, begun.extra)
 
     # ---- polls and groups
 
@@ -103,14 +103,14 @@ class ClientEvents:
 
     def violation(self) -> Violation | None:
         """Return the first thing that the judges find, if any; what they cannot decide passes."""
-        for verdict in judge(CHECKERS, self.history(), Facts(steps_max=STEPS_MAX)):
+        for verdict in judge(CHECKERS, self.history(), RunFacts(steps_max=STEPS_MAX)):
             if verdict.valid is False:
                 found = verdict.findings[0]
                 return Violation(_invariant(found.anomaly), found.detail)
         return None
 
     def _add(
-        self, process: int, kind: Kind, f: str, value: Json, extra: Mapping[str, Json]
+        self, process: int, kind: EventKind, f: str, value: Json, extra: Mapping[str, Json]
     ) -> Event:
         index = len(self._events)
         event = Event(index, self._clock_ns(), process, kind, f, value, None, extra)

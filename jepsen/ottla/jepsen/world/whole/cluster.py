@@ -12,14 +12,14 @@ from ottla.broker.broker_driver import Broker
 from ottla.broker.opening_driver import open_broker
 from ottla.controller.main_driver import serve_controller
 from ottla.jepsen.world.noted_errors import NotedErrors
-from ottla.jepsen.world.whole.machine import Machine, World
+from ottla.jepsen.world.whole.machine import Machine, SharedWorld
 from ottla.jepsen.world.whole.server import server_opener
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
-from ottla.raft.voters import Endpoint, Voter, VoterSet
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.meta_properties import uuid_to_text
 
 CONTROLLER_PORT = 9_093
@@ -31,12 +31,12 @@ METADATA_DIRECTORY = "/metadata"
 LISTENER = "PLAINTEXT"
 
 
-class Cluster:
+class SimulatedCluster:
     """The nodes of one run."""
 
     def __init__(
         self,
-        world: World,
+        world: SharedWorld,
         *,
         controller_count: int,
         broker_count: int,
@@ -134,7 +134,7 @@ class Cluster:
                     id=node,
                     directory_id=ids[node],
                     endpoints=(
-                        Endpoint(CONTROLLER_LISTENER, f"controller-{node}", CONTROLLER_PORT),
+                        VoterEndpoint(CONTROLLER_LISTENER, f"controller-{node}", CONTROLLER_PORT),
                     ),
                 )
                 for node in self._controller_ids

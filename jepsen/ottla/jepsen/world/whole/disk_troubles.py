@@ -16,14 +16,14 @@ import trio
 from ottla.broker.broker_driver import Broker
 from ottla.client.admin import open_admin
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk_faults import Fault, Operation
+from ottla.jepsen.world.disk_faults import DiskFault, DiskOperation
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.whole.calm import Calm
-from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.calm import CalmCheck
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.machine import Machine, Trouble
 from ottla.jepsen.world.whole.mercy import Mercy
-from ottla.jepsen.world.whole.workload import TROUBLE, Workload
+from ottla.jepsen.world.whole.workload import TROUBLE, ClientWorkload
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.storage.log_directory_driver import LogDirectory
 
@@ -65,8 +65,8 @@ class DiskTroubles:
         chance: Chance,
         rare: Rare,
         counts: Counter[str],
-        cluster: Cluster,
-        workload: Workload,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
         *,
         mercy: Mercy,
         wait: Wait,
@@ -78,7 +78,7 @@ class DiskTroubles:
         self._workload = workload
         self._mercy = mercy
         self._wait = wait
-        self._calm = Calm(cluster)
+        self._calm = CalmCheck(cluster)
         self._probe_count = 0
 
     # ---- one file
@@ -90,18 +90,20 @@ class DiskTroubles:
             return
         node, machine, directory = found
         files = [path for path in machine.disk.files_in(directory) if path.endswith(".log")]
-        operation = self._chance.pick((Operation.FSYNC, Operation.WRITE, Operation.READ))
+        operation = self._chance.pick(
+            (DiskOperation.FSYNC, DiskOperation.WRITE, DiskOperation.READ)
+        )
         if not files or not self._mercy.may_die(machine):
             return
-        if operation is Operation.FSYNC and not self._mercy.wound(machine):
+        if operation is DiskOperation.FSYNC and not self._mercy.wound(machine):
             return  # what an fsync could not write is lost, as after a loss of power
         path = self._chance.pick(files)
         self._counts["failed files"] += 1
         # What such a file holds in the page cache is as lost as by a loss of power.
-        machine.has_bad_disk = operation is Operation.FSYNC
+        machine.has_bad_disk = operation is DiskOperation.FSYNC
         with _troubled(machine, "one file fails", has_lost_directory=True) as trouble:
             fault = machine.disk.fail(operation, errno.EIO, path_part=path, times=EVER)
-            if operation is Operation.FSYNC and self._chance.below(2):
+            if operation is DiskOperation.FSYNC and self._chance.below(2):
                 self._flush_soon(node, path)
             with trio.move_on_after(self._within_s(STRIKE_MS)):
                 while not fault.struck_count:
@@ -161,7 +163,7 @@ class DiskTroubles:
                     return f"broker {node} leads {topic.name}-{number} in a failed directory"
         return ""
 
-    async def _restart_mended(self, machine: Machine, fault: Fault) -> None:
+    async def _restart_mended(self, machine: Machine, fault: DiskFault) -> None:
         if machine.has_bad_disk:
             if machine.is_running:
                 machine.cut_power()
@@ -352,7 +354,7 @@ class DiskTroubles:
         with _troubled(machine, "no descriptor is left", may_fail_to_start=True) as trouble:
             number = self._chance.pick((errno.EMFILE, errno.ENFILE))
             faults = [
-                machine.disk.fail(Operation.OPEN, number, path_part=f"{path}/", times=EVER)
+                machine.disk.fail(DiskOperation.OPEN, number, path_part=f"{path}/", times=EVER)
                 for path in self._cluster.log_directories
             ]
             for fault in faults:

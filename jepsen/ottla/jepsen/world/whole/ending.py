@@ -14,15 +14,15 @@ import trio
 from ottla.client.connection import ConnectionLostError
 from ottla.client.producer_lane import NotDeliveredError
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, Cluster
-from ottla.jepsen.world.whole.history import History
+from ottla.jepsen.world.whole.cluster import METADATA_DIRECTORY, SimulatedCluster
+from ottla.jepsen.world.whole.history import ClientHistory
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.rebirth import (
     Rebirths,
     replicas_that_differ,
     settings_not_in_force,
 )
-from ottla.jepsen.world.whole.workload import Workload
+from ottla.jepsen.world.whole.workload import ClientWorkload
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 
@@ -46,11 +46,15 @@ BATCH_OVERHEAD = 12
 """Bytes of a batch before what its length counts: base offset and the length itself."""
 
 
-class Ending:
+class EndJudge:
     """Judges a cluster at the end of its run."""
 
     def __init__(
-        self, cluster: Cluster, workload: Workload, history: History, rebirths: Rebirths
+        self,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
+        history: ClientHistory,
+        rebirths: Rebirths,
     ) -> None:
         self._cluster = cluster
         self._workload = workload

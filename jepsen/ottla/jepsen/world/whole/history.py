@@ -29,7 +29,7 @@ class PartitionHistory:
     acknowledged_offset_max: int = -1
 
 
-class History:
+class ClientHistory:
     """All that clients did and saw in one run."""
 
     def __init__(self, trace: Trace, clock_ns: Callable[[], int] = lambda: 0) -> None:

@@ -14,11 +14,11 @@ import trio
 from ottla.client.transport import TRANSPORT
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import Pause, SimulatedDisk
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.whole.clock import MachineClock
 from ottla.jepsen.world.whole.loop import TASKS, Loop, Tasks, next_instant
-from ottla.jepsen.world.whole.network import Network
-from ottla.jepsen.world.whole.rpc import Exchange, open_machine_rpc
+from ottla.jepsen.world.whole.network import SimulatedNetwork
+from ottla.jepsen.world.whole.rpc import RpcExchange, open_machine_rpc
 from ottla.jepsen.world.whole.streams import MachineTransport, Ports
 from ottla.model.seams import Rng
 from ottla.node.seams import NodeSeams
@@ -59,14 +59,14 @@ Process = Callable[["Machine", trio.Event], Awaitable[None]]
 """What runs on a machine, until the event is set."""
 
 
-class World:
+class SharedWorld:
     """What all machines of a run share."""
 
-    def __init__(self, loop: Loop, network: Network, chance: Chance) -> None:
+    def __init__(self, loop: Loop, network: SimulatedNetwork, chance: Chance) -> None:
         self.loop = loop
         self.network = network
         self.ports = Ports()
-        self.exchange = Exchange()
+        self.exchange = RpcExchange()
         self.chance = chance
         self.nursery: trio.Nursery
         self.disk_delay_s = 0.000_3
@@ -95,7 +95,9 @@ class _MachineDisk(SimulatedDisk):
 class Machine:
     """A machine, its disk, and the process on it."""
 
-    def __init__(self, world: World, name: str, process: Process, *, drift_ppm: int = 0) -> None:
+    def __init__(
+        self, world: SharedWorld, name: str, process: Process, *, drift_ppm: int = 0
+    ) -> None:
         chance = world.chance.stream(f"machine/{name}")
         self.name = name
         self.world = world
@@ -168,7 +170,9 @@ class Machine:
         self.is_paused = False
         self.world.loop.between_steps(self._resume)
 
-    def break_disk(self, operation: Operation, number: int, *, skip_count: int, times: int) -> None:
+    def break_disk(
+        self, operation: DiskOperation, number: int, *, skip_count: int, times: int
+    ) -> None:
         """Let calls of the disk fail; the process may end by it."""
         self.has_bad_disk = True
         self.disk.fail(operation, number, skip_count=skip_count, times=times)

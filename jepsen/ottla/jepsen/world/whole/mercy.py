@@ -8,14 +8,14 @@ power at any time.
 """
 
 from ottla.jepsen.world.rare import Rare
-from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.machine import Machine
 
 
 class Mercy:
     """Keeps one wound open at a time."""
 
-    def __init__(self, cluster: Cluster, rare: Rare, *, is_flushed: bool) -> None:
+    def __init__(self, cluster: SimulatedCluster, rare: Rare, *, is_flushed: bool) -> None:
         self.is_flushed = is_flushed
         self._cluster = cluster
         self._rare = rare

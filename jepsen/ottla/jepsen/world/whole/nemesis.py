@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.disk_faults import Operation
+from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.disk_troubles import DiskTroubles
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.mercy import Mercy
 from ottla.jepsen.world.whole.rebirth import Rebirths
-from ottla.jepsen.world.whole.workload import Workload
+from ottla.jepsen.world.whole.workload import ClientWorkload
 
 PAUSE_MS = (50, 12_000)
 ALONE_MS = (20, 1_000)
@@ -50,7 +50,7 @@ OFF = (
 Fault = Callable[[], Awaitable[None]]
 
 
-class Nemesis:
+class WorldNemesis:
     """Breaks a cluster and its clients, and mends them."""
 
     def __init__(
@@ -58,8 +58,8 @@ class Nemesis:
         chance: Chance,
         trace: Trace,
         rare: Rare,
-        cluster: Cluster,
-        workload: Workload,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
         *,
         is_flushed: bool,
         only: Sequence[str] = (),
@@ -319,7 +319,9 @@ class Nemesis:
             return  # what is demanded of a disk in trouble another failure would excuse
         if not self._mercy.may_die(machine) or not self._mercy.wound(machine):
             return
-        operation = self._chance.pick((Operation.FSYNC, Operation.WRITE, Operation.NAME))
+        operation = self._chance.pick(
+            (DiskOperation.FSYNC, DiskOperation.WRITE, DiskOperation.NAME)
+        )
         number = self._chance.pick((errno.EIO, errno.ENOSPC))
         times = self._chance.pick((1, 1, 1_000))
         self.counts["disk faults"] += 1

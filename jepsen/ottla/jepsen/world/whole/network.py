@@ -52,7 +52,7 @@ class Host:
         """What peers must be told when its process ends."""
 
 
-class Network:
+class SimulatedNetwork:
     """All hosts and what is on its way between them."""
 
     def __init__(self, chance: Chance, trace: Trace, rare: Rare) -> None:

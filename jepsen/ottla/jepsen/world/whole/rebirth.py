@@ -23,10 +23,10 @@ from ottla.client.producer import open_producer
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.jepsen.world.whole.mercy import Mercy
-from ottla.jepsen.world.whole.workload import PASSING, TROUBLE, Workload, machine_time_ms
+from ottla.jepsen.world.whole.workload import PASSING, TROUBLE, ClientWorkload, machine_time_ms
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
@@ -78,8 +78,8 @@ class Rebirths:
         chance: Chance,
         rare: Rare,
         counts: Counter[str],
-        cluster: Cluster,
-        workload: Workload,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
         *,
         mercy: Mercy,
         wait: Wait,
@@ -374,7 +374,7 @@ ORDERS = (
 )
 
 
-def settings_not_in_force(cluster: Cluster) -> list[str]:
+def settings_not_in_force(cluster: SimulatedCluster) -> list[str]:
     """Return the logs whose settings are not those that their broker's image says."""
     found = []
     for node, broker in sorted(cluster.brokers.items()):
@@ -391,7 +391,7 @@ def settings_not_in_force(cluster: Cluster) -> list[str]:
     return found
 
 
-def replicas_that_differ(cluster: Cluster) -> list[str]:
+def replicas_that_differ(cluster: SimulatedCluster) -> list[str]:
     """Return the partitions whose replicas do not begin or end at the same offset.
 
     Where retention is at work they may begin elsewhere: a follower's round may come before its

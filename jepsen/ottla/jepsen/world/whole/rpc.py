@@ -13,14 +13,14 @@ from zlib import crc32
 
 import trio
 
-from ottla.jepsen.world.whole.network import Host, Network
+from ottla.jepsen.world.whole.network import Host, SimulatedNetwork
 from ottla.model.errors import ConfigError, ErrorCode, ProtocolError, RefusedError
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import refusal_of
 
 
-class Exchange:
+class RpcExchange:
     """Who answers remote procedures where, on all machines."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class MachineRpc:
     """One process's remote procedures; satisfies the seam `Rpc`."""
 
     def __init__(
-        self, network: Network, exchange: Exchange, host: Host, nursery: trio.Nursery
+        self, network: SimulatedNetwork, exchange: RpcExchange, host: Host, nursery: trio.Nursery
     ) -> None:
         self.host = host
         self.network = network
@@ -99,7 +99,7 @@ class MachineRpc:
 class MachinePeer:
     """Calls to one address; satisfies the seam `RpcPeer`."""
 
-    def __init__(self, rpc: MachineRpc, exchange: Exchange, address: str) -> None:
+    def __init__(self, rpc: MachineRpc, exchange: RpcExchange, address: str) -> None:
         self._rpc = rpc
         self._exchange = exchange
         self._address = address
@@ -146,7 +146,7 @@ class _Call:
     )
 
     def __init__(
-        self, network: Network, *, caller: Host, target: Host, path: str, data: bytes
+        self, network: SimulatedNetwork, *, caller: Host, target: Host, path: str, data: bytes
     ) -> None:
         self._network = network
         self._caller = caller
@@ -224,7 +224,7 @@ class _Call:
 
 @asynccontextmanager
 async def open_machine_rpc(
-    network: Network, exchange: Exchange, host: Host
+    network: SimulatedNetwork, exchange: RpcExchange, host: Host
 ) -> AsyncIterator[MachineRpc]:
     """Open a process's remote procedures for the length of the `with`."""
     async with trio.open_nursery() as outer:
@@ -236,8 +236,8 @@ async def open_machine_rpc(
 
 
 async def _hold(
-    network: Network,
-    exchange: Exchange,
+    network: SimulatedNetwork,
+    exchange: RpcExchange,
     host: Host,
     task_status: trio.TaskStatus[MachineRpc],
 ) -> None:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import trio
 
-from ottla.jepsen.world.whole.network import Host, Network
+from ottla.jepsen.world.whole.network import Host, SimulatedNetwork
 
 SEGMENT_BYTES_MAX = 1 << 20
 """What one message of the network carries of a stream."""
@@ -78,7 +78,7 @@ class Stream:
         "port",
     )
 
-    def __init__(self, network: Network, host: Host, port: int) -> None:
+    def __init__(self, network: SimulatedNetwork, host: Host, port: int) -> None:
         self.peer: Stream
         """The other end; set by `connect_ends`."""
         self.port = port
@@ -255,7 +255,7 @@ class Stream:
 class MachineTransport:
     """How one machine connects to others; satisfies the seam `Transport`."""
 
-    def __init__(self, network: Network, ports: Ports, host: Host) -> None:
+    def __init__(self, network: SimulatedNetwork, ports: Ports, host: Host) -> None:
         self._network = network
         self._ports = ports
         self._host = host
@@ -296,7 +296,13 @@ class _Knock:
     )
 
     def __init__(
-        self, network: Network, ports: Ports, ours: Host, theirs: Host, port: int, local_port: int
+        self,
+        network: SimulatedNetwork,
+        ports: Ports,
+        ours: Host,
+        theirs: Host,
+        port: int,
+        local_port: int,
     ) -> None:
         self._network = network
         self._ports = ports

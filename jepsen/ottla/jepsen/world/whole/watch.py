@@ -8,16 +8,16 @@ import trio
 
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.violation import Violation
-from ottla.jepsen.world.whole.cluster import Cluster
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.metadata.image import PartitionState
 
 LOOK_S = 0.05
 
 
-class Watch:
+class MetadataWatch:
     """Follows the newest metadata that any broker has."""
 
-    def __init__(self, cluster: Cluster, rare: Rare) -> None:
+    def __init__(self, cluster: SimulatedCluster, rare: Rare) -> None:
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._rare = rare

@@ -14,21 +14,21 @@ import trio
 
 from ottla.client.transport import TRANSPORT
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.engine import Outcome
+from ottla.jepsen.world.engine import RunOutcome
 from ottla.jepsen.world.rare import Rare
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation, violation_of
-from ottla.jepsen.world.whole.cluster import Cluster
-from ottla.jepsen.world.whole.ending import Ending
-from ottla.jepsen.world.whole.history import History
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.ending import EndJudge
+from ottla.jepsen.world.whole.history import ClientHistory
 from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
-from ottla.jepsen.world.whole.machine import Machine, Trouble, World
-from ottla.jepsen.world.whole.nemesis import Nemesis
-from ottla.jepsen.world.whole.network import Network
+from ottla.jepsen.world.whole.machine import Machine, SharedWorld, Trouble
+from ottla.jepsen.world.whole.nemesis import WorldNemesis
+from ottla.jepsen.world.whole.network import SimulatedNetwork
 from ottla.jepsen.world.whole.rebirth import ORDERS
 from ottla.jepsen.world.whole.streams import MachineTransport
-from ottla.jepsen.world.whole.watch import Watch
-from ottla.jepsen.world.whole.workload import Plan, Workload
+from ottla.jepsen.world.whole.watch import MetadataWatch
+from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan
 from ottla.model.errors import OttlaError
 
 START_S_MAX = 60.0
@@ -65,7 +65,7 @@ class WholeCluster:
         "a connection breaks",
     )
 
-    def run(self, chance: Chance, *, budget: int) -> Outcome:
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Run one seed; a broken invariant is part of the outcome."""
         run = _Run(chance, budget, self)
         with _quiet():
@@ -152,18 +152,18 @@ class _Run:
         self._budget = budget
         self._trace = Trace()
         self._rare = Rare()
-        self._history = History(self._trace, lambda: int(trio.current_time() * 1e9))
+        self._history = ClientHistory(self._trace, lambda: int(trio.current_time() * 1e9))
         self._ended_ms = 0
-        self._nemesis: Nemesis | None = None
-        self._watch: Watch | None = None
-        self._workload: Workload | None = None
-        self._world: World
+        self._nemesis: WorldNemesis | None = None
+        self._watch: MetadataWatch | None = None
+        self._workload: ClientWorkload | None = None
+        self._world: SharedWorld
 
     async def main(self, loop: Loop) -> Violation | None:
         """Run, and come back with the first broken invariant, if any."""
         violation: Violation | None = None
-        network = Network(self._chance.stream("network"), self._trace, self._rare)
-        self._world = world = World(loop, network, self._chance)
+        network = SimulatedNetwork(self._chance.stream("network"), self._trace, self._rare)
+        self._world = world = SharedWorld(loop, network, self._chance)
         try:
             async with trio.open_nursery() as nursery:
                 world.nursery = nursery
@@ -187,7 +187,7 @@ class _Run:
             violation = violation_of(loop.failure)
         return violation
 
-    def outcome(self, violation: Violation | None) -> Outcome:
+    def outcome(self, violation: Violation | None) -> RunOutcome:
         """Return what the run did and found."""
         history = self._history
         figures = {
@@ -202,7 +202,7 @@ class _Run:
             figures.update(self._watch.counts)
         if self._workload is not None:
             figures["topic changes"] = self._workload.topic_change_count
-        return Outcome(
+        return RunOutcome(
             engine=self._engine.name,
             subject=self._engine.subject,
             seed=self._chance.seed,
@@ -215,7 +215,7 @@ class _Run:
             decisions=tuple(self._chance.decisions),
         )
 
-    async def _play(self, world: World) -> None:
+    async def _play(self, world: SharedWorld) -> None:
         chance = self._chance
         is_flushed = chance.below(4) == 3
         world.disk_delay_s = chance.pick((0.0, 0.000_5, 0.003))
@@ -223,7 +223,7 @@ class _Run:
         world.network.quality.jitter_s = chance.pick((0.000_5, 0.000_1, 0.005))
         plan = self._draw_plan()
         cluster = self._draw_cluster(world, plan, is_flushed=is_flushed)
-        workload = self._workload = Workload(world, cluster, self._history, plan)
+        workload = self._workload = ClientWorkload(world, cluster, self._history, plan)
         await cluster.format()
         cluster.start()
         # The judge's own calls go over a network of its own that nothing is done to.
@@ -232,8 +232,8 @@ class _Run:
         TRANSPORT.set(MachineTransport(world.network, world.ports, judge))
         await self._wait_for_start(cluster)
         await workload.create_topics(replication_factor=min(3, len(cluster.broker_machines)))
-        self._watch = Watch(cluster, self._rare)
-        nemesis = self._nemesis = Nemesis(
+        self._watch = MetadataWatch(cluster, self._rare)
+        nemesis = self._nemesis = WorldNemesis(
             chance,
             self._trace,
             self._rare,
@@ -249,10 +249,12 @@ class _Run:
                 machine.start()
             await nemesis.run(max(FAULTS_S_MIN, self._budget / EVENTS_PER_S))
             await nemesis.heal()
-            await Ending(cluster, workload, self._history, nemesis.rebirths).judge()
+            await EndJudge(cluster, workload, self._history, nemesis.rebirths).judge()
             nursery.cancel_scope.cancel()
 
-    def _draw_cluster(self, world: World, plan: Plan, *, is_flushed: bool) -> Cluster:
+    def _draw_cluster(
+        self, world: SharedWorld, plan: WorkloadPlan, *, is_flushed: bool
+    ) -> SimulatedCluster:
         chance = self._chance
         controller_count = chance.pick((3, 3, 1, 5))
         broker_count = chance.pick((3, 3, 4, 2))
@@ -281,7 +283,7 @@ class _Run:
             settings["log.flush.interval.messages"] = "1"
         names = [f"broker-{n}" for n in range(1, 5)] + [f"controller-{n}" for n in range(101, 106)]
         drifts = {name: chance.below(401) - 200 for name in names} if chance.below(2) else {}
-        return Cluster(
+        return SimulatedCluster(
             world,
             controller_count=controller_count,
             broker_count=broker_count,
@@ -290,7 +292,7 @@ class _Run:
             drifts_ppm=drifts,
         )
 
-    def _draw_plan(self) -> Plan:
+    def _draw_plan(self) -> WorkloadPlan:
         plan = self._draw_full_plan()
         if not self._engine.is_light:
             return plan
@@ -301,9 +303,9 @@ class _Run:
             send_interval_s=max(LIGHT_INTERVAL_S, plan.send_interval_s),
         )
 
-    def _draw_full_plan(self) -> Plan:
+    def _draw_full_plan(self) -> WorkloadPlan:
         chance = self._chance
-        return Plan(
+        return WorkloadPlan(
             topics=("orders", "letters")[: 1 + chance.below(2)],
             partition_count=1 + chance.below(3),
             producer_count=1 + chance.below(3),
@@ -315,7 +317,7 @@ class _Run:
             compression=chance.pick(("none", "none", "lz4", "gzip")),
         )
 
-    async def _wait_for_start(self, cluster: Cluster) -> None:
+    async def _wait_for_start(self, cluster: SimulatedCluster) -> None:
         ends_at = trio.current_time() + START_S_MAX
         while cluster.unready():
             for machine in cluster.machines:
@@ -325,7 +327,7 @@ class _Run:
                 raise Violation("EverybodyServes", f"a new cluster lacks {cluster.unready()}")
             await trio.sleep(0.1)
 
-    async def _keep_running(self, cluster: Cluster, workload: Workload) -> None:
+    async def _keep_running(self, cluster: SimulatedCluster, workload: ClientWorkload) -> None:
         """Start again whoever ended by an error that may come; any other error ends the run."""
         while True:
             await trio.sleep(0.25)

@@ -24,9 +24,9 @@ from ottla.jepsen.world.whole.client_events import (
     key_of,
     records_by_key,
 )
-from ottla.jepsen.world.whole.cluster import Cluster
-from ottla.jepsen.world.whole.history import History
-from ottla.jepsen.world.whole.machine import Machine, World
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.history import ClientHistory
+from ottla.jepsen.world.whole.machine import Machine, SharedWorld
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
@@ -48,7 +48,7 @@ LOOKS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkloadPlan:
     """How much the clients of a run do."""
 
     topics: tuple[str, ...]
@@ -65,10 +65,16 @@ class Plan:
     """How old records are when they are sent."""
 
 
-class Workload:
+class ClientWorkload:
     """The clients of a run."""
 
-    def __init__(self, world: World, cluster: Cluster, history: History, plan: Plan) -> None:
+    def __init__(
+        self,
+        world: SharedWorld,
+        cluster: SimulatedCluster,
+        history: ClientHistory,
+        plan: WorkloadPlan,
+    ) -> None:
         self.group = "readers"
         self.is_quiet = False
         """Set at the end: producers send no longer."""

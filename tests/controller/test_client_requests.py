@@ -5,9 +5,9 @@ from uuid import UUID
 import pytest
 
 from ottla.controller import elections
+from ottla.controller.client_requests import DECISIONS
 from ottla.controller.decision import QuorumStatus, ReplicaStatus, decided
 from ottla.controller.describe_quorum import describe_quorum
-from ottla.controller.forward import DECISIONS
 from ottla.controller.producer_ids import allocate_producer_ids
 from ottla.controller.rehearsal import Rehearsal
 from ottla.metadata.directories import UNASSIGNED
