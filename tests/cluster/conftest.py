@@ -6,7 +6,6 @@ alone names the first node of it, which is the only one in the clusters of most 
 
 import gc
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from selectors import EVENT_READ, DefaultSelector
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -31,6 +29,13 @@ from ottla.cli.cluster.status import status_of
 from ottla.client.admin import Admin, open_admin
 from ottla.client.connection import ConnectionLostError
 from ottla.model.errors import RefusedError
+from ottla.node.local_nodes_driver import (
+    LocalNode,
+    NotReadyError,
+    end_nodes,
+    start_node,
+    wait_until_ready,
+)
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
@@ -93,42 +98,25 @@ class Processes:
 
     def start(self, *names: str, **settings: str) -> float:
         """Start nodes (all when none is named), wait until each serves; return the seconds."""
-        started = time.monotonic()
-        selector = DefaultSelector()
-        for name in names or self.names:
-            reader = self._spawn(self.full_name(name), settings)
-            selector.register(reader, EVENT_READ, self.full_name(name))
-        while selector.get_map():
-            ready = selector.select(READY_TIMEOUT_S)
-            late = [key.data for key in selector.get_map().values()]
-            assert ready, f"not ready: {late}\n{self._last_words(*late)}"
-            for key, _events in ready:
-                is_ready = os.read(key.fd, 1) == b"+"
-                selector.unregister(key.fd)
-                os.close(key.fd)
-                assert is_ready, f"{key.data} ended:\n{self._last_words(key.data)}"
-        selector.close()
-        return time.monotonic() - started
+        began_at = time.monotonic()
+        nodes = [self._spawn(self.full_name(name), settings) for name in names or self.names]
+        try:
+            wait_until_ready(nodes, READY_TIMEOUT_S)
+        except NotReadyError as error:
+            pytest.fail(f"{error}\n{self._last_words(*map(self.full_name, names or self.names))}")
+        return time.monotonic() - began_at
 
-    def _spawn(self, name: str, settings: dict[str, str]) -> int:
-        """Start one node; return the pipe on which it will say that it serves."""
+    def _spawn(self, name: str, settings: dict[str, str]) -> LocalNode:
+        """Start one node and go on."""
         assert name not in self.running
         role = name.split()[0]
-        reader, writer = os.pipe()
-        command = [sys.executable, "-m", "ottla.cli", role]
-        command += [str(properties_of(role, self.node(name)))]
-        command += [f"--set={key.replace('_', '.')}={value}" for key, value in settings.items()]
-        environment = {
-            **os.environ,
-            "OTTLA_READY_FD": str(writer),
-            "OTTLA_PARENT_PID": str(os.getpid()),
-        }
+        options = [f"--set={key.replace('_', '.')}={value}" for key, value in settings.items()]
         with self.log_of(name).open("ab") as log:
-            self.running[name] = subprocess.Popen(
-                command, pass_fds=(writer,), env=environment, stdout=log, stderr=log
+            node = start_node(
+                role, properties_of(role, self.node(name)), options=options, output=log
             )
-        os.close(writer)
-        return reader
+        self.running[name] = node.process
+        return node
 
     def _last_words(self, *names: str) -> str:
         return "\n".join(f"{name}: {self.log_of(name).read_text()[-LAST_WORDS:]}" for name in names)
@@ -166,16 +154,7 @@ class Processes:
         """End what still runs, brokers first: their controlled shutdown needs a controller."""
         for role in ("broker", "controller"):
             names = [name for name in self.running if name.startswith(role)]
-            for name in names:
-                self.send(name, signal.SIGCONT)
-                self.send(name, signal.SIGTERM)
-            for name in names:
-                child = self.running.pop(name)
-                try:
-                    child.wait(STOP_TIMEOUT_S)
-                except subprocess.TimeoutExpired:
-                    child.kill()
-                    child.wait()
+            end_nodes([self.running.pop(name) for name in names], STOP_TIMEOUT_S)
 
     def status(self) -> dict[str, Any]:
         """Return what `ottla status --format json` prints."""

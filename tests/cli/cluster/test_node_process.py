@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster.node_process import READY, _tell_ready, config_of
+from ottla.cli.cluster.node_process import _tell_ready, config_of
 from ottla.model.settings.broker import load_broker_config
+from ottla.node.local_nodes_driver import READY
 
 
 def test_systemd_is_told_as_it_wants_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,15 @@ each process that says when it ended.
 """
 
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from selectors import EVENT_READ, DefaultSelector
 
 from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, properties_of
-from ottla.cli.cluster.node_process import READY
 from ottla.cli.terminal import draw, is_watched, note
+from ottla.node.local_nodes_driver import READY, end_nodes, start_node
 
 READY_TIMEOUT_S = 60.0
 LOOK_S = 0.1
@@ -116,31 +114,17 @@ class LocalCluster:
                 for member in self._members
                 if member.role == role and member.process is not None
             ]
-            _stop(running, patience_s)
+            end_nodes(running, patience_s)
 
     # ---- one node
 
     def _spawn(self, member: Member) -> None:
-        reader, writer = os.pipe()
-        path = properties_of(member.role, member.node)
-        environment = {
-            **os.environ,
-            "OTTLA_READY_FD": str(writer),
-            "OTTLA_PARENT_PID": str(os.getpid()),
-        }
-        # A session of their own: an interrupt from the terminal reaches us alone, and we stop
-        # brokers before controllers.
-        member.process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.cli", member.role, str(path)],
-            pass_fds=(writer,),
-            env=environment,
-            start_new_session=True,
-        )
-        os.close(writer)
-        member.node.pid = member.process.pid
+        started = start_node(member.role, properties_of(member.role, member.node))
+        member.process = started.process
+        member.node.pid = started.pid
         member.started_at = time.monotonic()
         member.is_ready = False
-        self._selector.register(reader, EVENT_READ, (False, member))
+        self._selector.register(started.ready_reader, EVENT_READ, (False, member))
         self._selector.register(os.pidfd_open(member.process.pid), EVENT_READ, (True, member))
 
     def _events(self, timeout_s: float | None) -> Iterator[Member]:
@@ -184,20 +168,6 @@ class LocalCluster:
 def _code(member: Member) -> int:
     assert member.process is not None
     return member.process.wait()
-
-
-def _stop(running: list[subprocess.Popen[bytes]], patience_s: float) -> None:
-    deadline = time.monotonic() + patience_s
-    for process in running:
-        # One that was paused could not hear us.
-        process.send_signal(signal.SIGCONT)
-        process.terminate()
-    for process in running:
-        try:
-            process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _draw(line: str) -> None:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from ottla.cli.terminal import note
 from ottla.model.errors import ConfigError
+from ottla.node.local_nodes_driver import READY
 
-READY = b"+"
 C = TypeVar("C")
 
 Body = Callable[..., Awaitable[None]]

@@ -257,7 +257,6 @@ class _Site:
             **os.environ,
             **self.clocks.environment(name),
             RUN_VARIABLE: self.claim.run_id,
-            "OTTLA_PARENT_PID": str(os.getpid()),
             **({} if self.planted is None else {PLANTED_VARIABLE: self.planted}),
         }
         return ProcessNode(

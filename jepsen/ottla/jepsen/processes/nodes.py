@@ -8,7 +8,6 @@ Invariant OneProcess: a node never has two processes at a time.
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,19 +18,18 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.jepsen.processes.node_log import NodeLog
+from ottla.node.local_nodes_driver import NODE_MODULE, READY, start_node
 
 if TYPE_CHECKING:
     from ottla.jepsen.processes.disks import NodeDisk
     from ottla.jepsen.processes.network import Seat
 
-READY = b"+"
 READY_TIMEOUT_S = 60.0
 """Recovery after a power cut, of six nodes at once on two cores, included."""
 STOP_TIMEOUT_S = 30.0
 WORDS_BYTES = 2_000
 
 PLANTED_VARIABLE = "OTTLA_PLANTED_BUG"
-PLAIN_MODULE = "ottla.cli"
 PLANTED_MODULE = "ottla.jepsen.processes.node_main"
 
 
@@ -130,30 +128,26 @@ class ProcessNode:
     def start(self) -> None:
         """Start the process and go on; `wait_ready` waits until it serves."""
         assert self._process is None, f"{self.name} runs already"
-        ready_reader, ready_writer = os.pipe()
         output_reader, output_writer = os.pipe()
         try:
-            # Not through trio, which forks on a thread of its own: the kernel would end the node
-            # with that thread, its parent.
-            process = subprocess.Popen(
-                self._command(),
-                stdin=subprocess.DEVNULL,
-                stdout=output_writer,
-                stderr=output_writer,
-                pass_fds=(ready_writer,),
-                env={**self._environment, "OTTLA_READY_FD": str(ready_writer)},
-                # A Ctrl-C is for the harness, which ends its nodes in order.
-                start_new_session=True,
+            started = start_node(
+                self.role,
+                self.properties,
+                output=output_writer,
+                environment=self._environment,
+                prefix=self.seat.command_prefix,
+                module=PLANTED_MODULE if PLANTED_VARIABLE in self._environment else NODE_MODULE,
             )
         finally:
-            os.close(ready_writer)
             os.close(output_writer)
         self.starts += 1
-        self._process = process
+        self._process = started.process
         self._is_ending = False
         self._ready, self._ended = trio.Event(), trio.Event()
         self.state = ProcessState.STARTING
-        self._nursery.start_soon(self._look_after, process, ready_reader, output_reader)
+        self._nursery.start_soon(
+            self._look_after, started.process, started.ready_reader, output_reader
+        )
 
     async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until it serves; NodeError when it ends first, or takes too long."""
@@ -192,11 +186,6 @@ class ProcessNode:
         if self.state is ProcessState.PAUSED:
             self._signal(signal.SIGCONT)
             self.state = ProcessState.RUNNING if self._ready.is_set() else ProcessState.STARTING
-
-    def _command(self) -> list[str]:
-        module = PLANTED_MODULE if PLANTED_VARIABLE in self._environment else PLAIN_MODULE
-        words = [sys.executable, "-m", module, self.role, str(self.properties)]
-        return [*self.seat.command_prefix, *words]
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None

@@ -1,0 +1,148 @@
+"""Nodes as processes of this machine: started, waited for, ended.  All who start nodes use this.
+
+A node is `ottla controller` or `ottla broker` with its file of settings.  It says by a pipe that it
+serves (OTTLA_READY_FD) and ends with its parent (OTTLA_PARENT_PID).
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from typing import IO
+
+READY = b"+"
+"""What a node writes to its pipe, once."""
+
+NODE_MODULE = "ottla.cli"
+
+
+class NotReadyError(Exception):
+    """A node ended before it served, or took too long; `node` is the one that ended, if any did."""
+
+    def __init__(self, sentence: str, node: "LocalNode | None" = None) -> None:
+        super().__init__(sentence)
+        self.node = node
+
+
+@dataclass(slots=True)
+class LocalNode:
+    """A node's process, and the pipe on which it says that it serves; owned by its starter."""
+
+    role: str
+    properties: Path
+    process: subprocess.Popen[bytes]
+    ready_reader: int
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self.process.pid
+
+    def hear_ready(self) -> bool:
+        """Read what the pipe has, close it, and return whether the node serves."""
+        try:
+            return os.read(self.ready_reader, 1) == READY
+        finally:
+            os.close(self.ready_reader)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal and go on."""
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it by SIGKILL, and wait for that."""
+        self.process.kill()
+        self.process.wait()
+
+
+def start_node(
+    role: str,
+    properties: Path,
+    *,
+    options: Sequence[str] = (),
+    output: int | IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
+    module: str = NODE_MODULE,
+) -> LocalNode:
+    """Start a node and go on; the caller waits for the pipe.
+
+    `output` takes what it prints (None: where ours goes), `environment` replaces ours, `prefix`
+    stands before the command, `module` may run something around `ottla`.
+    """
+    reader, writer = os.pipe()
+    try:
+        # From the caller's own thread: the kernel ends a node with the thread that forked it.
+        process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", module, role, str(properties), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writer,),
+            env={
+                **(os.environ if environment is None else environment),
+                "OTTLA_READY_FD": str(writer),
+                "OTTLA_PARENT_PID": str(os.getpid()),
+            },
+            # An interrupt from the terminal reaches the starter alone, which ends nodes in order.
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    return LocalNode(role, properties, process, reader)
+
+
+def wait_until_ready(nodes: Iterable[LocalNode], timeout_s: float) -> None:
+    """Wait until all nodes serve.  Raises NotReadyError if one ends first or takes too long."""
+    deadline = time.monotonic() + timeout_s
+    with DefaultSelector() as selector:
+        for node in nodes:
+            selector.register(node.ready_reader, EVENT_READ, node)
+        while waiting := [key.data for key in selector.get_map().values()]:
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                late = ", ".join(node.properties.stem for node in waiting)
+                raise NotReadyError(f"{late} not ready in {timeout_s:g} s")
+            for key, _ in ready:
+                selector.unregister(key.fd)
+                if not key.data.hear_ready():
+                    raise NotReadyError(f"{key.data.properties.stem} ended", key.data)
+
+
+def end_nodes(processes: Sequence[subprocess.Popen[bytes]], patience_s: float) -> None:
+    """Ask processes to end, all at once; kill those that still run after `patience_s`."""
+    deadline = time.monotonic() + patience_s
+    for process in processes:
+        process.terminate()
+        # One that was paused could not hear us.
+        process.send_signal(signal.SIGCONT)
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port that can be listened on now."""
+    return free_ports(1, host)[0]
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Return ports that can be listened on now, no two the same."""
+    with ExitStack() as probes:
+        found = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in found:
+            probe.bind((host, 0))
+        return [int(probe.getsockname()[1]) for probe in found]
