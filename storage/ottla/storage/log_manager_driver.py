@@ -227,7 +227,11 @@ class LogManager:
             self._place(partition, kept.log, kept.directory)
         if kept.log.holds_all_of(stray.log):
             stray.log.abandon()
-            await self.free_name(partition, stray.directory, delay_ms=0)
+            try:
+                await kept.log.flush()  # the other may be the one that is on its disk
+                await self.free_name(partition, stray.directory, delay_ms=0)
+            except RefusedError as error:
+                _LOGGER.error("%s stays in %s: %s", partition, stray.directory.path, error)
         else:
             await self._set_aside(partition, stray)
 

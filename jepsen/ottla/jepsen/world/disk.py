@@ -79,7 +79,7 @@ class _Inode:
         self.flushed_count = 0
         """Changes that are durable, so that overlapping fsyncs know which one took what."""
         self.is_cached = True
-        self.modified_ms = 0
+        self.modified_ms = INT64_MAX
         self.has_failed_fsync = False
 
     def change(self, operation: _Write | _Resize) -> None:
@@ -172,7 +172,8 @@ class SimulatedFile:
         self.check_usable()
         self._disk.strike(DiskOperation.WRITE, self._path)
         self.inode.change(_Resize(size))
-        self.inode.modified_ms = self._disk.wall_ms()
+        if self._disk.wall_ms is not None:
+            self.inode.modified_ms = self._disk.wall_ms()
 
     def fileno(self) -> int:
         """Raise OSError: there is no descriptor in the world."""
@@ -207,7 +208,7 @@ class SimulatedDisk:
         """Which process's handles are valid: counts crashes."""
         self.capacity_bytes: int | None = None
         """Bytes all files may hold together before writing fails with ENOSPC."""
-        self.wall_ms: Callable[[], int] = lambda: INT64_MAX
+        self.wall_ms: Callable[[], int] | None = None
         """The clock that stamps files as they are written; without one nothing is ever old."""
         self.refused_count = 0
         """Writes that found no room."""
@@ -512,7 +513,8 @@ class SimulatedDisk:
         if data:
             inode.change(_Write(position, data))
             inode.is_cached = True
-            inode.modified_ms = self.wall_ms()
+            if self.wall_ms is not None:
+                inode.modified_ms = self.wall_ms()
 
     def _crash_inode(self, inode: _Inode) -> None:
         """Keep what chance keeps: a torn prefix of the pending writes, or any of them."""
