@@ -78,7 +78,7 @@ RIDDLES = {
     "everybody": 48,
     "for ever": 1,
     "no more": 31,
-    "nobody": 275,
+    "nobody": 270,
     "[Ss]ay whether": 38,
     "so many": 63,
     "[Ww]hoever": 139,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.cluster.cluster_file import free_port, properties_of
+from ottla.cli.cluster.cluster_file import properties_of
 from ottla.cli.main import run
+from ottla.node.local_nodes_driver import free_port
 
 pytestmark = pytest.mark.cluster
 
@@ -80,7 +81,7 @@ def test_a_second_controller_of_an_id_may_not_vote(plan_cluster: Plan, tmp_path:
         processes,
         "controller 101",
         metadata_log_dir=str(source.parent),
-        listeners=f"CONTROLLER://127.0.0.1:{free_port('127.0.0.1')}",
+        listeners=f"CONTROLLER://127.0.0.1:{free_port()}",
     )
 
     assert str(source.parent) in said
@@ -157,7 +158,7 @@ def test_an_advertised_address_that_nobody_reaches_is_named_with_its_setting(
 ) -> None:
     processes = plan_cluster(controllers=1, brokers=2)
     processes.start("controller", "broker 1")
-    nobody = f"127.0.0.1:{free_port('127.0.0.1')}"
+    nobody = f"127.0.0.1:{free_port()}"
     processes.start("broker 2", advertised_listeners=f"PLAINTEXT://{nobody}")
 
     (reason,) = processes.status()["reasons"]

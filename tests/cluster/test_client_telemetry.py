@@ -39,12 +39,12 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.cli.cluster.cluster_file import free_ports
 from ottla.client import ClientInstanceDescription, open_admin
 from ottla.client.connection import BrokerConnection, open_connection
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.node.local_nodes_driver import free_port
 from ottla.telemetry.client_record import decode_record
 from ottla.telemetry.client_series import legal_name
 from ottla.telemetry.otlp import HistogramValue, Point, points_of
@@ -115,7 +115,7 @@ class Collector(MetricsServiceServicer):
     """An OpenTelemetry collector's own protocol, served by grpc; may go and come back."""
 
     def __init__(self) -> None:
-        (self.port,) = free_ports("127.0.0.1", 1)
+        self.port = free_port()
         self.values = Values()
         self.open()
 
@@ -215,7 +215,7 @@ class Reporting:
     """A broker that clients report to, with every way out open."""
 
     def __init__(self, cluster: Any, **settings: str) -> None:
-        (port,) = free_ports("127.0.0.1", 1)
+        port = free_port()
         self.cluster = cluster
         self.bootstrap: str = cluster.bootstrap
         self.collector = Collector()

@@ -1,13 +1,10 @@
 """Three controllers as operators run them: processes killed, paused, wiped and brought back."""
 
-import os
 import select
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -24,6 +21,7 @@ from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import ConfiguredVoter as Address
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.node.local_nodes_driver import free_ports, start_node
 from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
@@ -47,17 +45,6 @@ VERSION = 2
 READY_S = 20
 DEADLINE_MS = 20_000
 FETCH_TIMEOUT_MS, ELECTION_TIMEOUT_MS = 1_000, 500
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 class Controllers:
@@ -116,7 +103,7 @@ class Controllers:
     def start(self, *node_ids: NodeId) -> None:
         """Start processes and wait until they listen."""
         voters = ",".join(f"{one.id}@{one.host}:{one.port}" for one in self.addresses)
-        readers = []
+        nodes = []
         for one in self.addresses:
             if one.id not in node_ids:
                 continue
@@ -127,24 +114,12 @@ class Controllers:
                 f"controller.quorum.fetch.timeout.ms={FETCH_TIMEOUT_MS}\n"
                 f"controller.quorum.election.timeout.ms={ELECTION_TIMEOUT_MS}\n"
             )
-            reader, writer = os.pipe()
             with (self.directory / f"{one.id}.log").open("ab") as log:
-                self.processes[one.id] = subprocess.Popen(
-                    [sys.executable, "-m", "ottla.cli", "controller", str(config)],
-                    pass_fds=(writer,),
-                    stderr=log,
-                    env={
-                        **os.environ,
-                        "OTTLA_READY_FD": str(writer),
-                        "OTTLA_PARENT_PID": str(os.getpid()),
-                    },
-                )
-            os.close(writer)
-            readers.append(reader)
-        for reader in readers:
-            assert select.select([reader], [], [], READY_S)[0], "not ready in time"
-            os.read(reader, 1)
-            os.close(reader)
+                nodes.append(start_node("controller", config, output=log))
+            self.processes[one.id] = nodes[-1].process
+        for node in nodes:
+            assert select.select([node.ready_reader], [], [], READY_S)[0], "not ready in time"
+            node.hear_ready()  # some are to end at their start
 
     def kill(self, *node_ids: NodeId) -> None:
         for node_id in node_ids:

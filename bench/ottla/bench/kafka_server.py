@@ -1,18 +1,18 @@
 """Apache Kafka from a directory of jars: one node, broker and controller, on loopback."""
 
 import os
-import socket
 import subprocess
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from ottla.bench.requests import METADATA_VERSION, answer_to, small_request
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID
+from ottla.node.local_nodes_driver import free_ports
 from ottla.wire import codec, headers
 from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.metadata_response import MetadataResponse
@@ -81,7 +81,7 @@ def open_kafka(
     Raises ConfigError if there is no Java or no Kafka, RefusedError if Kafka does not start.
     """
     version = version_of(jars)
-    port, controller_port = _free_ports(2)
+    port, controller_port = free_ports(2, HOST)
     config = directory / "server.properties"
     config.write_text(properties(directory, port, controller_port, settings))
     java = java or java_program(os.environ)
@@ -160,12 +160,3 @@ def _failure(what: str, log: Path) -> RefusedError:
     return RefusedError(
         ErrorCode.INVALID_REQUEST, f"Kafka {what}: {lines[-1] if lines else 'it printed nothing'}"
     )
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now, no two the same."""
-    with ExitStack() as probes:
-        found = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in found:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in found]

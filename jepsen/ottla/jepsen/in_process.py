@@ -4,7 +4,6 @@ What `ottla.client.testing` opens.  Nothing is simulated but, where the caller h
 brokers' clock.
 """
 
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +19,7 @@ from ottla.model.ids import NodeId
 from ottla.model.seams import Clock
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
+from ottla.node.local_nodes_driver import free_port
 from ottla.node.seams_driver import real_seams
 
 HOST = "127.0.0.1"
@@ -66,7 +66,7 @@ async def open_in_process_cluster(
     async with AsyncExitStack() as stack:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-")))
-        voters = f"{CONTROLLER_ID}@{HOST}:{_free_port()}"
+        voters = f"{CONTROLLER_ID}@{HOST}:{free_port(HOST)}"
         is_stopping = trio.Event()
         nursery = await stack.enter_async_context(trio.open_nursery())
         stack.callback(is_stopping.set)
@@ -121,11 +121,3 @@ def _log_dirs(directory: Path, count: int) -> str:
     if count == 1:
         return str(directory)
     return ",".join(str(directory / f"disk-{number}") for number in range(1, count + 1))
-
-
-def _free_port() -> int:
-    """Return a port nobody listens on: a quorum names its voters' ports before they listen."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.cluster.cluster_file import ClusterPlan, free_port, make_plan, properties_of
+from ottla.cli.cluster.cluster_file import ClusterPlan, make_plan, properties_of
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.main import run
 from ottla.model.errors import ConfigError
+from ottla.node.local_nodes_driver import free_port
 from ottla.node.properties import parse_properties
 
 
@@ -30,7 +31,7 @@ def test_a_cluster_comes_back_on_the_port_it_had(tmp_path: Path) -> None:
 
 def test_a_port_that_is_asked_for_moves_a_cluster_that_is_there(tmp_path: Path) -> None:
     first = planned(tmp_path, 0)
-    port = free_port("127.0.0.1")
+    port = free_port()
 
     second = planned(tmp_path, port)
 

@@ -6,9 +6,7 @@ The seed of a run is OTTLA_ORACLE_SEED, so that it can be repeated.
 """
 
 import os
-import select
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +15,10 @@ import pytest
 import trio
 
 from ottla.jepsen.oracles.grpc_end_of_process import hunt
-from ottla.jepsen.oracles.grpc_target import free_port
 from ottla.model.ids import NodeId
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
+from ottla.node.local_nodes_driver import free_port, start_node, wait_until_ready
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.disk import RealDisk
 
@@ -87,7 +85,7 @@ class Controllers:
 
     def start(self) -> None:
         voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in self.ports.items())
-        readers = []
+        nodes = []
         for node_id, port in self.ports.items():
             config = self.directory / f"{node_id}.properties"
             config.write_text(
@@ -95,23 +93,10 @@ class Controllers:
                 f"metadata.log.dir={self.directory / str(node_id)}\n"
                 f"controller.quorum.voters={voters}\nbroker.session.timeout.ms=600000\n"
             )
-            reader, writer = os.pipe()
             with (self.directory / f"{node_id}.log").open("ab") as log:
-                self.processes[node_id] = subprocess.Popen(
-                    [sys.executable, "-m", "ottla.cli", "controller", str(config)],
-                    pass_fds=(writer,),
-                    stderr=log,
-                    env={
-                        **os.environ,
-                        "OTTLA_READY_FD": str(writer),
-                        "OTTLA_PARENT_PID": str(os.getpid()),
-                    },
-                )
-            os.close(writer)
-            readers.append(reader)
-        for reader in readers:
-            assert select.select([reader], [], [], READY_S)[0], "not ready in time"
-            os.close(reader)
+                nodes.append(start_node("controller", config, output=log))
+            self.processes[node_id] = nodes[-1].process
+        wait_until_ready(nodes, READY_S)
 
     def stop(self) -> None:
         for process in self.processes.values():

@@ -7,13 +7,13 @@ Ids and ports are picked once and kept, so that a cluster comes back where it wa
 import json
 import os
 import socket
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ottla.cli.common import CLUSTER_FILE, read_cluster_file
 from ottla.model.errors import ConfigError
 from ottla.node.clock_driver import RealRng
+from ottla.node.local_nodes_driver import free_port, free_ports
 from ottla.storage.meta_properties import uuid_to_text
 
 FIRST_CONTROLLER_ID = 101
@@ -152,7 +152,7 @@ def make_plan(
     port = PORT_DEFAULT if port is None else port
     directory.mkdir(parents=True, exist_ok=True)
     root = directory.resolve()
-    free = free_ports(host, controllers + brokers)
+    free = free_ports(controllers + brokers, host)
     broker_ports = range(port, port + brokers) if port else free[controllers:]
     for broker_port in broker_ports:
         check_port(host, broker_port)
@@ -209,20 +209,6 @@ def is_node(pid: int) -> bool:
         return b"ottla" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_alive(pid)
     except OSError:
         return False
-
-
-def free_port(host: str) -> int:
-    """Return a port nobody listens on now."""
-    return free_ports(host, 1)[0]
-
-
-def free_ports(host: str, count: int) -> list[int]:
-    """Return ports nobody listens on now, no two the same."""
-    with ExitStack() as probes:
-        found = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in found:
-            probe.bind((host, 0))
-        return [int(probe.getsockname()[1]) for probe in found]
 
 
 def check_port(host: str, port: int) -> None:

@@ -18,12 +18,13 @@ import trio
 from ottla.controller.main_driver import serve_controller
 from ottla.jepsen.fuzz.chance import FuzzRng
 from ottla.jepsen.oracles import grpc_requests
-from ottla.jepsen.oracles.grpc_target import GrpcCaller, fill, free_port
+from ottla.jepsen.oracles.grpc_target import GrpcCaller, fill
 from ottla.jepsen.oracles.loop_cost import Cost, Meter
 from ottla.model.ids import NodeId
 from ottla.model.limits import KIB
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ConfiguredVoter, ListenAddress
+from ottla.node.local_nodes_driver import free_port
 from ottla.rpc import controller_methods as methods
 from ottla.rpc.cluster_id import CLUSTER_ID
 from ottla.wire.apis import API

@@ -5,7 +5,6 @@ has something to lose, brokers that are registered and a topic of many partition
 """
 
 import contextlib
-import socket
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -132,11 +131,3 @@ def open_caller(address: str) -> Iterator[GrpcCaller]:
         yield caller
     finally:
         caller.close()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
