@@ -85,9 +85,7 @@ RIDDLES = {
 }
 """Words that a reader has to decode, and how often the tree still has them."""
 
-SAME_NAME: dict[str, str] = {
-    "LocalCluster": "the processes of a plan, and a started `ottla up`",
-}
+SAME_NAME: dict[str, str] = {}
 """Class names that stand for two things; nothing is to be added."""
 
 FUNCTION_LINES_MAX = 70

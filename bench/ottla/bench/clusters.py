@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.bench.instructions import instructions
 from ottla.bench.load import Load, Progress, library, make_topic, produce
-from ottla.bench.local_cluster import LocalCluster, open_local_cluster
+from ottla.bench.local_cluster import StartedCluster, open_local_cluster
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
@@ -62,7 +62,7 @@ def failover(rounds: int, progress: Progress) -> Figures:
     return _spread("new_leader_s", brokers) | _spread("new_active_controller_s", controllers)
 
 
-def _broker_failover(cluster: LocalCluster) -> float:
+def _broker_failover(cluster: StartedCluster) -> float:
     leader = cluster.leader(TOPIC)
     cluster.wait_in_sync(TOPIC)
     # At any time between two heartbeats: the session counts from the last one.
@@ -73,7 +73,7 @@ def _broker_failover(cluster: LocalCluster) -> float:
     return time.perf_counter() - started
 
 
-def _controller_failover(cluster: LocalCluster) -> float:
+def _controller_failover(cluster: StartedCluster) -> float:
     active = cluster.active_controller()
     started = time.perf_counter()
     cluster.kill(f"controller {active}")
@@ -127,7 +127,7 @@ def heartbeat(rounds: int, progress: Progress) -> Figures:
     )
 
 
-def _load_one(cluster: LocalCluster, leader: int) -> float:
+def _load_one(cluster: StartedCluster, leader: int) -> float:
     """Keep one broker busy; return its share of a core meanwhile.
 
     Metadata is what costs a broker most and the one who asks least, who has but one core, too.
@@ -171,7 +171,7 @@ def _one_at_a_time(load: Load) -> Result:
     )
 
 
-def _load_of(cluster: LocalCluster, acks: str, replicas: int) -> Load:
+def _load_of(cluster: StartedCluster, acks: str, replicas: int) -> Load:
     return Load(
         bootstrap=cluster.bootstrap,
         topic=f"{TOPIC}-{replicas}",
@@ -184,7 +184,7 @@ def _load_of(cluster: LocalCluster, acks: str, replicas: int) -> Load:
     )
 
 
-def _make_topic(cluster: LocalCluster, *, replicas: int) -> None:
+def _make_topic(cluster: StartedCluster, *, replicas: int) -> None:
     load = replace(_load_of(cluster, "all", replicas), topic=TOPIC, partitions=1)
     make_topic(load)
     cluster.wait_in_sync(TOPIC)

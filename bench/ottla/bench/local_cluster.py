@@ -39,7 +39,7 @@ MB = 1_000_000
 T = TypeVar("T")
 
 
-class LocalCluster:
+class StartedCluster:
     """What `ottla up` started, by the names it prints: "controller 101", "broker 2"."""
 
     def __init__(self, directory: Path, ready_s: float) -> None:
@@ -137,7 +137,7 @@ class LocalCluster:
 @contextmanager
 def open_local_cluster(
     *, controllers: int = 3, brokers: int = 3, restarts: bool = False, **settings: str
-) -> Iterator[LocalCluster]:
+) -> Iterator[StartedCluster]:
     """Start a cluster in a temporary directory; end it, and its data, afterwards.
 
     With `restarts` a node that dies is started again.
@@ -163,7 +163,7 @@ def open_cluster_in(
     brokers: int = 3,
     restarts: bool = False,
     **settings: str,
-) -> Iterator[LocalCluster]:
+) -> Iterator[StartedCluster]:
     """Start a new cluster in a directory, or the one that is there; end it and keep the data."""
     command = [sys.executable, "-m", "ottla.cli", "up", "--dir", str(directory)]
     if not (directory / "cluster.json").exists():
@@ -182,7 +182,7 @@ def open_cluster_in(
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, "the cluster did not start; try 'ottla up'"
             )
-        yield LocalCluster(directory, time.perf_counter() - started)
+        yield StartedCluster(directory, time.perf_counter() - started)
     finally:
         child.terminate()
         child.wait(STOP_TIMEOUT_S)

@@ -25,7 +25,7 @@ from typing import Any
 
 import trio
 
-from ottla.bench.local_cluster import LocalCluster, open_local_cluster
+from ottla.bench.local_cluster import StartedCluster, open_local_cluster
 from ottla.bench.spark_faults_driver import QUERIES, SparkWork
 from ottla.client import ProducerConfig, open_admin, open_producer
 from ottla.model.errors import ErrorCode, RefusedError
@@ -183,7 +183,7 @@ def kill_driver(driver: subprocess.Popen[bytes]) -> None:
 
 
 def live_and_die(
-    work: SparkWork, cluster: LocalCluster, driver: subprocess.Popen[bytes], chance: random.Random
+    work: SparkWork, cluster: StartedCluster, driver: subprocess.Popen[bytes], chance: random.Random
 ) -> str:
     """Wait until both queries work; then kill a broker and the driver, in whatever order."""
     goals = {one: last_batch(work, one, "commits") + BATCHES_BEFORE_DEATH for one in QUERIES}
