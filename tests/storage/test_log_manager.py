@@ -207,6 +207,29 @@ async def test_a_log_that_could_not_be_opened_is_not_trusted_by_the_next_start(
         assert not directory.was_clean
 
 
+async def test_what_was_deleted_of_a_log_that_could_not_be_opened_stays_deleted(
+    autojump_clock: MockClock,
+) -> None:
+    disk = await formatted_disk()
+    async with recovered(disk) as logs:
+        log = await logs.create(A0, TOPIC_ID, CONFIG)
+        append(log, b"x")
+        append(log, b"y")
+        log.update_high_watermark(Offset(2))
+        await log.delete_records_before(Offset(1))
+        await logs.shutdown_cleanly(broker_epoch=41)
+        path = f"{log.directory}/partition.metadata"
+    sound = await disk.read_file(path)
+    await disk.write_atomically(path, b"damaged")
+    async with recovered(disk) as logs:
+        assert list(logs.offline) == [A0]
+        await logs.checkpoint_log_starts()
+        await logs.shutdown_cleanly(broker_epoch=42)
+    await disk.write_atomically(path, sound)
+    async with recovered(disk) as logs:
+        assert found(logs, A0).log_start_offset == 1
+
+
 async def test_leaving_before_recovery_keeps_the_clean_marker() -> None:
     disk = await formatted_disk()
     async with recovered(disk) as logs:

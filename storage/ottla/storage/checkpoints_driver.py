@@ -12,7 +12,7 @@ the topic id of each line (`checkpoint_topics`).  Invariants:
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -109,6 +109,13 @@ class Checkpoints:
         if self._topic_ids.get(partition) != topic_id:
             return None
         return self._lines[name].get(partition)
+
+    def lines_of(
+        self, name: str, partitions: Set[TopicPartition]
+    ) -> dict[TopicPartition, CheckpointLine]:
+        """Return what a file says of partitions: lines of logs that could not be opened stay."""
+        known = self._lines[name].keys() & self._topic_ids.keys() & partitions
+        return {at: CheckpointLine(self._topic_ids[at], self._lines[name][at]) for at in known}
 
     def durable_offset_of(
         self, name: str, partition: TopicPartition, topic_id: UUID

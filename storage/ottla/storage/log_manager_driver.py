@@ -507,7 +507,9 @@ class LogManager:
             await self._write_checkpoint(directory, LOG_START_FILE)
 
     def _lines(self, directory: LogDirectory, name: str) -> dict[TopicPartition, CheckpointLine]:
-        return {partition: _line_of(name, log) for partition, log in self.in_directory(directory)}
+        lines = directory.checkpoints.lines_of(name, self._offline.keys() - self._placed.keys())
+        lines.update({at: _line_of(name, log) for at, log in self.in_directory(directory)})
+        return lines
 
     def apply_retention_soon(self) -> None:
         """Look at all logs now: how long something is kept was changed."""
@@ -537,7 +539,7 @@ class LogManager:
         if not directory.is_recovered:
             return  # nothing was opened; its marker, if it had one, may be spent
         directory.checkpoints.close()  # a late one would forget the logs that are closed by then
-        lines: dict[str, dict[TopicPartition, CheckpointLine]] = {name: {} for name in CHECKPOINTS}
+        lines = {name: self._lines(directory, name) for name in CHECKPOINTS}
         is_clean = not directory.is_partly_unchecked
         for partition, placed in list(self._placed.items()):
             if placed.directory is not directory:
