@@ -43,7 +43,7 @@ def test_a_failed_send_may_be_there_or_not() -> None:
     ("found", "wrong"),
     [
         pytest.param([(10, 0), (11, 1)], {"lost": 1}, id="the last is lost"),
-        pytest.param([(10, 0), (12, 2)], {"lost": 1}, id="one amid is lost"),
+        pytest.param([(10, 0), (12, 2)], {"lost": 1}, id="one in the middle is lost"),
         pytest.param([(10, 0), (11, 1), (12, 2), (13, 1)], {"doubled": 1}, id="one is there twice"),
         pytest.param(
             [(10, 0), (11, 2), (12, 1)], {"lost": 2, "out_of_order": 1}, id="two changed places"

@@ -28,7 +28,7 @@ from ottla.wire.messages.leave_group_request import LeaveGroupRequest
 AT = TopicPartition(TOPIC, 0)
 
 CLOSE_S_MAX = 10.0
-"""Virtual seconds: leaving takes part of it where the broker is silent, waiting for ever all."""
+"""Virtual seconds: leaving takes part of it where the broker is silent, waiting forever all."""
 STEPS = [*range(24), *range(24, 96, 3)]
 """Turns of the loop before the client is closed."""
 INSTANTS = [0.01, 0.5, 2.999, 3.0, 3.001, 3.1, 4.0, 7.0]

@@ -85,7 +85,7 @@ async def written(bootstrap: str) -> list[bytes | None]:
 
 
 async def run_and_crash(name: str, bootstrap: str) -> list[int]:
-    """Run a reader that dies amid one record, then its successor; return what both have done."""
+    """Run a reader that dies within one record, then its successor; return what both have done."""
     done: list[int] = []
     has_crashed = False
 

@@ -319,7 +319,7 @@ class Run(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Say whether every acknowledged record is there exactly once, in order."""
+        """Return whether every acknowledged record is there exactly once, in order."""
         report = self.report
         wrong = ("lost", "doubled", "out_of_order", "unasked")
         assert report["acknowledged"] == self.ledger.acknowledged > 0

@@ -30,7 +30,7 @@ class Group:
         made["mytopic"].result(30)
 
     def has(self, count: int) -> bool:
-        """Say whether so many members share the topic."""
+        """Return whether so many members share the topic."""
         found = self._admin.describe_consumer_groups(["mygroup"])["mygroup"].result(10)
         wanted = ConsumerGroupState.STABLE if count else ConsumerGroupState.EMPTY
         return found.state == wanted and len(found.members) == count
@@ -59,7 +59,7 @@ class Prober:
         self.sent_count = 0
 
     def reaches(self, partition: int, lines: Callable[[], list[str]]) -> bool:
-        """Send one more probe; say whether one has been read."""
+        """Send one more probe; return whether one has been read."""
         probe = f"probe {partition}"
         self._producer.produce("mytopic", probe, partition=partition)
         self._producer.flush(10)

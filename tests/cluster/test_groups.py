@@ -247,7 +247,7 @@ def aiokafka_worker(cluster: Any, group: str, topic: str, *assignors: Any) -> Wo
 
 
 def shared(workers: list[Worker], topic: str) -> bool:
-    """Say whether they own all partitions, each partition once, and everybody has some."""
+    """Return whether they own all partitions, each partition once, and everybody has some."""
     owned = [set(worker.owned) for worker in workers]
     everything = {(topic, index) for index in range(PARTITION_COUNT)}
     return (
@@ -383,7 +383,7 @@ class Committer:
             if self._is_member:
                 consumer.poll(0)
                 if not consumer.assignment():
-                    # A commit of somebody who is not in yet has librdkafka begin its join anew.
+                    # A commit of somebody who is not in yet has librdkafka begin its join again.
                     self._is_stopping.wait(0.01)
                     continue
             self.asked += 1

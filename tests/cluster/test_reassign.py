@@ -37,7 +37,7 @@ def cluster(plan_module_cluster: Callable[..., Processes]) -> Processes:
 
 
 class Admin:
-    """kafka-python's admin client, made anew whenever the broker it sends to has gone.
+    """kafka-python's admin client, made again whenever the broker it sends to has gone.
 
     It keeps the controller that the first answer named for as long as it lives, and in a cluster
     with KRaft any broker may be named.

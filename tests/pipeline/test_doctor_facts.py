@@ -25,7 +25,7 @@ def program(path: Path, body: str) -> str:
 
 
 def is_alive(stat_path: Path) -> bool:
-    """Say whether a process is there, and is no mere entry that nobody asked for yet."""
+    """Return whether a process is there, and is no mere entry that nobody asked for yet."""
     try:
         return stat_path.read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

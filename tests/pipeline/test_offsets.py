@@ -103,7 +103,7 @@ def test_a_topic_made_anew_is_read_from_its_first_record_however_much_it_has() -
     for end_offset in (3, 5, 9):
         batch = between(start, StreamPosition({A0: end_offset}, {"a": "new"}))
         assert batch.ranges == (OffsetRange("a", 0, 0, end_offset, "new"),)
-        assert batch.losses == ("topic 'a' was deleted and made anew",)
+        assert batch.losses == ("topic 'a' was deleted and created again",)
         assert not is_behind(start, StreamPosition({A0: end_offset}, {"a": "new"}))
 
 
@@ -149,10 +149,10 @@ def test_a_rate_takes_new_partitions_from_where_their_log_begins() -> None:
         10, StreamPosition({A0: 5}), StreamPosition({A0: 105, A1: 1_100}), {A1: 1_000}
     )
     assert end.offsets == {A0: 10, A1: 1_005}
-    anew = rate_limited(
+    remade = rate_limited(
         10, StreamPosition({A0: 5}, {"a": "old"}), StreamPosition({A0: 105}, {"a": "new"}), {}
     )
-    assert anew.offsets == {A0: 10}
+    assert remade.offsets == {A0: 10}
 
 
 def test_the_records_ahead_are_counted() -> None:

@@ -157,5 +157,7 @@ async def test_a_topic_made_anew_has_lost_the_records_of_the_range() -> None:
             await fetcher.next()
             await admin.delete_topic("t")
             await fill(cluster.bootstrap, "t", 1)
-            with pytest.raises(RefusedError, match="to 199: topic 't' was deleted and made anew"):
+            with pytest.raises(
+                RefusedError, match="to 199: topic 't' was deleted and created again"
+            ):
                 await read(fetcher)

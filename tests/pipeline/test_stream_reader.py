@@ -195,7 +195,7 @@ def test_a_pattern_finds_topics_that_come_later_and_no_internal_ones(
 
 
 def recreate(live_cluster: LiveCluster, topic: str, count: int) -> None:
-    """Delete a topic and make it anew, with so many records."""
+    """Delete a topic and make it again, with so many records."""
     live_cluster.ask(lambda admin: admin.delete_topic(topic))
     live_cluster.new_topic(name=topic)
     produce(live_cluster, topic, count)
@@ -211,7 +211,9 @@ def test_a_topic_made_anew_is_told_of_however_much_it_has(
     start = reader.latestOffset(reader.initialOffset(), ALL)
     recreate(live_cluster, topic, count)
     for strict in (reader, open_reader(topic)):  # as it runs, and from its checkpoint
-        with pytest.raises(TopicError, match=f"^topic '{topic}' was deleted and made anew: rec"):
+        with pytest.raises(
+            TopicError, match=f"^topic '{topic}' was deleted and created again: rec"
+        ):
             strict.latestOffset(start, ALL)
     lenient = open_reader(topic, failOnDataLoss="false")
     end = lenient.latestOffset(start, ReadMaxRows(1_000))
@@ -231,7 +233,7 @@ def test_a_batch_of_a_topic_that_was_made_anew_does_not_read_the_new_ones_record
     assert sum(batch.num_rows for batch in strict.read(task)) == 5
     recreate(live_cluster, topic, 9)
     # As after a crash: the batch was noted, and is repeated.
-    with pytest.raises(TopicError, match=f"topic '{topic}' was deleted and made anew"):
+    with pytest.raises(TopicError, match=f"topic '{topic}' was deleted and created again"):
         list(strict.read(task))
     lenient = open_reader(topic, failOnDataLoss="false")
     assert list(lenient.read(task)) == []

@@ -85,7 +85,7 @@ def test_a_first_batch_that_died_before_it_was_noted_is_repeated_as_it_was(
     assert stream(**given) == {0: texts(5)}
     shutil.rmtree(tmp_path / "checkpoint" / "commits")
     live_cluster.produce(topic, numbers(5, 8))
-    # Asked anew where the query begins, it would say another place now.
+    # Asked again where the query begins, it would say another place now.
     again = stream(subscribe=topic, startingOffsets="latest")
     assert again == {0: texts(5), 1: texts(5, 8)}
 

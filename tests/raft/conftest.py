@@ -7,5 +7,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite-transcripts",
         action="store_true",
-        help="write the conversations of tests/raft/transcripts anew, to be reviewed as a diff",
+        help="write the conversations of tests/raft/transcripts again, to be reviewed as a diff",
     )

@@ -109,7 +109,7 @@ def test_an_observer_fetches_on_without_flushing() -> None:
 
 
 def test_an_answer_of_an_epoch_that_is_over_is_left_alone() -> None:
-    """Its records may be what the leader, elected anew, has lost since."""
+    """Its records may be what the leader, elected again, has lost since."""
     solo = following(epoch=2)
     (outgoing,) = solo.sent
     late = FetchResponse(leader_id=NodeId(3), leader_epoch=Epoch(1), records=entries("x", epoch=1))

@@ -1,7 +1,7 @@
 """Whole conversations, read as text: commands, and all that followed from them.
 
 Each file of `transcripts/` is a story.  A line that begins with `>` is a command; what stands below
-it is what happened.  `pytest tests/raft --rewrite-transcripts` writes them anew: review the diff.
+it is what happened.  `pytest tests/raft --rewrite-transcripts` writes them again: review the diff.
 """
 
 from pathlib import Path

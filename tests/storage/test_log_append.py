@@ -389,7 +389,7 @@ async def test_a_roll_is_told_and_its_flush_seals_the_old_segment(bench: Workben
 async def test_a_leadership_without_records_is_cut_off_at_the_end_of_the_log(
     bench: Workbench,
 ) -> None:
-    """KIP-279: whoever leads next may not know it, and the follower must not name it for ever."""
+    """KIP-279: whoever leads next may not know it, and the follower must not name it forever."""
     log = await bench.open(LogConfig())
     append(log, ONE)
     log.assign_epoch(Epoch(7), log.end_offset)

@@ -219,7 +219,7 @@ def last_batch(work: SparkWork, query: str, log: str) -> int:
 
 
 def forget_last_batch(work: SparkWork, query: str) -> bool:
-    """Take back that the last batch is done, unless a later one was begun; say whether it was."""
+    """Unmark the last batch as done, unless a later one was begun; return whether it was."""
     last = last_batch(work, query, "commits")
     if last < 0 or last_batch(work, query, "offsets") > last:
         return False  # the kill did the same to the batch after it

@@ -37,7 +37,7 @@ COMMANDS = {
     "up": Command("ottla.cli.cluster.up", "start a local cluster of real processes"),
     "down": Command("ottla.cli.cluster.down", "stop the cluster of a directory"),
     "status": Command(
-        "ottla.cli.cluster.status", "say whether the cluster is healthy, and why not"
+        "ottla.cli.cluster.status", "show whether the cluster is healthy, and why not"
     ),
     "topic": Command("ottla.cli.topics.topic", "create, list, describe, change and delete topics"),
     "group": Command(

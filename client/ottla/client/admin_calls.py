@@ -35,7 +35,7 @@ class AdminCalls:
 
 
 def _passes(error: RefusedError) -> bool:
-    """Say whether it is worth asking again: what is not there an operator wants to know at once."""
+    """Return whether to ask again: an operator wants to know at once what does not exist."""
     return error.is_retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -81,7 +81,7 @@ class TopicCalls(AdminCalls):
         configs: Mapping[str, str] | None = None,
         is_rehearsal: bool = False,
     ) -> None:
-        """Create a topic; with `is_rehearsal` only say whether that would do."""
+        """Create a topic; with `is_rehearsal` only return whether that would do."""
 
         async def attempt() -> None:
             outcomes = await self.create_topics(

@@ -152,7 +152,7 @@ class Positions:
         return None
 
     def on_fetched(self, place: PartitionPlace, turn: int, fetched: Fetched) -> bool:
-        """Take in an answer; say whether it has records that are still wanted."""
+        """Take in an answer; return whether it has records that are still wanted."""
         if self._is_stale(place, turn) or place.fetch.offset != fetched.offset:
             return False
         place.fetch = OffsetAndEpoch(fetched.end_offset, fetched.end_epoch)

@@ -119,7 +119,7 @@ class Upkeep:
                 await trio.sleep(REST_BETWEEN_RUNS_MS / 1000)
 
     def _rebalance(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
-        """Give back what one run may, and say whether there may be more."""
+        """Give back what one run may, and return whether there may be more."""
         records = elections.rebalance(image, self._config)
         return decided(image, records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
 

@@ -88,7 +88,7 @@ class PeerTroubles:
                 own = uuid_to_text(self._identity.directory_id)
                 return (
                     f"{peer} knows no voter {self._identity.node_id} with this node's directory"
-                    f" {own}, so it was wiped or formatted anew; bring its old directory back"
+                    f" {own}, so it was wiped or formatted again; bring its old directory back"
                 )
             case _:
                 return None

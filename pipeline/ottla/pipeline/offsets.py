@@ -113,13 +113,13 @@ def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
         return StreamBatch((), ())
     if end.begin is not None:
         start = StreamPosition(end.begin, end.topic_ids)
-    anew = made_anew(start, end)
+    remade = made_anew(start, end)
     ranges: list[OffsetRange] = []
-    losses = [f"topic {topic!r} was deleted and made anew" for topic in sorted(anew)]
+    losses = [f"topic {topic!r} was deleted and created again" for topic in sorted(remade)]
     gone = sorted(set(start.offsets) - set(end.offsets))
-    losses += [f"{at} is gone" for at in gone if at.topic not in anew]
+    losses += [f"{at} is gone" for at in gone if at.topic not in remade]
     for at, end_offset in sorted(end.offsets.items()):
-        first = 0 if at.topic in anew else start.offsets.get(at, 0)
+        first = 0 if at.topic in remade else start.offsets.get(at, 0)
         if end_offset < first:
             losses.append(f"{at} ends at {end_offset} but was read up to {first}")
         else:
@@ -170,8 +170,8 @@ def record_count(start: StreamPosition, latest: StreamPosition, earliest: Offset
 
 def new_partitions(start: StreamPosition, latest: StreamPosition) -> set[TopicPartition]:
     """Return the partitions of which nothing was read yet: new ones, and those of topics again."""
-    anew = made_anew(start, latest)
-    return {at for at in latest.offsets if at not in start.offsets or at.topic in anew}
+    remade = made_anew(start, latest)
+    return {at for at in latest.offsets if at not in start.offsets or at.topic in remade}
 
 
 def _begins(
@@ -183,9 +183,9 @@ def _begins(
 
 def is_behind(start: StreamPosition, latest: StreamPosition) -> bool:
     """Return whether some partition ends before what was read of it already."""
-    anew = made_anew(start, latest)
+    remade = made_anew(start, latest)
     return any(
-        at.topic not in anew and end < start.offsets.get(at, 0)
+        at.topic not in remade and end < start.offsets.get(at, 0)
         for at, end in latest.offsets.items()
     )
 

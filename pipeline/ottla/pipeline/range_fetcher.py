@@ -259,7 +259,7 @@ class RangeFetcher:
                 topic_id = uuid_text(self._cluster.topics[name].topic_id)
                 course.topic_id = course.topic_id or topic_id
                 if course.topic_id != topic_id:
-                    self._lose(course.lose_rest(f"topic {name!r} was deleted and made anew"))
+                    self._lose(course.lose_rest(f"topic {name!r} was deleted and created again"))
         current = self._courses.current()
         if current is not None and current.at.topic in self._stale:
             raise RefusedError(

@@ -154,7 +154,7 @@ def _boundaries(
 
 
 def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
-    """Fill in where each record of a batch begins; say whether they end where the batch does."""
+    """Fill in where each record of a batch begins; return whether they end where the batch does."""
     at, done, count = body.start, 0, len(heads)
     try:
         while done < count:

@@ -63,7 +63,7 @@ class QueryWatch:
         """The last batch that had ended when the end was asked for."""
 
     def look(self, queries: Iterable[WatchedQuery]) -> bool:
-        """Show what is new, stop what is to end; say whether any query still runs."""
+        """Show what is new, stop what is to end; return whether any query still runs."""
         is_any_active = False
         for query in queries:
             # Asked before its progress: what it tells until it ends must not be missed.

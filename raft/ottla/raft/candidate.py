@@ -175,7 +175,7 @@ class Candidate(_Election):
         return None
 
     def _has_heard_all(self, replica: Replica) -> bool:
-        """Say whether every voter has spoken or is out of reach: waiting brings no more votes."""
+        """Return whether every voter has answered or is out of reach: no vote is to come."""
         return all(
             self.ballot.has_answered(voter.id) or replica.requests.is_failing(voter.id)
             for voter in replica.peers

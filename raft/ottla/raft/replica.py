@@ -158,7 +158,7 @@ class Replica:
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
 
     def raise_high_watermark(self, offset: Offset) -> bool:
-        """Raise the high watermark; say whether it moved.  It never recedes."""
+        """Raise the high watermark; return whether it moved.  It never recedes."""
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset

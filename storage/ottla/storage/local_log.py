@@ -323,7 +323,7 @@ class LocalLog(LogFailures):
 
     @file_task
     async def truncate_to(self, offset: Offset) -> bool:
-        """Remove all from `offset` on; say whether anything was removed.
+        """Remove all from `offset` on; return whether anything was removed.
 
         A batch that `offset` lies within goes whole: the log then ends at that batch's start, so
         that no gap is left which after a crash would look like loss.  Where that is below the log

@@ -110,7 +110,7 @@ class Log(LocalLog):
         return self._producers.producers
 
     def update_high_watermark(self, offset: Offset) -> bool:
-        """Move the high watermark forward, at most to the end; say whether it moved."""
+        """Move the high watermark forward, at most to the end; return whether it moved."""
         offset = min(offset, self.end_offset)
         if offset <= self.high_watermark:
             return False

@@ -305,7 +305,7 @@ class LogLoader:
     async def _recover_segment(
         self, segment: Segment, segments_left: int, epochs: EpochCache, producers: ProducerStates
     ) -> bool:
-        """Check one segment; say whether its tail had to be cut."""
+        """Check one segment; return whether its tail had to be cut."""
         file_size = segment.size_bytes
         segment.restart(self._config)
         found = self._scan(segment, position=0, end=file_size)

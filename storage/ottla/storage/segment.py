@@ -133,7 +133,7 @@ class Segment:
     def end_preallocation(self) -> bool:
         """Give back the room after the last batch, which recovery would take for a torn tail.
 
-        Say whether there was any: the file is to be flushed then.
+        Return whether there was any: the file is to be flushed then.
         """
         has_room = self.file.size_bytes > self.size_bytes
         if has_room:
@@ -184,7 +184,7 @@ class Segment:
         size: int,
         interval_bytes: int,
     ) -> bool:
-        """Count a batch that lies at `size_bytes`; say whether the indexes got an entry."""
+        """Count a batch that lies at `size_bytes`; return whether the indexes got an entry."""
         position = self.size_bytes
         if position == 0:
             self.first_timestamp_ms = max_timestamp

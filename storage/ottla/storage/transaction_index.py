@@ -50,7 +50,7 @@ class TransactionIndex(EntryFile):
         return True
 
     def collect(self, offset: Offset, end_offset: Offset, into: list[AbortedTransaction]) -> bool:
-        """Add what meets `[offset, end_offset)`; say whether later segments can hold more."""
+        """Add what meets `[offset, end_offset)`; return whether later segments can hold more."""
         for index in range(self.count):
             aborted = self.entry_at(index)
             if aborted.last_offset >= offset and aborted.first_offset < end_offset:

@@ -5,7 +5,7 @@ eight bytes each: so two pushes of the same series differ in these bytes alone. 
 where they are.  Whatever else a push consists of, every name, tag and length, must be as it was:
 then it decodes to the same series, and to the values that lie there.
 
-It is remembered as a hash (64 bits, keyed anew in each process, so nobody can aim at it): the bytes
+It is remembered as a hash (64 bits, with a key of each process, so none can aim at it): the bytes
 themselves would be kilobytes for each of ten thousand clients.
 """
 

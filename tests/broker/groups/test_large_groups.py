@@ -46,7 +46,7 @@ def test_a_crowd_that_falls_silent_is_removed_in_steps(crowd: Any) -> None:
         crowd.shard.work(crowd.now)
     crowd.settle()
     assert set(crowd.consumers.members) == {"m599"}
-    # One subscription and one image: nothing of it is computed for each member anew.
+    # One subscription and one image: nothing of it is computed for each member again.
     assert crowd.hashes <= 2
     assert crowd.unions <= 10
     assert crowd.shard.next_deadline_ms is not None

@@ -306,7 +306,7 @@ def test_a_static_member_that_was_started_again_goes_on_where_it_was(groups: Any
     assert again.generation_id == 1
     assert again.member_id != old
     assert again.leader == again.member_id
-    assert again.skip_assignment, "it leads, but nothing is to be shared anew"
+    assert again.skip_assignment, "it leads, but nothing is to be shared again"
     assert groups.sync(again.member_id, 1).answer.assignment == b"part of %s" % old.encode()
     assert groups.heartbeat(old, 1, "i") is ErrorCode.FENCED_INSTANCE_ID
     groups.restart()
@@ -372,7 +372,7 @@ def test_a_stable_group_survives_a_change_of_coordinator(groups: Any) -> None:
     assert groups.heartbeat(leader, 2) is ErrorCode.NONE
     assert groups.sync(follower, 2).answer.assignment == b"part of %s" % follower.encode()
     groups.pass_time(SESSION_MS)
-    assert groups.group.state == "Empty", "their sessions began anew"
+    assert groups.group.state == "Empty", "their sessions began again"
 
 
 def test_who_waits_is_told_to_look_for_the_new_coordinator(groups: Any) -> None:

@@ -461,7 +461,7 @@ async def test_a_session_looks_only_at_partitions_that_something_happened_to(
     call = world.fetch(ask(world, session=(session_id, 1), wait_ms=500))
     append(world, partitions[7], b"a")
     assert [part.partition_index for part in parts(call)] == [7]
-    assert [target.index for target in session.due] == [7], "until it is asked for anew"
+    assert [target.index for target in session.due] == [7], "until it is asked for again"
     world.fetch(ask(world, ("t", 7, 1), session=(session_id, 2)))
     assert not session.due
 

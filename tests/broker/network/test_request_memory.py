@@ -146,7 +146,7 @@ class House:
         return ProduceResponse()
 
     def on_fetch(self, context: RequestContext, request: FetchRequest) -> None:
-        """Wait for ever."""
+        """Wait forever."""
 
     @property
     def read_bytes(self) -> int:

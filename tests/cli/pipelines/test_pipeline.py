@@ -192,5 +192,5 @@ def test_the_lag_of_a_query_is_that_of_all_its_partitions() -> None:
     ends = {first: 6, second: 7, third: 9}
     assert summed("spark-archive", committed, ends) == QueryLag("archive", 2, 3, 10)
     assert summed("spark-archive", committed, None).lag is None
-    # A topic made anew ends before what was read of the old one.
+    # A topic made again ends before what was read of the old one.
     assert summed("spark-archive", {first: 5}, {first: 2}).lag == 0

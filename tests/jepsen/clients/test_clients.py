@@ -357,7 +357,7 @@ async def test_a_library_that_hangs_costs_an_operation_and_nobody_else_waits(
 
 
 async def is_assigned(admin: Admin, group: str) -> bool:
-    """Say whether the group is there yet, and gave a member something."""
+    """Return whether the group is there yet, and gave a member something."""
     try:
         return any(member.assignment for member in (await admin.describe_group(group)).members)
     except RefusedError as error:
@@ -368,7 +368,7 @@ async def is_assigned(admin: Admin, group: str) -> bool:
 async def test_a_member_that_was_not_told_its_assignment_ends_too(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
-    """librdkafka would wait for the callback for ever, and spin meanwhile."""
+    """librdkafka would wait for the callback forever, and spin meanwhile."""
     join = {"group": "t-g", "topics": ["t-group-0"], "protocol": CONSUMER, "instance": None}
     notes: list[tuple[str, Json]] = []
     async with client_of(ottla_cluster, "group", CONFLUENT, notes) as client:
@@ -389,7 +389,7 @@ async def test_a_member_that_was_not_told_its_assignment_ends_too(
 async def test_what_may_be_sent_still_goes_with_its_producer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """librdkafka would number it anew after another message's time out: nobody knows the copy."""
+    """librdkafka would number it again after another message's time out: nobody knows the copy."""
     kinds = iter([EventKind.OK, EventKind.FAIL, EventKind.INFO])
 
     def send_one(producer: object, op: Op) -> Completion:

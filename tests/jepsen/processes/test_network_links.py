@@ -17,7 +17,7 @@ NODES = ("c1", "c2", "c3", "b1", "b2", "b3")
 
 
 def hears(links: Links, receiver: str, sender: str) -> bool:
-    """Say whether anything arrives."""
+    """Return whether anything arrives."""
     return links.lost(sender, receiver) < 1
 
 

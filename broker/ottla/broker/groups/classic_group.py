@@ -208,7 +208,7 @@ class ClassicGroup:
         return not self.pending_joins and self.joining_count == len(self.members)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined; say whether there is one who has."""
+        """Make sure that the leader has joined; return whether there is one who has."""
         leader = None if self.leader_id is None else self.members.get(self.leader_id)
         if leader is not None and leader.join_asker is None:
             leader = next(self.joining, None)

@@ -81,7 +81,7 @@ class ConsumerMember:
         return self.member_epoch == LEAVING_FOR_A_WHILE_EPOCH
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Say whether it works on all that the target of this epoch gives it, and on that only."""
+        """Return whether it works on exactly what the target of this epoch gives it."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
 

@@ -235,8 +235,8 @@ class ConsumerRebalancer:
                     f"join the group because the instance id is owned by {known_id} member.",
                 )
             member_id = request.member_id or self._new_id()
-            anew = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-            return anew, known
+            again = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+            return again, known
         if member is None:
             if not is_joining:
                 raise unknown_member(group.group_id, request.member_id)
@@ -373,7 +373,7 @@ class ConsumerRebalancer:
         return group.hashed[2]
 
     def _is_target_behind(self, group: ConsumerGroup, now: Instant) -> bool:
-        """Have a target computed that is older than the group; say whether that takes longer."""
+        """Have a target computed that is older than the group; return whether that takes longer."""
         if group.group_epoch <= group.target_epoch:
             return False
         under_way = self._jobs.get(group.group_id)
@@ -443,7 +443,7 @@ class ConsumerRebalancer:
             self._raise_epoch(group)
 
     def _resolve(self, group: ConsumerGroup, now: Instant) -> bool:
-        """Bring what the group's regexes mean up to date; say whether other topics are meant."""
+        """Bring what the group's regexes mean up to date; return whether other topics are meant."""
         if not (group.regexes or any(one.subscribed_regex for one in group.members.values())):
             return False
         is_other = False
@@ -538,7 +538,7 @@ def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
 
 
 def _may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id: str) -> bool:
-    """Say whether a static member joins under its own id: the answer was lost, or it was fenced."""
+    """Return whether a static member joins under its own id: an answer was lost, or a fence."""
     if member is None or member.member_id != known_id or member.is_away:
         return False
     is_new = member.previous_member_epoch == JOINING_EPOCH

@@ -235,8 +235,8 @@ class MixedGroups:
             return group.members.get(member_id) or ConsumerMember(member_id=member_id), None
         # It was started again: what is left of it is out.
         known = group.members[known_id]
-        anew = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-        return anew, known
+        again = replace(known, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+        return again, known
 
     def sync(
         self, group: ConsumerGroup, request: SyncGroupRequest, asker: Asker, now: Instant
@@ -269,7 +269,7 @@ class MixedGroups:
         self._outbox.answer_when_committed(asker, response)
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
-        """Take a sign of life; say whether the member is to join again, for its next step."""
+        """Take a sign of life; return whether the member is to join again, for its next step."""
         try:
             member, _ = self._find(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)

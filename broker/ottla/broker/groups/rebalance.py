@@ -372,7 +372,7 @@ class Rebalancer:
     # ---- staying and leaving
 
     def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
-        """Take a sign of life; say whether the member is to join again."""
+        """Take a sign of life; return whether the member is to join again."""
         try:
             member = group.find(request.member_id, request.group_instance_id)
         except RefusedError as refusal:

@@ -60,7 +60,7 @@ class WaitingEntry(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Answer the request if it can be answered now, and say whether it was."""
+        """Answer the request if it can be answered now, and return whether it was."""
 
     @abstractmethod
     def on_expire(self) -> None:

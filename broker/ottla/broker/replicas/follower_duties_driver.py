@@ -115,7 +115,7 @@ class FollowerDuties:
             )
         elif isinstance(duty, BeginAnew):
             logger.warning(
-                "%r begins anew at %s, where the leader's log begins",
+                "%r begins again at %s, where the leader's log begins",
                 followed.partition,
                 duty.offset,
             )

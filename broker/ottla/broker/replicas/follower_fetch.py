@@ -344,7 +344,7 @@ def place_of(
 
 
 def is_unvouched(log: Log, leader_start: Offset, leader_epoch: Epoch) -> bool:
-    """Say whether all that we hold ends where the leader's log begins, and nobody vouches for it.
+    """Return whether all that we hold ends where the leader's log begins, and none vouches for it.
 
     The leader cannot say where our logs part: it has deleted that.  What no leader has called
     committed, and this one has not sent, may be something else than what lay there; it would come

@@ -375,7 +375,7 @@ class ReplicaManager:
     # ---- what the disk has to do
 
     def is_opening(self, topic: str) -> bool:
-        """Say whether replicas of a topic are here whose logs are being opened the first time."""
+        """Return whether logs of a topic are being opened here for the first time."""
         return topic in self._opening
 
     def retry(self) -> None:

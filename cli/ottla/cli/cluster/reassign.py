@@ -58,7 +58,7 @@ def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
         "--cancel", action="store_true", help="call back what moves: the replicas before hold"
     )
     parser.add_argument(
-        "-r", "--replicas", type=int, metavar="COUNT", help="with --brokers: so many of each"
+        "-r", "--replicas", type=int, metavar="COUNT", help="with --brokers: this many on each"
     )
     parser.add_argument("--execute", action="store_true", help="do it (else: show it)")
     parser.add_argument("--save", metavar="FILE", help="keep the plan in a file, for --plan")

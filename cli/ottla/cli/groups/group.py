@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     lag_ = verbs.add_parser("lag", help="show how far a group is behind")
     lag_.add_argument("--watch", action="store_true", help="show it again and again")
     reset_ = verbs.add_parser("reset", help="move a group's offsets; without --execute only show")
-    delete_ = verbs.add_parser("delete", help="delete groups that nobody is in, with their offsets")
+    delete_ = verbs.add_parser("delete", help="delete groups without members, with their offsets")
     list_.add_argument("--type", action="append", default=[], help="only of classic or consumer")
     list_.add_argument(
         "--state", action="append", default=[], help="only in such a state: Empty, …"

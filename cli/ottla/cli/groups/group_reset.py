@@ -32,7 +32,9 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--to-datetime", metavar="TIME", help="to that time: 2026-01-31T12:00 (or with +01:00)"
     )
-    to.add_argument("--shift-by", type=int, metavar="COUNT", help="so many records on, or -N back")
+    to.add_argument(
+        "--shift-by", type=int, metavar="COUNT", help="this many records forward, or -N back"
+    )
     parser.add_argument("--execute", action="store_true", help="do it")
 
 

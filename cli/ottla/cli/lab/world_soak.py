@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help=f"how long it searches (default: {DURATION_DEFAULT})",
     )
-    parser.add_argument("--seed", type=int, default=0, help="everybody's first seed (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed of all (default: 0)")
     parser.add_argument(
         "--out",
         type=Path,

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
         help="only of clients that match; may be repeated, and then all must; '' for every client. "
         f"NAME is one of {', '.join(sorted(MATCHABLE))}",
     )
-    delete_ = verbs.add_parser("delete", help="ask for it no more")
+    delete_ = verbs.add_parser("delete", help="stop asking for it")
     delete_.add_argument("name", metavar="NAME")
     for verb in (set_, delete_):
         add_dry_run_argument(verb)

@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--recent", action="store_true", help="first what the brokers still have of before"
     )
     parser.add_argument(
-        "-c", "--count", type=int, metavar="N", help="end after so many pushes (default: go on)"
+        "-c", "--count", type=int, metavar="N", help="end after this many pushes (default: go on)"
     )
 
 

@@ -61,7 +61,7 @@ def add_stream_arguments(parser: argparse.ArgumentParser, *, trigger: str) -> No
         "--trigger",
         default=trigger,
         metavar="DURATION",
-        help=f"from the begin of a batch to that of the next (default: {trigger})",
+        help=f"from the start of one batch to the start of the next (default: {trigger})",
     )
 
 

@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="OFFSET",
         help="beginning, end, N, -N (from the end), s@MS (from that time), e@MS (until then)",
     )
-    parser.add_argument("-c", "--count", type=int, help="stop after so many records")
+    parser.add_argument("-c", "--count", type=int, help="stop after this many records")
     parser.add_argument("-e", "--exit-at-end", action="store_true", help="stop at the end")
     parser.add_argument("-K", "--key-delimiter", metavar="DELIMITER", help="print keys too")
     parser.add_argument(

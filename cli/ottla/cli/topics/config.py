@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             default=[],
             type=int,
             metavar="ID",
-            help="how much the loggers of a broker say, until it is started anew",
+            help="how much the loggers of a broker say, until it is started again",
         )
         add_cluster_arguments(verb)
         add_format_argument(verb)

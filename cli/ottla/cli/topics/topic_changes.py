@@ -47,8 +47,8 @@ def configure_changes(verbs: Any) -> list[argparse.ArgumentParser]:
     add = verbs.add_parser("add-partitions", help="give topics more partitions")
     add.add_argument("names", nargs="+", metavar="NAME")
     count = add.add_mutually_exclusive_group(required=True)
-    count.add_argument("--by", type=int, metavar="COUNT", help="so many more")
-    count.add_argument("--to", type=int, metavar="COUNT", help="so many in all")
+    count.add_argument("--by", type=int, metavar="COUNT", help="this many more")
+    count.add_argument("--to", type=int, metavar="COUNT", help="this many in all")
     add_dry_run_argument(add)
     trim_ = verbs.add_parser("trim", help="delete the oldest records")
     trim_.add_argument("name", metavar="NAME")
@@ -66,7 +66,7 @@ def configure_changes(verbs: Any) -> list[argparse.ArgumentParser]:
     elect_.add_argument(
         "--unclean",
         action="store_true",
-        help="let any live replica lead where nobody does; acknowledged records may be lost",
+        help="let any live replica lead where none does; acknowledged records may be lost",
     )
     add_dry_run_argument(elect_)
     return [alter_, add, trim_, elect_]

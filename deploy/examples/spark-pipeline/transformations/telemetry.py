@@ -1,7 +1,7 @@
 """Pushes as a table that grows, and rollups as a view over all of it.
 
 The functions are those of `ottla pipeline telemetry`.  There a stream keeps what it must remember;
-here the pushes are kept, and the view is made of them anew with each run: the same totals, a
+here the pushes are kept, and the view is made of them again with each run: the same totals, a
 simpler picture, and more work the more there is.
 """
 

@@ -22,7 +22,7 @@ SETTINGS = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "replica.lag.time.max.ms": "5000",
-    # Who starts amid faults may find no controller for longer than the minute after which it ends.
+    # A node that starts during faults may find no controller for over a minute, and then ends.
     "initial.broker.registration.timeout.ms": "300000",
     # Fifty partitions, the default, cost six processes on a small machine more than they show.
     "offsets.topic.num.partitions": "6",

@@ -80,7 +80,7 @@ class ProducerConfig:
         INT32_MAX,
         key="retries",
         at_least=0,
-        doc="How often a batch is sent anew; delivery.timeout.ms is the bound to think in.",
+        doc="How often a batch is sent again; delivery.timeout.ms is the bound to think in.",
     )
     retry_backoff_ms: int = setting(
         100, key="retry.backoff.ms", at_least=0, doc="The wait before the first repetition."
@@ -101,7 +101,7 @@ class ProducerConfig:
         300_000,
         key="metadata.max.age.ms",
         at_least=1,
-        doc="After this long what is known of topics is asked anew, though nothing went wrong.",
+        doc="After this long what is known of topics is asked again, though nothing went wrong.",
     )
     partitioner: str = setting(
         "murmur2_random",
@@ -190,7 +190,7 @@ class ConsumerConfig:
         300_000,
         key="metadata.max.age.ms",
         at_least=1,
-        doc="After this long what is known of topics is asked anew, though nothing went wrong.",
+        doc="After this long what is known of topics is asked again, though nothing went wrong.",
     )
     group_id: str | None = setting(
         None,

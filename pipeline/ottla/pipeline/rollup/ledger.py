@@ -77,7 +77,7 @@ class SlotLedger:
         if [(row.query_id, row.batch_id) for row in found] != [(self._query_id, batch_id - 1)]:
             raise CorruptDataError(
                 f"{path} is not what batch {batch_id - 1} left; remove the checkpoint that it "
-                "belongs to and the output, and begin anew"
+                "belongs to and the output, and begin again"
             )
         return _memory(slot, found[0].newest_ms, has_heads=found[0].has_heads)
 

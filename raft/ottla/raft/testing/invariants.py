@@ -230,7 +230,7 @@ class Invariants:
             return
         assert log.end_offset >= end_offset, f"LeaderAppendOnly: {node_id} cut its log"
         if end_offset > 0:
-            assert log.entry(end_offset - 1) == last, f"LeaderAppendOnly: {node_id} wrote anew"
+            assert log.entry(end_offset - 1) == last, f"LeaderAppendOnly: {node_id} wrote again"
         self._leaders_ends[epoch] = (log.end_offset, log.entry(log.end_offset - 1))
 
     # --- logs ---------------------------------------------------------------------------------

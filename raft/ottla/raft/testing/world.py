@@ -130,7 +130,7 @@ class World:
         self.cut = set()
 
     def propose(self, value: str, at: int | None = None) -> bool:
-        """Append a value on a node (some node) that believes to lead; say whether there was one."""
+        """Append a value on some node that believes it leads; return whether there was one."""
         leaders = [
             node for node, member in self.members.items() if member.is_leader and at in (None, node)
         ]

@@ -87,7 +87,7 @@ def groups(draw: st.DrawFn, *, is_equal: bool = False) -> tuple[Members, dict[UU
     else:
         subscriptions = draw(SUBSCRIPTIONS)
     owned: list[dict[UUID, frozenset[int]]] = [{} for _ in subscriptions]
-    # Also partitions that are not there any more: their topic was made anew, with fewer.
+    # Also partitions that are not there any more: their topic was made again, with fewer.
     for topic_id, index in itertools.product(TOPICS[:5], range(5)):
         owner = draw(st.integers(-1, len(subscriptions) - 1))
         if owner >= 0:

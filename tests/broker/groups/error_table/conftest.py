@@ -54,7 +54,7 @@ class AskedBroker:
         }
 
     def serves(self, request: Message, version: int) -> bool:
-        """Say whether it has this version of a request."""
+        """Return whether it has this version of a request."""
         return version in self._served.get(request.API_KEY, ())
 
     async def ask(self, request: Message, version: int | None = None) -> Any:

@@ -110,7 +110,7 @@ class Load:
 async def hurt_and_heal(
     nemesis: Nemesis, dice: random.Random, load: Load, cluster: ProcessCluster
 ) -> bool:
-    """Do one fault under load; say whether anything was done."""
+    """Do one fault under load; return whether anything was done."""
     count = nemesis.count
     did = await nemesis.inject(dice)
     print(f"{time.strftime('%X')} {nemesis.name}: {did}")

@@ -100,7 +100,7 @@ class RollingRestart(Nemesis):
         return {"nodes": done, "hung": hung} if done else {}
 
     async def _restart(self, node: ProcessNode) -> bool:
-        """Restart one node, whatever the time; say whether it stopped and served as it should."""
+        """Restart one node, whatever the time; return whether it stopped and served in time."""
         is_well = True
         with trio.CancelScope(shield=True):
             try:

@@ -562,7 +562,7 @@ MUTANTS = (
     ),
     _row(
         "replication-session-dropped",
-        "a fetch session that was dropped is opened anew without its idle partitions",
+        "a fetch session that was dropped is opened again without its idle partitions",
         _forget_who_to_fetch,
         5_000,
     ),

@@ -285,7 +285,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         DISKS,
         "empty-replica-elsewhere",
-        "a replica whose directory is missing is made anew in another one",
+        "a replica whose directory is missing is made again in another one",
         _make_empty_replicas_anywhere,
         60,
         quick_budget=14_000,

@@ -135,7 +135,7 @@ class DiskStore:
         return sorted(self._held)
 
     def end_process(self, rng: Rng, *, is_power_cut: bool) -> bool:
-        """Let the process end, perhaps the power too; say whether a log is shorter now."""
+        """Let the process end, perhaps the power too; return whether a log is shorter now."""
         for held in self._held.values():
             held.log.abandon()
         if is_power_cut:

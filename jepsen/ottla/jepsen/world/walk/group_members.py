@@ -1,7 +1,7 @@
 """Members of a group as small clients that do what the answers tell them, as real ones do.
 
 A member of the consumer protocol gives up what it is not assigned any more before it says so, and
-begins anew when it is fenced; one of the classic protocol stops all its work before it joins again.
+begins again when fenced; one of the classic protocol stops all its work before it joins again.
 """
 
 from typing import Any

@@ -83,7 +83,7 @@ class LogLife:
         self._go_on(task)
 
     def _go_on(self, task: Stepped) -> bool:
-        """Step a task; say whether it is still under way."""
+        """Step a task; return whether it is still under way."""
         log = self.log
         assert log is not None
         try:
@@ -91,7 +91,7 @@ class LogLife:
         except RefusedError as error:
             self._tasks.remove(task)
             self._check_may_fail(log, error)
-            is_cut = task.name in ("truncate", "begin anew")
+            is_cut = task.name in ("truncate", "begin again")
             if is_cut and log.failure is None:
                 raise Violation("HalfCutIsOffline", str(error)) from None
             return False

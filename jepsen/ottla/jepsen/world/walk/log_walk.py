@@ -59,7 +59,7 @@ class LogWalk:
         "a duplicate is answered after a restart",
         "a transaction is aborted",
         "an epoch is truncated away",
-        "the log begins anew elsewhere",
+        "the log begins again elsewhere",
         "a truncation goes below the recovery point",
     )
 
@@ -295,7 +295,7 @@ class WalkedLog(LogLife):
         offset = log.end_offset + self.chance.below(20)
         self._cut = self._flushed_end = 0
         self._begin(
-            "begin anew",
+            "begin again",
             log.truncate_fully_and_start_at(Offset(offset)),
             lambda _: self._on_begun_anew(offset),
         )
@@ -304,7 +304,7 @@ class WalkedLog(LogLife):
         self.model.begin_at(offset)
         self._maker.forget(self.model)
         self._cut = None
-        self.rare.sometimes("the log begins anew elsewhere")
+        self.rare.sometimes("the log begins again elsewhere")
 
     def _raise_start(self) -> None:
         """Delete records up to somewhere below the high watermark."""

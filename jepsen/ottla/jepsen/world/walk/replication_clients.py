@@ -211,7 +211,7 @@ class Clients:
             )
 
     def _is_forgotten(self, sent: BatchOnItsWay, partition: Partition | None) -> bool:
-        """Say whether a leader that once stopped cleanly knows only later batches of the producer.
+        """Return whether a leader that stopped cleanly once knows only later batches of a producer.
 
         A producer snapshot holds one batch of each producer, as Kafka's does; of several that were
         under way the others are not known again.

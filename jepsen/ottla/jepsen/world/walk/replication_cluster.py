@@ -226,7 +226,7 @@ class ReplicationCluster:
             self.trace.add("stopped", machine.id)
 
     def end_life(self, machine: BrokerMachine, *, is_power_cut: bool) -> bool:
-        """End a process, perhaps with its machine; say whether a log is shorter now."""
+        """End a process, perhaps with its machine; return whether a log is shorter now."""
         machine.life = None
         machine.is_paused = False
         machine.clean_epoch = -1

@@ -112,7 +112,7 @@ class TalkingCluster(ReplicationCluster):
     # --- followers ------------------------------------------------------------------------------
 
     def talk(self, life: BrokerLife, fetcher: WalkedFetcher) -> bool:
-        """Take one step of a follower's conversation; say whether there was one to take."""
+        """Take one step of a follower's conversation; return whether there was one to take."""
         asked = fetcher.asked
         for at, packet in enumerate(self.packets):
             if packet is asked or (isinstance(packet, FetchTold) and packet.asked is asked):
@@ -130,7 +130,7 @@ class TalkingCluster(ReplicationCluster):
         return fetcher.is_idle and self.ask(life, fetcher)
 
     def ask(self, life: BrokerLife, fetcher: WalkedFetcher) -> bool:
-        """Send the next fetch of what follows one leader; say whether there is one."""
+        """Send the next fetch of what follows one leader; return whether there is one."""
         leader = self.machines[fetcher.core.leader_id - 1].life
         if leader is None:
             fetcher.core.session.reset()
@@ -207,13 +207,13 @@ class TalkingCluster(ReplicationCluster):
             return
         self.rare.sometimes("a follower looks for its place")
         if place[0] > followed.log.end_offset:
-            self.rare.sometimes("a follower begins anew at its leader's start")
+            self.rare.sometimes("a follower begins again at its leader's start")
         life.find_place(fetcher, followed, place)
 
     # --- in-sync replicas -----------------------------------------------------------------------
 
     def ask_controller(self, life: BrokerLife) -> bool:
-        """Send what a leader wants of the controller; say whether it wants anything."""
+        """Send what a leader wants of the controller; return whether it wants anything."""
         again = {id(change) for change in life.keeper.unanswered.values()}
         changes = life.changes()
         if not changes:

@@ -80,7 +80,7 @@ class ReplicationWalk:
         "a change of min.insync.replicas forgets an ELR",
         "min.insync.replicas rises",
         "records are deleted everywhere",
-        "a follower begins anew at its leader's start",
+        "a follower begins again at its leader's start",
         "a follower lets go of what nobody vouches for",
     )
 

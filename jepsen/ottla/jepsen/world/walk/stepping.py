@@ -83,7 +83,7 @@ class Stepped:
         self._on_end = on_end
 
     def step(self) -> bool:
-        """Run to the next disk operation; say whether it has ended, and what it raised passes."""
+        """Run to the next disk operation; return whether it has ended; what it raised passes."""
         self.step_count += 1
         try:
             self._work.send(None)

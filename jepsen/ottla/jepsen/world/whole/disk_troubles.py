@@ -468,7 +468,7 @@ def _directory_of(broker: Broker, path: str) -> LogDirectory | None:
 
 
 def _is_elsewhere(broker: Broker | None, at: TopicPartition, directory: str) -> bool:
-    """Say whether a broker's replica of a partition, if it has one, lies in another directory."""
+    """Return whether a broker has a replica of a partition in another directory."""
     if broker is None:
         return False
     for partition, log in broker.logs:

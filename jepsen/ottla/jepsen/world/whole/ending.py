@@ -182,7 +182,7 @@ class EndJudge:
         self, invariant: str, action: Callable[[], Awaitable[None]], patience_s: float
     ) -> None:
         """Repeat an action until it comes to its end."""
-        trouble = "it takes for ever"
+        trouble = "it takes forever"
         with trio.move_on_after(patience_s):
             while True:
                 try:

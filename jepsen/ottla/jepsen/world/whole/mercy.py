@@ -29,7 +29,7 @@ class Mercy:
         return not self.is_flushed and machine in self._cluster.broker_machines.values()
 
     def wound(self, machine: Machine) -> bool:
-        """Say whether a machine may lose what it has not flushed; a fragile one is wounded then."""
+        """Return whether a machine may lose unflushed data; a fragile one is wounded then."""
         if not self.is_fragile(machine):
             return True
         if not self._cluster.is_in_sync:
