@@ -46,7 +46,7 @@ async def expel(consumer: Consumer) -> None:
 
 async def test_a_busy_application_lets_a_newcomer_in(groups: Any) -> None:
     await groups.create(2)
-    await groups.produce(range(2_000), 2)
+    await groups.produce(range(20_000), 2)
     async with groups.open() as first, groups.open() as second:
         first.subscribe(["t"])
         assert len(await first.poll(TIMEOUT_S, record_count_max=1)) == 1
@@ -57,7 +57,7 @@ async def test_a_busy_application_lets_a_newcomer_in(groups: Any) -> None:
                 # There is always a record at hand: it never has to wait for one.
                 numbers += len(await first.poll(1, record_count_max=1))
                 await second.poll(0)
-        assert numbers < 2_000
+        assert numbers < 20_000
         assert len(first.assignment) == len(second.assignment) == 1
 
 

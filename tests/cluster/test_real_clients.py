@@ -21,6 +21,8 @@ PARTITION_COUNT = 6
 RECORD_COUNT = 100_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_TIMESTAMP_MS = 1_760_000_000_000
+KEPT = {"retention.ms": "-1"}
+"""The records are older than a week, and retention looks after half a minute for the first time."""
 
 
 class Sent(NamedTuple):
@@ -64,7 +66,7 @@ def expected() -> dict[int, list[Sent]]:
 
 def write_by_confluent(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(topic, PARTITION_COUNT)]).values():
+    for future in admin.create_topics([NewTopic(topic, PARTITION_COUNT, config=KEPT)]).values():
         future.result(timeout=30)
     failures: list[Any] = []
 
@@ -164,7 +166,7 @@ def test_the_command_line_lists_the_same_records(cluster: Any) -> None:
 
 def write_by_kafka_python(bootstrap: str, topic: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    admin.create_topics([KafkaNewTopic(topic, PARTITION_COUNT, 1)])
+    admin.create_topics([KafkaNewTopic(topic, PARTITION_COUNT, 1, topic_configs=KEPT)])
     admin.close()
     for codec in CODECS:
         producer = KafkaProducer(
@@ -249,7 +251,8 @@ def record(i):
 async def main():
     admin = AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP)
     await admin.start()
-    await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
+    kept = {"retention.ms": "-1"}
+    await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, topic_configs=kept)])
     await admin.close()
     share = COUNT // len(CODECS)
     for n, codec in enumerate(CODECS):

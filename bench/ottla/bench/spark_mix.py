@@ -15,6 +15,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEY_COUNT = 20_000
 """Different keys of a compacted topic: the fewer, the more of its records go."""
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
+KEPT = {"retention.ms": "-1"}
+"""The records are older than a week."""
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 POOL_BYTES = 1 << 22
 """Where contents are cut from; larger than what codecs look back, so that segments fill."""
@@ -26,7 +28,7 @@ def make_mixed_topic(bootstrap: str, topic: str, partitions: int, *, is_compacte
     """Create a topic."""
     admin_module = library("confluent_kafka.admin")
     admin = admin_module.AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
-    config = COMPACTED if is_compacted else {}
+    config = {**KEPT, **(COMPACTED if is_compacted else {})}
     new = admin_module.NewTopic(topic, num_partitions=partitions, config=config)
     for future in admin.create_topics([new]).values():
         try:
