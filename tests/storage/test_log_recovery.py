@@ -477,6 +477,23 @@ async def test_a_segment_whose_offsets_overflow_is_split(
     assert names == [file_name(base, LOG) for base in (0, 1 << 31, 1 << 40)]
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("is_sealed", [False, True])
+async def test_an_offset_that_overflows_in_damaged_bytes_is_cut_and_not_split_forever(
+    bench: Workbench, is_clean: bool, is_sealed: bool
+) -> None:
+    damaged = bytearray(replicated(1 << 45))
+    damaged[-1] ^= 1
+    write_far_segment(bench, bytes(damaged))
+    if is_sealed:
+        path_of(bench, 1 << 46, LOG).write_bytes(replicated(1 << 46))
+
+    log = await bench.open(SMALL, is_clean=is_clean, recovery_point=1 << 46)
+
+    assert [offset for offset, _ in read_values(log)] == list(FAR)
+
+
 async def test_a_segment_that_overflows_below_the_recovery_point_is_split_when_it_is_rebuilt(
     bench: Workbench,
 ) -> None:

@@ -94,6 +94,8 @@ class LogLoader:
         self._config = config
         self._now_ms = now_ms
         self._progress = progress
+        self._unsplit: set[Offset] = set()
+        """Segments that overflow by bytes which are no batch: these are cut, as any damage is."""
 
     async def load(
         self, *, is_clean: bool, recovery_point: Offset, log_start_offset: Offset
@@ -109,7 +111,9 @@ class LogLoader:
             except OffsetOverflowError as error:
                 for segment in opened:
                     segment.close()
-                await split_segment(self._disk, self._directory, error.base_offset)
+                base_offset = error.base_offset
+                if await split_segment(self._disk, self._directory, base_offset) == 1:
+                    self._unsplit.add(Offset(base_offset))
 
     async def _load(
         self,
@@ -216,7 +220,7 @@ class LogLoader:
                 note(segment, header, self._config)
                 if header.producer_id >= 0:
                     replay(producers, segment, block.data, at, header)
-        if found.is_overflow:
+        if found.is_overflow and segment.base_offset not in self._unsplit:
             raise OffsetOverflowError(segment.base_offset)
         if found.problem is not None:
             segment.size_bytes = file_size
@@ -319,7 +323,7 @@ class LogLoader:
             producers.end_offset = block.batches[-1][1].end_offset
             if self._progress is not None:
                 self._progress(segments_left, block.size_bytes)
-        if found.is_overflow:
+        if found.is_overflow and segment.base_offset not in self._unsplit:
             raise OffsetOverflowError(segment.base_offset)
         segment.write_indexes()
         if found.valid_end < file_size:

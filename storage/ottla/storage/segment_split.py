@@ -23,8 +23,8 @@ class OffsetOverflowError(Exception):
         self.base_offset = base_offset
 
 
-async def split_segment(disk: Disk, directory: str, base_offset: int) -> None:
-    """Write the pieces of a segment as `.swap`, durably.
+async def split_segment(disk: Disk, directory: str, base_offset: int) -> int:
+    """Write the pieces of a segment as `.swap`, durably; return how many there are.
 
     A piece begins where the one before ended, if it can: a gap would look like loss.  What follows
     the last whole batch goes along with the last piece, for a recovery to judge.
@@ -46,6 +46,7 @@ async def split_segment(disk: Disk, directory: str, base_offset: int) -> None:
     for file in reversed(pieces):
         await disk.rename(file.path, file.path.removesuffix(CLEANED) + SWAP)
         await disk.fsync_directory(directory)
+    return len(pieces)
 
 
 async def _copy(
