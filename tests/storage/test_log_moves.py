@@ -243,6 +243,30 @@ async def test_the_cluster_is_told_before_the_partition_changes_over(
         assert place_of(logs) == "/two"
 
 
+async def test_what_the_cluster_was_told_is_taken_back_when_the_move_ends(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk = await formatted_disk()
+    async with recovered(disk) as logs:
+        await filled(logs)
+        told: list[UUID] = []
+
+        async def tell(partition: TopicPartition, directory_id: UUID) -> None:
+            told.append(directory_id)
+            await trio.sleep_forever()
+
+        logs.moves.tell = tell
+        logs.moves.take_back = lambda partition, directory_id: told.append(directory_id)
+        logs.moves.start(A0, two(logs))
+        while not told:
+            await trio.sleep(0.1)
+        logs.moves.start(A0, logs.directories[0])
+        await moved(logs)
+
+        assert told == [TWO, ONE]
+        assert (names(disk, "/one"), names(disk, "/two")) == (["a-0"], [])
+
+
 async def test_a_wish_for_where_it_is_ends_the_move(autojump_clock: trio.testing.MockClock) -> None:
     disk = await formatted_disk()
     async with recovered(disk) as logs:

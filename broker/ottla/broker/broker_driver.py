@@ -149,6 +149,7 @@ class Broker:
         logs.on_directory_failed = self._on_directory_failed
         logs.on_moved = self._replicas.on_moved
         logs.moves.tell = self._until_placed
+        logs.moves.take_back = self._replicas.report_place
         self.own_telemetry = self._new_own_telemetry()
         self._open_first_doors()
 

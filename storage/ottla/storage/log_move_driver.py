@@ -83,6 +83,8 @@ class LogMove:
         self.has_changed_over = False
         self.has_name = False
         """Whether the copy lies under the partition's own name."""
+        self.is_told = False
+        """Whether the cluster may know the partition in the target directory."""
         self.scope = trio.CancelScope()
         self.given_up = trio.Event()
         self.ended = trio.Event()
@@ -114,6 +116,7 @@ class LogMove:
             await self._catch_up(self.copy)
             self.copy = await self._take_name(self.copy)
             assert self.target.directory_id is not None
+            self.is_told = True
             await self._ports.tell(self.partition, self.target.directory_id)
             while not self.has_changed_over:
                 await self._catch_up(self.copy)

@@ -74,6 +74,10 @@ async def _known_at_once(partition: TopicPartition, directory_id: UUID) -> None:
     """Return at once: there is no cluster to be asked."""
 
 
+def _nothing_told(partition: TopicPartition, directory_id: UUID) -> None:
+    """Do nothing: there is no cluster."""
+
+
 class LogMoves:
     """The moves under way."""
 
@@ -86,6 +90,8 @@ class LogMoves:
         """Awaited before this number of bytes is copied."""
         self.tell: Callable[[TopicPartition, UUID], Awaitable[None]] = _known_at_once
         """Returns once the cluster knows a partition in the directory of this id."""
+        self.take_back: Callable[[TopicPartition, UUID], None] = _nothing_told
+        """Called with where a partition lies whose move ended after the cluster was told of it."""
         self._disk = disk
         self._clock = clock
         self._rng = rng
@@ -170,6 +176,9 @@ class LogMoves:
                 await self._let_go(move, source_directory)
             elif not self._is_stopping or move.has_name:
                 await self._remove_copy(move)
+            source_id = source_directory.directory_id
+            if move.is_told and not move.has_changed_over and source_id is not None:
+                self.take_back(partition, source_id)
         finally:
             if move.copy is not None and not move.has_changed_over:
                 move.copy.abandon()

@@ -777,5 +777,7 @@ async def test_the_controller_is_told_where_a_replica_lies_until_the_metadata_sa
     assert not managed.manager.is_placed(at, elsewhere)
     assert managed.placed == {TopicIdPartition(FIRST, 0): elsewhere}
     assert managed.manager.is_placed(at, UUID(int=1))
+    managed.manager.report_place(at, UUID(int=1))
+    assert managed.placed == {TopicIdPartition(FIRST, 0): UUID(int=1)}
     with pytest.raises(RefusedError):
         managed.manager.is_placed(TopicPartition("none", 0), elsewhere)

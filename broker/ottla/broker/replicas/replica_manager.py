@@ -488,6 +488,12 @@ class ReplicaManager:
             log.config = self._settings_of(self.table.image, at.topic).log
             partition.change_log(log)
 
+    def report_place(self, at: TopicPartition, directory_id: UUID) -> None:
+        """Have the controller told where our replica lies, whatever it was told before."""
+        partition = self.table.by_name.get(at.topic, {}).get(at.partition)
+        if partition is not None:
+            self._on_placed(partition.key, directory_id)
+
     def is_placed(self, at: TopicPartition, directory_id: UUID) -> bool:
         """Return whether the metadata says that our replica lies in this directory.
 
