@@ -236,7 +236,7 @@ class LogMove:
         return renamed
 
     async def _change_over_in_a_quiet_turn(self, copy: Log) -> bool:
-        """Change over in a turn in which no task works on the old log's files; say if it was so."""
+        """Change over in a turn without tasks on the old log's files; return whether it did."""
         tasks = self.source.file_tasks
         failure: list[Exception] = []
         if tasks.count:

@@ -538,7 +538,7 @@ def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
 
 
 def _may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id: str) -> bool:
-    """Return whether a static member joins under its own id: an answer was lost, or a fence."""
+    """Return whether a static member rejoins under its own id: it lost an answer, or was fenced."""
     if member is None or member.member_id != known_id or member.is_away:
         return False
     is_new = member.previous_member_epoch == JOINING_EPOCH

@@ -155,7 +155,7 @@ class ConnectionHosting(ABC, Generic[C]):
 
     @abstractmethod
     async def _result_of(self, slot: ResponseSlot, pending: Pending) -> Message | None:
-        """Return what a handler left unfinished comes to; None leaves the slot to its keeper."""
+        """Return the answer of a handler's unfinished work; None if its slot is answered later."""
 
     @abstractmethod
     def _watch(self, channel: C) -> None:

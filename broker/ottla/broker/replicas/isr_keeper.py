@@ -138,7 +138,7 @@ class IsrKeeper:
     # ---- one request after the other
 
     def changes(self, now_ms: int) -> Changes:
-        """Return what to ask for now: first again what is unanswered, then what has become due."""
+        """Return the changes to send now: those without an answer again, then those newly due."""
         for partition, change in list(self._unanswered.items()):
             if partition.pending_change is not change:
                 # Metadata has overtaken it; perhaps another change is due instead.
