@@ -2,7 +2,7 @@
 
 `{"t": {"0": 250}}` says that of t-0 everything below 250 is read.  Beside it stands the id of each
 topic, as a name that no topic can have with no partitions at all, `{"t@Xl3…": {}}`: Spark's own
-connector reads that as nothing, and we see that a topic was deleted and made again.
+connector reads that as nothing, and we see that a topic was deleted and created again.
 
 Spark keeps the end of each batch, and takes the end before it for its start; of the first batch it
 keeps no start, and asks for it again when that batch is repeated.  So the first end tells where the

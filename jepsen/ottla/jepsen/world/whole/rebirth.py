@@ -1,5 +1,5 @@
-"""Topics that are deleted and made again under the same name, and settings that change, all while
-a broker is down or starting.
+"""Topics that are deleted and created again under the same name, and settings that change, all
+while a broker is down or starting.
 
 What belongs to a topic that is gone must not touch its successor: not its files, not what was noted
 of them, not what is still to be done.  Invariants: RebornIsWhole (what was acknowledged after the
