@@ -3,8 +3,10 @@
 A record counts as written when enough replicas have it, not when it is flushed; so a broker loses
 power only while everybody serves and every in-sync set is full, and until they are again no other
 broker is killed: to the controller a kill looks like a loss of power, and it would trust neither
-(KIP-966).  Brokers that flush what they acknowledge, and controllers, who always do, may lose
-power at any time.
+(KIP-966).  A broker that runs without one of its directories counts as killed beforehand: it has to
+start again to have them all, their clean markers then name different epochs, and the controller
+trusts it as little.  Brokers that flush what they acknowledge, and controllers, who always do, may
+lose power at any time.
 """
 
 from ottla.jepsen.world.rare import Rare
@@ -32,7 +34,7 @@ class Mercy:
         """Return whether a machine may lose unflushed data; a fragile one is wounded then."""
         if not self.is_fragile(machine):
             return True
-        if not self._cluster.is_in_sync:
+        if not self._cluster.is_in_sync or self._must_another_start_again(machine):
             return False
         self._wounded, self._wounded_start = machine, machine.start_count
         return True
@@ -49,3 +51,10 @@ class Mercy:
             self._wounded = None
             self._rare.sometimes("a wound has healed before the end")
         return self._wounded in (None, machine) or not self.is_fragile(machine)
+
+    def _must_another_start_again(self, machine: Machine) -> bool:
+        return any(
+            other.trouble is not None and other.trouble.has_lost_directory
+            for other in self._cluster.broker_machines.values()
+            if other is not machine
+        )
