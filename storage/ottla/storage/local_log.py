@@ -32,13 +32,13 @@ from ottla.storage.recovery import (
 from ottla.storage.retention import deletable_count
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
 
-CLOCK_DIFFERENCE_MS_MAX = 60_000
-"""How far a record's timestamp may be ahead of our clock before it is reported to keep a segment:
-lower reports clocks that are a little off, higher lets a disk fill up unexplained for longer."""
-
 
 async def _told_nobody(log: "LocalLog") -> None:
     """Do nothing: whoever opened the log keeps no checkpoint of it."""
+
+
+async def _not_cleaned(log: "LocalLog", offset: Offset) -> None:
+    """Do nothing: this log is never cleaned."""
 
 
 class LocalLog(LogFailures):
@@ -68,6 +68,13 @@ class LocalLog(LogFailures):
         they go at once."""
         self.on_cut: Callable[[Offset], None] = lambda offset: None
         """Called as soon as all from an offset on is gone, so that a copy of the log follows."""
+        self.before_cut: Callable[[LocalLog, Offset], Awaitable[None]] = _not_cleaned
+        """Awaited before anything from an offset on is cut off: a cleaning of the log ends, and
+        what was clean from there on does not count for clean any more."""
+        self.after_cut: Callable[[LocalLog], None] = lambda log: None
+        """Called when that is done: the log may be cleaned again."""
+        self.is_being_cleaned = False
+        """Segments are being rewritten: none is removed until that has ended."""
         self.file_tasks = FileTasks()
         self.topic_id = topic_id
         self.unflushed_since_ms: int | None = None
@@ -198,19 +205,6 @@ class LocalLog(LogFailures):
         except OSError as error:
             self._fail_by(error, f"{segment.file.path} is no segment's, and stays")
 
-    def _begin_before_start(self, base_offset: Offset, now_ms: int) -> None:
-        """Have an empty log take a batch that its start lies within (KAFKA-6975)."""
-        old = self._active
-        if base_offset == old.base_offset:
-            return
-        self._generation += 1
-        try:
-            self._segments[0] = self._new_segment(base_offset, now_ms)
-        except OSError as error:
-            self._refuse(error)
-        self._discard(old)
-        self._check_online()
-
     def _next_jitter_ms(self) -> int:
         jitter_ms = self.config.segment_jitter_ms
         if not jitter_ms or self._rng is None:
@@ -336,6 +330,16 @@ class LocalLog(LogFailures):
             self._epochs.truncate_from_end(offset)
             return False
         try:
+            # A batch that `offset` lies within goes whole: it begins in that segment.
+            segment = self._segments[self._segment_index(offset)]
+            await self.before_cut(self, segment.base_offset)
+            self._check_online()
+            return await self._truncate_to(offset)
+        finally:
+            self.after_cut(self)
+
+    async def _truncate_to(self, offset: Offset) -> bool:
+        try:
             await self._write_epochs()  # none is written while it cuts
             place = self._segments[self._segment_index(offset)].find_whole(offset)
         except OSError as error:
@@ -343,7 +347,7 @@ class LocalLog(LogFailures):
             self._refuse(error)
         end_offset = offset if place is None else min(offset, Offset(place[1]))
         if end_offset < self.log_start_offset:
-            await self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
+            await self._begin_again_at(min(offset, self.log_start_offset))
             return True
         self._generation += 1
         checkpoint_before = self.recovery_checkpoint
@@ -401,6 +405,14 @@ class LocalLog(LogFailures):
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove everything; the log is empty and begins and ends at `offset`."""
         self._check_online()
+        try:
+            await self.before_cut(self, min(offset, self.log_start_offset))
+            self._check_online()
+            await self._begin_again_at(offset)
+        finally:
+            self.after_cut(self)
+
+    async def _begin_again_at(self, offset: Offset) -> None:
         self._generation += 1
         checkpoint_before = self.recovery_checkpoint
         self.log_start_offset = self.end_offset = self.high_watermark = offset
@@ -472,10 +484,10 @@ class LocalLog(LogFailures):
     async def delete_old_segments(self, now_ms: int) -> int:
         """Remove segments that retention or the log start no longer keeps; return how many.
 
-        None while the log is truncated: the next round comes.
+        None while the log is truncated or cleaned: the next round comes.
         """
         self._check_online()
-        if self._is_cutting:
+        if self._is_cutting or self.is_being_cleaned:
             return 0
         count = deletable_count(
             self._segments,
@@ -512,7 +524,10 @@ class LocalLog(LogFailures):
         """Remove the segments that lie all below the log start.
 
         What a power cut may bring back is flushed before: a torn one would cost what follows it.
+        While the log is cleaned they stay; the cleaner removes them when it has ended.
         """
+        if self.is_being_cleaned:
+            return
         doomed = self._segments[: self._segment_index(self.log_start_offset)]
         try:
             await self._flush_unsealed(doomed)
@@ -552,24 +567,6 @@ class LocalLog(LogFailures):
             self._epochs.truncate_from_start(self._segments[0].base_offset)
         finally:
             self._is_removing = False
-
-    def report_future_timestamps(self, now_ms: int) -> int | None:
-        """Return the timestamp, ahead of our clock, that keeps the oldest segment; once a segment.
-
-        None where retention by time is off or nothing of it lies ahead: clocks differ by less.
-        """
-        oldest = self._segments[0]
-        config = self.config
-        is_kept_by_time = config.is_deleted_by_retention and config.retention_ms >= 0
-        is_ahead = oldest.max_timestamp_ms > now_ms + CLOCK_DIFFERENCE_MS_MAX
-        if not is_kept_by_time or not is_ahead or oldest.is_future_reported:
-            return None
-        oldest.is_future_reported = True
-        return oldest.max_timestamp_ms
-
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that were not seen for producer.id.expiration.ms of wall time."""
-        return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     # --- ending ---
 

@@ -21,6 +21,7 @@ from ottla.model.seams import Rng
 from ottla.storage.append_info import AppendInfo, AppendOrigin
 from ottla.storage.disk_seam import Chunk, Disk
 from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.file_tasks import file_task
 from ottla.storage.local_log import LocalLog
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_state import ProducerEntry, ProducerStates
@@ -31,6 +32,14 @@ from ottla.storage.recovery import (
     load_topic_id,
 )
 from ottla.storage.segment import Segment
+from ottla.storage.segment_swap import (
+    CleanedFiles,
+    decide_swap,
+    end_offset_of,
+    finish_swap,
+    is_swap_decided,
+    open_cleaned,
+)
 from ottla.storage.slice import FileSlice
 from ottla.storage.timestamp_lookup import (
     TimestampedOffset,
@@ -46,6 +55,10 @@ from ottla.wire.batch import (
     BatchHeader,
 )
 from ottla.wire.legacy import batches_of_any_format, is_crc_right
+
+CLOCK_DIFFERENCE_MS_MAX = 60_000
+"""How far a record's timestamp may be ahead of our clock before it is reported to keep a segment:
+lower reports clocks that are a little off, higher lets a disk fill up unexplained for longer."""
 
 Placed = tuple[BatchHeader, Offset, Epoch, memoryview]
 """A batch about to be written: its header, the offset and epoch it gets, its bytes."""
@@ -246,6 +259,19 @@ class Log(LocalLog):
             False,
             max_timestamp,
         )
+
+    def _begin_before_start(self, base_offset: Offset, now_ms: int) -> None:
+        """Have an empty log take a batch that its start lies within (KAFKA-6975)."""
+        old = self._active
+        if base_offset == old.base_offset:
+            return
+        self._generation += 1
+        try:
+            self._segments[0] = self._new_segment(base_offset, now_ms)
+        except OSError as error:
+            self._refuse(error)
+        self._discard(old)
+        self._check_online()
 
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
         """Note that a leadership begins at an offset (as a new leader does before it writes)."""
@@ -473,3 +499,96 @@ class Log(LocalLog):
                 raise RefusedError(ErrorCode.CORRUPT_MESSAGE, error.where) from None
             if generation == self._generation and start == self.log_start_offset:
                 return found
+
+    # --- cleaning ---
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments, oldest first; the last one is active."""
+        return tuple(self._segments)
+
+    @property
+    def is_being_changed(self) -> bool:
+        """Whether a truncation or a removal of segments is under way."""
+        return self._is_cutting or self._is_removing or bool(self._leaving)
+
+    @file_task
+    async def replace_segments(self, cleaned: CleanedFiles) -> None:
+        """Put a cleaned segment in the place of those that it was made from, durably.
+
+        What reads the old ones goes on with them.  After a crash there are the old ones or the new.
+
+        Raises CorruptDataError if the new files are not what `cleaned` says, RefusedError if the
+        old segments are not there or the disk fails; then the old ones stay.
+        """
+        self._check_online()
+        assert self.is_being_cleaned
+        olds = self._sources_of(cleaned)
+        base_offset = cleaned.base_offset
+        try:
+            new = open_cleaned(
+                self._disk, self.directory, cleaned, self.config, now_ms=olds[0].created_ms
+            )
+            try:
+                ends = [await end_offset_of(self._disk, each) for each in (olds[-1], new)]
+                if ends[0] != ends[1]:
+                    raise CorruptDataError(f"{new.file.path} ends at {ends[1]}, not at {ends[0]}")
+                self._check_online()
+                await decide_swap(self._disk, self.directory, base_offset)
+                self._take_in_place_of(olds, new)
+            finally:
+                if new not in self._segments:
+                    new.close()
+            for old in olds:  # the oldest first: what is left of them hides no later tombstone
+                await self._set_aside(old)
+                self._check_online()
+            await finish_swap(self._disk, self.directory, base_offset)
+            for old in olds[1:]:
+                await self._producer_files.remove(old.base_offset)
+        except OSError as error:
+            if is_swap_decided(self._disk, self.directory, base_offset):
+                self._fail_by(error, self.directory)  # only a start knows what the disk has now
+            self._refuse(error)
+
+    def _sources_of(self, cleaned: CleanedFiles) -> list[Segment]:
+        """Return the segments that are to be replaced, which follow each other.
+
+        Raises RefusedError if they are not all there, closed and flushed.
+        """
+        first = self._segment_index(Offset(cleaned.base_offset))
+        found = self._segments[first : first + len(cleaned.sources)]
+        is_there = cleaned.sources == tuple(each.base_offset for each in found)
+        if not is_there or cleaned.base_offset != found[0].base_offset or self._active in found:
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "what was cleaned is gone")
+        if not all(each.is_sealed for each in found):
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "what was cleaned is not flushed")
+        return found
+
+    def _take_in_place_of(self, olds: list[Segment], new: Segment) -> None:
+        """Read from a new segment what was read from old ones until now."""
+        self._check_online()
+        at = self._segments.index(olds[0])
+        assert self._segments[at : at + len(olds)] == olds
+        self._segments[at : at + len(olds)] = [new]
+        self._generation += 1
+        new.take_own_names()
+
+    # --- in time ---
+
+    def report_future_timestamps(self, now_ms: int) -> int | None:
+        """Return the timestamp, ahead of our clock, that keeps the oldest segment; once a segment.
+
+        None where retention by time is off or nothing of it lies ahead: clocks differ by less.
+        """
+        oldest = self._segments[0]
+        config = self.config
+        is_kept_by_time = config.is_deleted_by_retention and config.retention_ms >= 0
+        is_ahead = oldest.max_timestamp_ms > now_ms + CLOCK_DIFFERENCE_MS_MAX
+        if not is_kept_by_time or not is_ahead or oldest.is_future_reported:
+            return None
+        oldest.is_future_reported = True
+        return oldest.max_timestamp_ms
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that were not seen for producer.id.expiration.ms of wall time."""
+        return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)

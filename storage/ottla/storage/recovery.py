@@ -18,16 +18,11 @@ from ottla.storage.batch_scan import BatchScan, ScannedBlock
 from ottla.storage.disk_seam import Disk
 from ottla.storage.epoch_cache import EpochCache, decode_epochs
 from ottla.storage.files import (
-    CLEANED,
-    DELETED,
-    INDEX_SUFFIXES,
     LEADER_EPOCH_CHECKPOINT,
     LOG,
     PARTITION_METADATA,
     PRODUCER_BATCHES,
-    SEGMENT_SUFFIXES,
     SNAPSHOT,
-    SWAP,
     file_name,
     offset_of,
     offsets_of,
@@ -39,6 +34,7 @@ from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import EndMarker, ProducerStates, read_end_marker
 from ottla.storage.segment import SEGMENT_OFFSETS_MAX, Segment
 from ottla.storage.segment_split import OffsetOverflowError, split_segment
+from ottla.storage.segment_swap import clean_directory, open_indexes
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.wire.batch import BatchHeader, Buffer
 from ottla.wire.records import scan
@@ -200,7 +196,7 @@ class LogLoader:
         A trusted segment that is damaged ends the trust: all from it on is recovered.
         """
         for index, segment in enumerate(segments[:first_checked]):
-            if _open_indexes(self._disk, segment) and _knows_its_times(segment):
+            if open_indexes(self._disk, segment) and _knows_its_times(segment):
                 segment.is_sealed = True
                 continue
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
@@ -452,74 +448,6 @@ def _replay_block(block: ScannedBlock, producers: ProducerStates, end_offset: Of
             replay(producers, None, block.data, at, header)
 
 
-async def clean_directory(disk: Disk, directory: str) -> None:
-    """Remove what an interrupted deletion or cleaning left, and finish interrupted swaps."""
-    names = await disk.listdir(directory)
-    cleaned = [
-        offset_of(name.removesuffix(CLEANED), LOG) for name in names if name.endswith(CLEANED)
-    ]
-    first_cleaned = min((base for base in cleaned if base is not None), default=None)
-    swaps: list[str] = []
-    for name in names:
-        if name.endswith((DELETED, CLEANED, ".tmp")):
-            await disk.unlink(f"{directory}/{name}")
-        elif name.endswith(SWAP):
-            base = _base_of(name.removesuffix(SWAP))
-            if first_cleaned is not None and base is not None and base >= first_cleaned:
-                await disk.unlink(f"{directory}/{name}")  # its cleaning was not finished
-            else:
-                swaps.append(name)
-    await _finish_swaps(disk, directory, swaps)
-    names = await disk.listdir(directory)
-    logs = set(offsets_of(names, LOG))
-    for name in names:
-        for suffix in INDEX_SUFFIXES:
-            base = offset_of(name, suffix)
-            if base is not None and base not in logs:
-                await disk.unlink(f"{directory}/{name}")
-
-
-async def _finish_swaps(disk: Disk, directory: str, swaps: list[str]) -> None:
-    """Put `.swap` files in the place of the segments they were made from."""
-    for name in swaps:
-        if offset_of(name.removesuffix(SWAP), LOG) is not None:
-            await _remove_superseded(disk, directory, name)
-    for name in swaps:
-        await disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
-
-
-async def _remove_superseded(disk: Disk, directory: str, swap: str) -> None:
-    """Remove the segments whose batches a swap's log holds now."""
-    base = offset_of(swap.removesuffix(SWAP), LOG)
-    assert base is not None
-    file = disk.open(f"{directory}/{swap}")
-    found = BatchScan(
-        disk,
-        file,
-        position=0,
-        end=file.size_bytes,
-        first_offset=base,
-        base_offset=base,
-        is_crc_checked=False,
-    )
-    end_offset = base
-    while (block := await found.next_block()) is not None:
-        end_offset = block.batches[-1][1].end_offset
-    file.close()
-    for name in await disk.listdir(directory):
-        live = _base_of(name)
-        if live is not None and base < live < end_offset:
-            await disk.unlink(f"{directory}/{name}")
-
-
-def _base_of(name: str) -> int | None:
-    for suffix in SEGMENT_SUFFIXES:
-        base = offset_of(name, suffix)
-        if base is not None:
-            return base
-    return None
-
-
 async def remove_stray_snapshots(
     disk: Disk, directory: str, segments: list[Segment], end_offset: Offset
 ) -> None:
@@ -547,23 +475,3 @@ def _knows_its_times(segment: Segment) -> bool:
     except CorruptDataError:
         return False
     return True
-
-
-def _open_indexes(disk: Disk, segment: Segment) -> bool:
-    """Open a sealed segment's indexes; False when one is missing or does not fit its log."""
-    offsets, times = segment.offset_index, segment.time_index
-    if not disk.exists(offsets.path) or not disk.exists(times.path):
-        return False
-    if offsets.open_sealed() % offsets.entry_bytes or times.open_sealed() % times.entry_bytes:
-        return False
-    if disk.exists(segment.transaction_index.path):
-        size = segment.transaction_index.open_sealed()
-        if size % segment.transaction_index.entry_bytes:
-            return False
-        if not segment.transaction_index.is_sound(segment.base_offset):
-            return False
-    if offsets.count and not 0 < offsets.entry_at(offsets.count - 1)[1] < segment.size_bytes:
-        return False
-    if times.count > 1 and times.entry_at(times.count - 1)[0] <= times.entry_at(times.count - 2)[0]:
-        return False  # never trimmed: its hole reads as zeros
-    return not segment.size_bytes or times.count > 0

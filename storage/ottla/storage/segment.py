@@ -97,18 +97,26 @@ class Segment:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, *, now_ms: int
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: Offset,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        suffix: str = "",
     ) -> None:
+        """`suffix` follows the names of files that are not the segment's own names yet."""
         self._disk = disk
         self.base_offset = base_offset
         self.path_prefix = f"{directory}/{file_name(base_offset, '')}"
-        self.file: DiskFile = disk.open(self.path_prefix + LOG, create=True)
-        self.size_bytes = 0
-        index_bytes = config.segment_index_bytes
         prefix = self.path_prefix
-        self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX, base_offset, index_bytes)
-        self.time_index = TimeIndex(disk, prefix + TIME_INDEX, base_offset, index_bytes)
-        self.transaction_index = TransactionIndex(disk, prefix + TRANSACTION_INDEX)
+        self.file: DiskFile = disk.open(prefix + LOG + suffix, create=True)
+        self.size_bytes = 0
+        size = config.segment_index_bytes
+        self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX + suffix, base_offset, size)
+        self.time_index = TimeIndex(disk, prefix + TIME_INDEX + suffix, base_offset, size)
+        self.transaction_index = TransactionIndex(disk, prefix + TRANSACTION_INDEX + suffix)
         self.created_ms = now_ms
         self.jitter_ms = 0
         self.is_sealed = False
@@ -366,6 +374,12 @@ class Segment:
         self.transaction_index.seal()
         self._recent.clear()
         self.is_sealed = True
+
+    def take_own_names(self) -> None:
+        """Call the open files by the segment's own names, which they are about to get."""
+        self.offset_index.path = self.path_prefix + OFFSET_INDEX
+        self.time_index.path = self.path_prefix + TIME_INDEX
+        self.transaction_index.path = self.path_prefix + TRANSACTION_INDEX
 
     def close(self) -> None:
         """Close the files; slices under way keep theirs."""

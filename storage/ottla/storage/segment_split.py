@@ -3,7 +3,7 @@
 Brokers of old let a segment span more offsets than an index entry can hold.  The pieces are written
 as `.cleaned`, flushed, and renamed to `.swap`, the one with the highest base first: until the last
 one, which has the base of the old segment, is renamed, a start takes them all back; from then on it
-puts them in the old one's place (`recovery.clean_directory`).
+puts them in the old one's place (`segment_swap.clean_directory`).
 """
 
 from ottla.storage.batch_scan import BatchScan

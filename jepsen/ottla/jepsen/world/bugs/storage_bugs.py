@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.model.ids import Epoch, Offset
-from ottla.storage import producer_files, recovery
+from ottla.storage import producer_files, recovery, segment_swap
 from ottla.storage.batch_scan import BatchScan
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.indexes import OffsetIndex, TimeIndex
@@ -96,7 +96,7 @@ def _check_last_segment_only() -> Any:
 
 
 def _believe_any_index() -> Any:
-    original = recovery._open_indexes
+    original = segment_swap.open_indexes
 
     def open_indexes(disk: Any, segment: Segment) -> bool:
         if original(disk, segment):
@@ -104,7 +104,7 @@ def _believe_any_index() -> Any:
         paths = (segment.offset_index.path, segment.time_index.path)
         return all(bool(disk.exists(path)) for path in paths)
 
-    return patched(recovery, _open_indexes=open_indexes)
+    return patched(recovery, open_indexes=open_indexes)
 
 
 def _skip_gaps() -> Any:
