@@ -16,9 +16,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.broker.broker_driver import Broker
 from ottla.broker.opening_driver import open_broker
+from ottla.client.admin import Admin, open_admin
+from ottla.client.admin_configs import ConfigResource
 from ottla.controller.main_driver import serve_controller
+from ottla.model.errors import RefusedError
+from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.settings.controller import load_controller_config
+from ottla.model.settings.resources import ConfigKind
 
 T = TypeVar("T")
 
@@ -324,3 +329,45 @@ async def test_a_transactional_producer_fails_at_once_and_an_idempotent_one_work
         assert not error.retriable()
         await trio.to_thread.run_sync(produce, cluster.bootstrap)
         assert "__transaction_state" not in cluster.broker.member.image.topic_ids
+
+
+def directory_of(cluster: Cluster, topic: str, index: int) -> str:
+    found = cluster.broker.logs.directory_of(TopicPartition(topic, index))
+    assert found is not None
+    return found.path
+
+
+async def test_a_cordoned_directory_takes_no_new_replica_until_it_is_open_again(
+    tmp_path: Path,
+) -> None:
+    first, second = (str(tmp_path / name) for name in ("one", "two"))
+
+    async def set_cordoned(admin: Admin, value: str, count: int) -> None:
+        resource = ConfigResource(ConfigKind.BROKER, "1")
+        await admin.alter_configs(resource, {"cordoned.log.dirs": value})
+        while len(cluster.broker.member.image.brokers[NodeId(1)].cordoned_log_dirs) != count:
+            await trio.sleep(0.01)  # until the controller was told by a heartbeat
+
+    async def cordoned(admin: Admin) -> list[str]:
+        found = await admin.describe_log_dirs(NodeId(1))
+        return [directory.path for directory in found if directory.is_cordoned]
+
+    async with (
+        open_cluster(
+            tmp_path, **{"log.dirs": f"{first},{second}", "cordoned.log.dirs": second}
+        ) as cluster,
+        open_admin(cluster.bootstrap) as admin,
+    ):
+        assert await cordoned(admin) == [second]
+        await admin.create_topic("a", partition_count=4)
+        assert {directory_of(cluster, "a", index) for index in range(4)} == {first}
+        await set_cordoned(admin, "*", 2)
+        with pytest.raises(RefusedError, match="have all their log directories cordoned"):
+            await admin.create_topic("b", partition_count=1)
+        assert await cordoned(admin) == [first, second]
+        await set_cordoned(admin, first, 1)
+        await admin.create_topic("b", partition_count=1)
+        assert await cordoned(admin) == [first]
+        assert directory_of(cluster, "b", 0) == second
+        with pytest.raises(RefusedError, match="is not one of"):
+            await set_cordoned(admin, "/elsewhere", 1)

@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 
 from ottla.controller import brokers
+from ottla.controller.assignments import place_new
 from ottla.controller.decision import decided
 from ottla.controller.partitions import assign_replicas_to_dirs
 from ottla.controller.rehearsal import CONTROLLER, IDENTITY, Rehearsal, directory_id, registration
@@ -506,3 +507,46 @@ def test_who_speaks_under_a_wrong_epoch_is_refused(
         )
 
     assert caught.value.code is code
+
+
+def test_a_broker_whose_directories_are_all_cordoned_gets_no_new_replica() -> None:
+    cluster = Rehearsal()
+    cluster.register(1, directories=2)
+    cluster.heartbeat(1)
+    cluster.start(2)
+    create(cluster, "a", 1, 2)
+    both = (directory_id(1, 0), directory_id(1, 1))
+
+    cluster.heartbeat(1, cordoned_log_dirs=both[:1])
+    assert not cluster.image.brokers[ONE].is_cordoned
+    cluster.heartbeat(1, cordoned_log_dirs=both)
+
+    assert cluster.image.brokers[ONE].cordoned_log_dirs == both
+    assert cluster.state("a").isr == (ONE, TWO)
+    assert {states.replicas for states in place_new(cluster.image, 4, 1)} == {(TWO,)}
+    with pytest.raises(RefusedError, match="1 more have all their log directories cordoned"):
+        place_new(cluster.image, 1, 2)
+    cluster.heartbeat(1, cordoned_log_dirs=())
+    assert not cluster.image.brokers[ONE].cordoned_log_dirs
+    assert len(place_new(cluster.image, 1, 2)) == 1
+
+
+def test_a_heartbeat_that_cordons_what_is_cordoned_writes_nothing() -> None:
+    cluster = Rehearsal()
+    cluster.start(1)
+    cluster.heartbeat(1, cordoned_log_dirs=(directory_id(1),))
+    offset = cluster.next_offset
+    cluster.heartbeat(1, cordoned_log_dirs=(directory_id(1), directory_id(7)))
+    cluster.heartbeat(1)
+    assert cluster.next_offset == offset
+
+
+def test_a_cordoned_directory_that_fails_is_cordoned_no_longer() -> None:
+    cluster = Rehearsal()
+    cluster.register(1, directories=2)
+    cluster.heartbeat(1)
+    both = (directory_id(1, 0), directory_id(1, 1))
+    cluster.heartbeat(1, cordoned_log_dirs=both[1:])
+    cluster.heartbeat(1, cordoned_log_dirs=both[1:], offline_log_dirs=both[1:])
+    assert cluster.image.brokers[ONE].log_dirs == both[:1]
+    assert not cluster.image.brokers[ONE].cordoned_log_dirs

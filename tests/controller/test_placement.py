@@ -20,8 +20,14 @@ from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopi
 
 
 def broker(
-    number: int, rack: str | None = None, host: str | None = None, *, is_fenced: bool = False
+    number: int,
+    rack: str | None = None,
+    host: str | None = None,
+    *,
+    is_fenced: bool = False,
+    is_cordoned: bool = False,
 ) -> BrokerRegistration:
+    directories = (UUID(int=1_000 + number),)
     return BrokerRegistration(
         id=NodeId(number),
         epoch=number,
@@ -29,6 +35,8 @@ def broker(
         rack=rack,
         host=host,
         is_fenced=is_fenced,
+        log_dirs=directories,
+        cordoned_log_dirs=directories if is_cordoned else (),
     )
 
 
@@ -169,6 +177,11 @@ def test_fenced_brokers_are_a_last_resort_and_never_first() -> None:
         assert partition[2] == NodeId(3)
 
 
+def test_a_cordoned_broker_gets_nothing_though_it_lives() -> None:
+    brokers = [broker(1), broker(2, is_cordoned=True), broker(3)]
+    assert all(NodeId(2) not in partition for partition in placed(brokers, 6, 2))
+
+
 @pytest.mark.parametrize(
     ("brokers", "replication_factor", "sentence"),
     [
@@ -188,6 +201,19 @@ def test_fenced_brokers_are_a_last_resort_and_never_first() -> None:
             [broker(1, is_fenced=True)],
             1,
             "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
+        ),
+        (
+            [broker(1), broker(2, is_cordoned=True)],
+            2,
+            "Unable to replicate the partition 2 time(s): The target replication factor of 2 "
+            "cannot be reached because only 1 broker(s) are registered; 1 more have all their log "
+            "directories cordoned.",
+        ),
+        (
+            [broker(1, is_cordoned=True)],
+            1,
+            "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or "
+            "have all their log directories cordoned.",
         ),
     ],
 )

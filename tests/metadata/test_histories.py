@@ -108,6 +108,7 @@ def _broker(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
                 is_fenced=draw(st.booleans()),
                 in_controlled_shutdown=draw(st.booleans()),
                 log_dirs=tuple(draw(st.lists(st.uuids(), max_size=2, unique=True))),
+                cordoned_log_dirs=tuple(draw(st.lists(st.uuids(), max_size=2, unique=True))),
             )
         )
     if known is None:
@@ -119,6 +120,7 @@ def _broker(draw: st.DrawFn, image: MetadataImage, move: str) -> Record | None:
         is_fenced=draw(flags),
         in_controlled_shutdown=draw(flags),
         log_dirs=draw(st.none() | st.lists(st.uuids(), max_size=2)),
+        cordoned_log_dirs=draw(st.none() | st.lists(st.uuids(), max_size=2)),
     )
 
 

@@ -339,6 +339,27 @@ async def test_partitions_go_where_the_fewest_are(autojump_clock: MockClock) -> 
         assert directory.path == "/two"
 
 
+async def test_a_cordoned_directory_takes_a_log_only_where_no_other_one_can(
+    autojump_clock: MockClock,
+) -> None:
+    async with recovered(await formatted_disk()) as logs:
+
+        async def place_of(index: int, directory_id: UUID | None = None) -> str:
+            at = TopicPartition("a", index)
+            await logs.create(at, TOPIC_ID, CONFIG, directory_id=directory_id)
+            directory = logs.directory_of(at)
+            assert directory is not None
+            return directory.path
+
+        one, two = logs.directories
+        one.is_cordoned = True
+        assert [await place_of(index) for index in range(3)] == ["/two"] * 3
+        assert one.directory_id is not None
+        assert await place_of(3, one.directory_id) == "/one", "where the cluster knows it"
+        two.is_cordoned = True
+        assert await place_of(4) == "/one", "the one with fewer logs, as ever"
+
+
 async def test_creating_twice_gives_the_same_log_and_never_another_topics(
     autojump_clock: MockClock,
 ) -> None:

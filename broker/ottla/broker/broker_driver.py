@@ -38,10 +38,11 @@ from ottla.broker.replicas.replica_manager import OPEN_RETRY_MS
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.background_driver import keep_running
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, is_cordoned
 from ottla.node.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
@@ -151,6 +152,7 @@ class Broker:
         logs.moves.tell = self._until_placed
         logs.moves.take_back = self._replicas.report_place
         self.own_telemetry = self._new_own_telemetry()
+        self._cordon(config.cordoned_log_dirs)
         self._open_first_doors()
 
     def _open_replicas(self) -> None:
@@ -251,7 +253,10 @@ class Broker:
     async def _start(self, nursery: trio.Nursery) -> None:
         self.member.add_publisher(self.metadata)
         self.member.add_publisher(
-            DynamicSettings(self.config, {MAX_CONNECTIONS: self.server.bound_connections})
+            DynamicSettings(
+                self.config,
+                {MAX_CONNECTIONS: self.server.bound_connections, CORDONED_LOG_DIRS: self._cordon},
+            )
         )
         self.member.add_publisher(SettingsWithoutEffect())
         with trio.move_on_after(self.config.initial_registration_timeout_ms / 1000) as patience:
@@ -306,6 +311,7 @@ class Broker:
                 for directory in self.logs.directories
                 if directory.is_live and directory.directory_id is not None
             ],
+            cordoned_ids=self.lifecycle.lifecycle.cordoned_directories,
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
 
@@ -411,6 +417,22 @@ class Broker:
         """Wait until the metadata says that a replica of ours lies in a directory (KIP-858)."""
         while not self._replicas.is_placed(at, directory_id):
             await trio.sleep(PLACED_POLL_S)
+
+    def _cordon(self, paths: tuple[str, ...]) -> None:
+        """Have directories take no new replica, and all others take some again."""
+        try:
+            check_cordoned(paths, self.config.log_dirs)
+        except ConfigError as error:  # as set for all brokers, or by a request to another one
+            logger.warning("%s", error)
+        for directory in self.logs.directories:
+            directory.is_cordoned = is_cordoned(directory.path, paths)
+        self.lifecycle.report_cordoned_directories(
+            tuple(
+                one.directory_id
+                for one in self.logs.directories
+                if one.is_cordoned and one.directory_id is not None
+            )
+        )
 
     def _on_directory_failed(self, directory: LogDirectory) -> None:
         self._replicas.on_directory_failed(directory.path, directory.failure or directory.path)

@@ -75,6 +75,8 @@ class LogDirDescription:
     usable_bytes: int | None
     """Of its file system; None where nobody told."""
     replicas: Mapping[TopicPartition, ReplicaOnDisk]
+    is_cordoned: bool = False
+    """Whether it takes no new replica."""
 
 
 class ActiveProducer(NamedTuple):
@@ -217,6 +219,7 @@ class ReplicaCalls(AdminCalls):
                 error=code_of(told.error_code),
                 total_bytes=told.total_bytes if told.total_bytes >= 0 else None,
                 usable_bytes=told.usable_bytes if told.usable_bytes >= 0 else None,
+                is_cordoned=told.is_cordoned,
                 replicas={
                     TopicPartition(topic.name, one.partition_index): ReplicaOnDisk(
                         one.partition_size, Offset(one.offset_lag), one.is_future_key

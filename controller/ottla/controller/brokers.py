@@ -105,6 +105,9 @@ def heartbeat(
     draft = Draft(image)
     draft.add(_directories_go_offline(image, config, broker, offline))
     broker = draft.image.brokers[broker.id]
+    if (cordoned := _newly_cordoned(broker, request)) is not None:
+        draft.add([broker_change_record(broker, cordoned_log_dirs=cordoned)])
+        broker = draft.image.brokers[broker.id]
     if broker.in_controlled_shutdown and session.shutdown_offset is None:
         # Another controller began it: what that one moved, the others may not have seen yet.
         session.shutdown_offset = Offset(next_offset - 1)
@@ -139,6 +142,8 @@ def steady_heartbeat(
     session = sessions.touch(broker.id, broker.epoch, metadata_offset, now_ms)
     if broker.in_controlled_shutdown or request.want_shut_down or _newly_offline(broker, request):
         return None
+    if _newly_cordoned(broker, request) is not None:
+        return None
     state = next_state(image, sessions, broker, request, shutdown_offset=None)
     if broker.is_fenced != (state is BrokerControlState.FENCED):
         return None
@@ -149,6 +154,17 @@ def steady_heartbeat(
 def _newly_offline(broker: BrokerRegistration, request: pb.HeartbeatRequest) -> tuple[UUID, ...]:
     named = set(map(request_uuid, request.offline_log_dirs))
     return tuple(found for found in broker.log_dirs if found in named)
+
+
+def _newly_cordoned(
+    broker: BrokerRegistration, request: pb.HeartbeatRequest
+) -> tuple[UUID, ...] | None:
+    """Return the directories that take no new replica; None where these are known."""
+    if not request.HasField("cordoned_log_dirs"):
+        return None
+    named = set(map(request_uuid, request.cordoned_log_dirs.ids))
+    cordoned = tuple(found for found in broker.log_dirs if found in named)
+    return None if set(cordoned) == set(broker.cordoned_log_dirs) else cordoned
 
 
 def _heartbeat_reply(
@@ -256,7 +272,8 @@ def _read(request: pb.RegisterRequest) -> BrokerRegistration:
         ),
         rack=request.rack if request.HasField("rack") else None,
         host=request.host if request.HasField("host") else None,
-        log_dirs=tuple(request_uuid(directory) for directory in request.log_dirs),
+        log_dirs=tuple(map(request_uuid, request.log_dirs)),
+        cordoned_log_dirs=tuple(map(request_uuid, request.cordoned_log_dirs)),
     )
 
 
@@ -273,7 +290,7 @@ def _check_registration(
         )
     if wanted.id < 0:
         _invalid(f"Invalid node id {wanted.id}")
-    lists = (wanted.endpoints, wanted.features, wanted.log_dirs)
+    lists = (wanted.endpoints, wanted.features, wanted.log_dirs, wanted.cordoned_log_dirs)
     if max(map(len, lists)) > REGISTRATION_LIST_MAX:
         _invalid(f"More than {REGISTRATION_LIST_MAX} listeners, features or directories")
     if identity.voters.get(wanted.id) is not None:
@@ -282,6 +299,8 @@ def _check_registration(
         _invalid("No listeners specified in request")
     if not wanted.log_dirs:
         _invalid("No directories specified in request")
+    if not set(wanted.cordoned_log_dirs) <= set(wanted.log_dirs):
+        _invalid("Cordoned directories that are not among the directories in request")
     if len(set(wanted.log_dirs)) != len(wanted.log_dirs):
         _invalid("Duplicate directory ID in request")
     for directory in wanted.log_dirs:

@@ -5,8 +5,9 @@ partitions as any other; the next topic begins where a count of topics says, so 
 one partition go round as well.  Each further replica goes to the rack with the fewest of this
 partition's replicas, then to such a host, then to the broker that got the fewest replicas in this
 placement.  Brokers that are fenced or shutting down are taken only when the others do not suffice,
-and never as the first replica.  Invariant: DistinctFailureDomains (two replicas share a rack or a
-host only when there are more replicas than racks or hosts to choose from).
+and never as the first replica; those whose log directories are all cordoned, not at all.
+Invariant: DistinctFailureDomains (two replicas share a rack or a host only when there are more
+replicas than racks or hosts to choose from).
 """
 
 from collections import Counter
@@ -33,8 +34,9 @@ def place(
     """
     assert partition_count >= 0
     assert turn >= 0
-    usable = list(brokers)
-    _check(usable, replication_factor)
+    registered = list(brokers)
+    usable = _uncordoned(registered)
+    _check(usable, replication_factor, cordoned_count=len(registered) - len(usable))
     ring = _interleaved([broker for broker in usable if broker.is_active])
     spare = _interleaved([broker for broker in usable if not broker.is_active])
     load: Counter[NodeId] = Counter()
@@ -53,20 +55,26 @@ def turn_after(
 
     `partition_count` is how many partitions the topic has.
     """
-    ring = [broker.id for broker in _interleaved([one for one in brokers if one.is_active])]
+    active = [broker for broker in _uncordoned(brokers) if broker.is_active]
+    ring = [broker.id for broker in _interleaved(active)]
     if leader not in ring:
         return None
     return ring.index(leader) + 1 + partition_count // len(ring) * len(ring)
 
 
-def _check(usable: Sequence[BrokerRegistration], replication_factor: int) -> None:
+def _check(
+    usable: Sequence[BrokerRegistration], replication_factor: int, *, cordoned_count: int
+) -> None:
     problem = None
     active_count = sum(broker.is_active for broker in usable)
     alive = f", {active_count} of them alive" if active_count < len(usable) else ""
+    if cordoned_count:
+        alive += f"; {cordoned_count} more have all their log directories cordoned"
     if replication_factor < 1:
         problem = f"Invalid replication factor {replication_factor}: it must be positive."
     elif not active_count:
-        problem = "All brokers are currently fenced."
+        cordoned = ", or have all their log directories cordoned" if cordoned_count else ""
+        problem = f"All brokers are currently fenced{cordoned}."
     elif replication_factor > len(usable):
         problem = (
             f"The target replication factor of {replication_factor} cannot be reached because "
@@ -77,6 +85,10 @@ def _check(usable: Sequence[BrokerRegistration], replication_factor: int) -> Non
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication_factor} time(s): {problem}",
         )
+
+
+def _uncordoned(brokers: Iterable[BrokerRegistration]) -> list[BrokerRegistration]:
+    return [broker for broker in brokers if not broker.is_cordoned]
 
 
 def _replicas(

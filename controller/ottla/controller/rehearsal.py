@@ -114,6 +114,7 @@ class Rehearsal:
         want_fence: bool = False,
         want_shut_down: bool = False,
         offline_log_dirs: tuple[UUID, ...] = (),
+        cordoned_log_dirs: tuple[UUID, ...] | None = None,
     ) -> pb.HeartbeatResponse:
         """Send a heartbeat of a broker that has applied everything, or up to an offset."""
         applied = self.next_offset - 1 if metadata_offset is None else metadata_offset
@@ -125,6 +126,9 @@ class Rehearsal:
             want_shut_down=want_shut_down,
             offline_log_dirs=[one.bytes for one in offline_log_dirs],
         )
+        if cordoned_log_dirs is not None:
+            request.cordoned_log_dirs.ids.extend(one.bytes for one in cordoned_log_dirs)
+            request.cordoned_log_dirs.SetInParent()
         return self.take(
             brokers.heartbeat(
                 self.image,

@@ -74,7 +74,8 @@ def _register_broker(image: MetadataImage, record: pb.RegisterBroker) -> Metadat
         host=record.host if record.HasField("host") else None,
         is_fenced=record.is_fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
-        log_dirs=tuple(read_uuid(directory) for directory in record.log_dirs),
+        log_dirs=tuple(map(read_uuid, record.log_dirs)),
+        cordoned_log_dirs=tuple(map(read_uuid, record.cordoned_log_dirs)),
     )
     return replace(image, brokers=image.brokers.set(broker.id, broker))
 
@@ -95,9 +96,14 @@ def _change_broker(image: MetadataImage, record: pb.BrokerRegistrationChange) ->
             else broker.in_controlled_shutdown
         ),
         log_dirs=(
-            tuple(read_uuid(directory) for directory in record.log_dirs.ids)
+            tuple(map(read_uuid, record.log_dirs.ids))
             if record.HasField("log_dirs")
             else broker.log_dirs
+        ),
+        cordoned_log_dirs=(
+            tuple(map(read_uuid, record.cordoned_log_dirs.ids))
+            if record.HasField("cordoned_log_dirs")
+            else broker.cordoned_log_dirs
         ),
     )
     return replace(image, brokers=image.brokers.set(broker.id, changed))

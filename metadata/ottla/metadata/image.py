@@ -67,6 +67,8 @@ class BrokerRegistration:
     is_fenced: bool = True
     in_controlled_shutdown: bool = False
     log_dirs: tuple[UUID, ...] = ()
+    cordoned_log_dirs: tuple[UUID, ...] = ()
+    """Those of them that take no new replica (KIP-1066)."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return where the listener of that name is reached, if the broker has one."""
@@ -76,6 +78,11 @@ class BrokerRegistration:
     def is_active(self) -> bool:
         """Whether the broker may lead and be in sync."""
         return not self.is_fenced and not self.in_controlled_shutdown
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether none of its directories takes a new replica."""
+        return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

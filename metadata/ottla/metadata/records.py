@@ -66,6 +66,7 @@ def register_broker_record(broker: BrokerRegistration) -> Record:
             is_fenced=broker.is_fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown,
             log_dirs=[directory.bytes for directory in broker.log_dirs],
+            cordoned_log_dirs=[directory.bytes for directory in broker.cordoned_log_dirs],
         )
     )
 
@@ -83,10 +84,14 @@ def broker_change_record(
     is_fenced: bool | None = None,
     in_controlled_shutdown: bool | None = None,
     log_dirs: Iterable[UUID] | None = None,
+    cordoned_log_dirs: Iterable[UUID] | None = None,
 ) -> Record:
     """Record a change of a broker's state; None leaves a part as it is."""
     change = pb.BrokerRegistrationChange(
-        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=_uuids(log_dirs)
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        log_dirs=_uuids(log_dirs),
+        cordoned_log_dirs=_uuids(cordoned_log_dirs),
     )
     if is_fenced is not None:
         change.is_fenced = is_fenced

@@ -54,6 +54,8 @@ class LogDirectory:
         self.identity: MetaProperties | None = None
         self.failure: str | None = None
         """Why the directory is offline; None while it serves."""
+        self.is_cordoned = False
+        """Whether it takes no new replica (`cordoned.log.dirs`)."""
         self.progress = RecoveryProgress()
         self.is_recovered = False
         """Whether all its logs were opened, without which a clean marker would lie."""

@@ -3,6 +3,7 @@
 Pure.  An empty log in place of one that lies on a missing disk would be taken for a replica that
 has all it ever had, and could be elected.  So a log is made without question only for a replica
 that holds nothing which counts; any other has its place, and stays offline while that is missing.
+A cordoned directory takes a log only where no other one serves, or as the one the cluster knows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,8 @@ class CandidateDirectory(Protocol):
     """What the choice needs of a log directory."""
 
     path: str
+
+    is_cordoned: bool
 
     @property
     def is_live(self) -> bool:
@@ -66,10 +69,11 @@ def choose_place(
         raise RefusedError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"its log may lie in {offline}, which is offline"
         )
-    if len(live) == 1:
-        return live[0]
+    open_to_all = [index for index in live if not places[index].is_cordoned] or live
+    if len(open_to_all) == 1:
+        return open_to_all[0]
     count_of = counts()
-    return min(live, key=lambda index: count_of.get(places[index].path, 0))
+    return min(open_to_all, key=lambda index: count_of.get(places[index].path, 0))
 
 
 def choose_log(

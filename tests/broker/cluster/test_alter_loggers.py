@@ -22,7 +22,7 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 Client = Any  # the class of the fixture, in conftest.py
 NewClient = Callable[..., Client]
 
-TOPIC, BROKER_LOGGER = 2, 8
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 LOGGER = "ottla.test.talkative"
 Change = tuple[str, int, str | None]
@@ -171,3 +171,33 @@ async def test_a_request_that_changes_much_is_encoded_apart(new_client: NewClien
         codes = await alter(client, *asked, unknown)
         assert codes == [0] * len(asked) + [ErrorCode.INVALID_REQUEST]
         assert client.apart_count > apart_count
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_refused"),
+    [
+        ("1", "/elsewhere", True),
+        ("1", "/tmp/ottla-logs", False),
+        ("1", "*", False),
+        ("1", "", False),
+        ("1", "*,/elsewhere", False),  # the controller's to refuse, as any bad value
+        ("2", "/elsewhere", False),
+        ("", "/elsewhere", False),
+    ],
+)
+async def test_a_directory_that_is_not_ours_is_refused_before_the_controller_is_asked(
+    new_client: NewClient, name: str, value: str, is_refused: bool
+) -> None:
+    client = new_client()
+    client.controller.answer = lambda request: IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                resource_type=one.resource_type, resource_name=one.resource_name
+            )
+            for one in request.resources
+        ]
+    )
+    client.controller.metadata_offset = 0
+    codes = await alter(client, resource(BROKER, name, ("cordoned.log.dirs", SET, value)))
+    assert codes == [ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.NONE]
+    assert len(client.controller.requests) == (0 if is_refused else 1)

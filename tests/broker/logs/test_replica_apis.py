@@ -42,6 +42,7 @@ class Directory:
 
     path: str
     is_live: bool = True
+    is_cordoned: bool = False
     room: Space | OSError = ROOM
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
 
@@ -248,6 +249,21 @@ async def test_a_replica_is_moved_or_refused_with_kafkas_code(
     assert move(world, path, topic, index, logs) is code
     wanted = [directory.path for directory in logs.moving.values()]
     assert wanted == ([path] if code is ErrorCode.NONE else [])
+
+
+async def test_no_replica_moves_to_a_cordoned_directory_and_it_is_shown_as_one(
+    world: World,
+) -> None:
+    held = await world.add("a")
+    here, there = Directory("/d1").hold(held), Directory("/d2", is_cordoned=True)
+    logs = Logs(here, there)
+    assert move(world, "/d2", "a", 0, logs) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert not logs.moving
+    api = DescribeLogDirsApi(table=world.table, logs=logs)
+    answer = await finished(
+        api.handle(world.call(35, 5).context, DescribeLogDirsRequest(topics=None))
+    )
+    assert [result.is_cordoned for result in answer.results] == [False, True]
 
 
 async def test_a_replica_that_moves_is_shown_in_both_directories(world: World) -> None:

@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs: this broker's loggers here, all else by the controller.
 
 Pure but for the await of the controller.  A request may change both: each resource is answered for
-itself, in the order asked.  One that names much is looked at in steps, and encoded for the
+itself, in the order asked.  What this broker alone can judge it refuses here: to cordon a directory
+that it does not have.  A request that names much is looked at in steps, and encoded for the
 controller apart from the loop.
 """
 
@@ -12,8 +13,10 @@ from typing import Any, Protocol
 from ottla.broker.cluster.log_levels import LogLevels
 from ottla.broker.network.dispatch import HandlerResult, RequestContext
 from ottla.broker.network.steps import STEP_COST, Answer, StepPace, begun
-from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId, parse_node_id
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import parse_node_id
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.resources import ConfigKind
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.incremental_alter_configs_request import (
@@ -48,13 +51,14 @@ class AlterLoggersApi:
 
     def __init__(
         self,
-        node_id: NodeId,
+        config: BrokerConfig,
         loggers: LogLevels,
         forward: Forwarding,
         forward_large: Forwarding | None = None,
     ) -> None:
         """`forward_large` takes requests that are costly to encode; by default `forward` does."""
-        self._node_id = node_id
+        self._node_id = config.node_id
+        self._log_dirs = config.log_dirs
         self._loggers = loggers
         self._forward = forward
         self._forward_large = forward_large or forward
@@ -72,8 +76,8 @@ class AlterLoggersApi:
         times = Counter[str]()
         change_count = 0
         for one in resources:
-            if one.resource_type == ConfigKind.BROKER_LOGGER:
-                times[one.resource_name] += 1
+            if self._is_ours(one):
+                times[one.resource_name] += one.resource_type == ConfigKind.BROKER_LOGGER
             else:
                 rest.append(one)
                 change_count += 1 + len(one.configs)
@@ -84,7 +88,7 @@ class AlterLoggersApi:
             return forward(context, request)
         ours: dict[int, Outcome] = {}
         for index, one in enumerate(resources):
-            if one.resource_type != ConfigKind.BROKER_LOGGER:
+            if not self._is_ours(one):
                 continue
             is_repeated = times[one.resource_name] > 1
             ours[index] = self._outcome(one, is_repeated=is_repeated, is_dry=request.validate_only)
@@ -103,6 +107,26 @@ class AlterLoggersApi:
         theirs = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
         return forward(context, theirs, finish)
 
+    def _is_ours(self, resource: AlterConfigsResource) -> bool:
+        """Return whether a resource is answered here, without the controller."""
+        return resource.resource_type == ConfigKind.BROKER_LOGGER or bool(self._missing(resource))
+
+    def _missing(self, resource: AlterConfigsResource) -> str:
+        """Return why this broker cannot cordon what is named; empty where it can, or need not."""
+        if (resource.resource_type, resource.resource_name) == (
+            ConfigKind.BROKER,
+            str(self._node_id),
+        ):
+            for change in resource.configs:
+                if change.name == CORDONED_LOG_DIRS and change.value is not None:
+                    try:
+                        check_cordoned(parse_cordoned(change.value), self._log_dirs)
+                    except ConfigError as error:
+                        return str(error)
+                    except ValueError:
+                        pass  # the controller refuses it, as any bad value
+        return ""
+
     def _outcome(
         self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool
     ) -> Outcome:
@@ -119,6 +143,8 @@ class AlterLoggersApi:
         return outcome
 
     def _alter(self, resource: AlterConfigsResource, *, is_repeated: bool, is_dry: bool) -> None:
+        if resource.resource_type == ConfigKind.BROKER:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, self._missing(resource))
         if is_repeated:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         name, changes = resource.resource_name, resource.configs

@@ -91,7 +91,7 @@ def register_cluster_apis(
     for api_key in FORWARDED_API_KEYS:
         dispatcher.register(api_key, admin.handle, large_handler=admin.handle_large)
     loggers = LogLevels()
-    alter = AlterLoggersApi(config.node_id, loggers, admin.handle, admin.handle_large)
+    alter = AlterLoggersApi(config, loggers, admin.handle, admin.handle_large)
     dispatcher.register(INCREMENTAL_ALTER_CONFIGS, alter.handle)
     topics = MetadataApi(
         config=config,

@@ -7,7 +7,8 @@ the broker's file, default.  Dynamic settings are:
   default: `replica_manager` puts it into force in all logs at once;
 * `unclean.leader.election.enable`: the controller's elections;
 * `producer.id.expiration.ms`: with the logs' settings, in `replica_manager`;
-* `max.connections`: the socket server, through this publisher.
+* `max.connections`: the socket server, through this publisher;
+* `cordoned.log.dirs`: the log directories, through this publisher.
 """
 
 from collections.abc import Callable, Mapping

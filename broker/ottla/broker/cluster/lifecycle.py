@@ -92,6 +92,7 @@ class NextHeartbeat(NamedTuple):
     wants_fence: bool
     wants_shut_down: bool
     offline_directories: tuple[UUID, ...]
+    cordoned_directories: tuple[UUID, ...]
 
 
 class Lifecycle:
@@ -103,6 +104,7 @@ class Lifecycle:
         self.is_fenced = True
         self.is_leave_granted = False
         self.offline_directories: tuple[UUID, ...] = ()
+        self.cordoned_directories: tuple[UUID, ...] = ()
         self.failures_in_a_row = 0
         """Heartbeats that nobody answered since the last that somebody did."""
 
@@ -183,6 +185,7 @@ class Lifecycle:
             ),
             wants_shut_down=self.is_leaving,
             offline_directories=self.offline_directories,
+            cordoned_directories=self.cordoned_directories,
         )
 
     def on_heartbeat_answer(self, *, is_fenced: bool, should_shut_down: bool) -> None:

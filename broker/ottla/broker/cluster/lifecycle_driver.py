@@ -19,6 +19,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.clock_driver import RealClock
 from ottla.proto import controller_pb2 as pb
+from ottla.proto import metadata_pb2
 from ottla.rpc.controller_client import ControllerClient
 
 logger = logging.getLogger("ottla.broker.lifecycle")
@@ -177,6 +178,11 @@ class LifecycleDriver:
         self.lifecycle.offline_directories = directories
         self.beat_now()
 
+    def report_cordoned_directories(self, directories: tuple[UUID, ...]) -> None:
+        """Tell the controller at once which directories take no new replica."""
+        self.lifecycle.cordoned_directories = directories
+        self.beat_now()
+
     async def _beat(self) -> None:
         lifecycle = self.lifecycle
         said = lifecycle.heartbeat(self._metadata_offset())
@@ -187,6 +193,9 @@ class LifecycleDriver:
             want_fence=said.wants_fence,
             want_shut_down=said.wants_shut_down,
             offline_log_dirs=[one.bytes for one in said.offline_directories],
+            cordoned_log_dirs=metadata_pb2.Uuids(
+                ids=[one.bytes for one in said.cordoned_directories]
+            ),
         )
         deadline_ms = (
             SHUTDOWN_HEARTBEAT_TIMEOUT_MS

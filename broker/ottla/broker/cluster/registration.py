@@ -21,6 +21,7 @@ def registration_request(
     endpoints: Iterable[ListenAddress],
     host: str,
     directory_ids: Iterable[UUID],
+    cordoned_ids: Iterable[UUID],
     previous_broker_epoch: int,
 ) -> pb.RegisterRequest:
     """Return the registration; `host` is the machine, as a failure domain."""
@@ -49,6 +50,7 @@ def registration_request(
         host=config.failure_domain_host or host,
         log_dirs=[directory_id.bytes for directory_id in directory_ids],
         previous_broker_epoch=previous_broker_epoch,
+        cordoned_log_dirs=[directory_id.bytes for directory_id in cordoned_ids],
     )
 
 

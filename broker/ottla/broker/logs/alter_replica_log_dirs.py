@@ -71,6 +71,8 @@ class AlterReplicaLogDirsApi(Generic[D]):
             return ErrorCode.LOG_DIR_NOT_FOUND
         if not directory.is_live:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if directory.is_cordoned:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         partition = self._table.by_name.get(at.topic, {}).get(at.partition)
         if partition is None:
             topic = self._table.image.topic(at.topic)

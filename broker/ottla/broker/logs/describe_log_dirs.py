@@ -33,6 +33,7 @@ class DescribedDirectory(Protocol):
     """What it needs of a log directory."""
 
     path: str
+    is_cordoned: bool
 
     @property
     def is_live(self) -> bool:
@@ -152,6 +153,7 @@ class DescribeLogDirsApi(Generic[D]):
                     ],
                     total_bytes=space.total_bytes,
                     usable_bytes=space.usable_bytes,
+                    is_cordoned=directory.is_cordoned,
                 )
             )
         return response

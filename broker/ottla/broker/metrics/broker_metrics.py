@@ -178,6 +178,17 @@ def _logs(logs: LogManager) -> Iterator[Family]:
         ("logDirectory",),
         [((directory.path,), int(not directory.is_live)) for directory in directories],
     )
+    yield gauge(
+        f"{manager}CordonedLogDirectoryCount",
+        "Directories of log.dirs that take no new replica.",
+        sum(directory.is_cordoned for directory in directories),
+    )
+    yield gauges(
+        f"{manager}LogDirectoryCordoned",
+        "1 for a directory that takes no new replica.",
+        ("logDirectory",),
+        [((directory.path,), int(directory.is_cordoned)) for directory in directories],
+    )
     for name, text, attribute in (
         ("remainingLogsToRecover", "Logs still to be recovered.", "remaining_log_count"),
         ("remainingSegmentsToRecover", "Segments of them.", "remaining_segment_count"),

@@ -100,7 +100,9 @@ async def log_dirs(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def _state(directory: LogDirDescription) -> str:
-    return "online" if directory.error is ErrorCode.NONE else "offline"
+    if directory.error is not ErrorCode.NONE:
+        return "offline"
+    return "cordoned" if directory.is_cordoned else "online"
 
 
 def _directory_rows(one: BrokerDirectories) -> Iterator[tuple[object, ...]]:

@@ -10,6 +10,7 @@ group_overrides.py  what one group may have for itself
 client_metrics.py   what clients are asked to report
 exporters.py        where metrics go: collectors, a topic, plug-ins
 telemetry.py        whether, and how much of it at once
+cordoned.py         log directories that take no new replica
 broker.py           settings of one broker process
 controller.py       settings of one controller process
 client.py           settings of producers and consumers

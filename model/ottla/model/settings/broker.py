@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.limits import INT32_MAX, INT64_MAX, MIB
+from ottla.model.settings.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import (
     ConfiguredVoter,
@@ -39,6 +40,14 @@ class BrokerConfig:
         ("/tmp/ottla-logs",),
         key="log.dirs",
         doc="The directories that hold the partitions, one per disk.",
+    )
+    cordoned_log_dirs: tuple[str, ...] = setting(
+        (),
+        key=CORDONED_LOG_DIRS,
+        parse=parse_cordoned,
+        is_dynamic=True,
+        doc="The directories of log.dirs that take no new replica, * for all of them; what lies "
+        "there is served on.",
     )
     metadata_log_dir: str | None = setting(
         None,
@@ -356,6 +365,7 @@ class BrokerConfig:
                 f"is {self.node_id}, which is a controller's in controller.quorum.voters; "
                 "give this broker a number of its own",
             )
+        check_cordoned(self.cordoned_log_dirs, self.log_dirs)
         names = [endpoint.name for endpoint in self.listeners]
         if self.inter_broker_listener not in names:
             raise ConfigError(
