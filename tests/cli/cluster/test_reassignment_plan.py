@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.cluster.reassign import _bar, _bars, _check_evacuated, _part
+from ottla.cli.cluster.move_bars import bar
+from ottla.cli.cluster.reassign import _bars, _check_evacuated, _part
 from ottla.cli.cluster.reassignment_plan import (
     Move,
     ReplicaAssignment,
@@ -145,4 +146,4 @@ def test_bars_tell_how_far_the_moves_are() -> None:
     assert first == "[############------------]  50.0 %  t-1  to 2,3"
     assert second.endswith("0.0 %  t-0  to 2")
     assert len(_bars(moving * 10, dict.fromkeys([first_at, second_at], 0.0), 20)) == 14
-    assert _bar(1.0) == "[########################] 100.0 %"
+    assert bar(1.0) == "[########################] 100.0 %"

@@ -25,4 +25,6 @@ health.py                 judges the answers: every reason names its cure
 reassign.py               `ottla topic reassign`
 reassignment_plan.py      decides which broker gets which replica (pure)
 reassignment_requests.py  the requests
+directory_moves.py        `ottla topic reassign --log-dir`: between directories of a broker
+move_bars.py              how far moves are, as bars
 """

@@ -1,4 +1,7 @@
-"""`ottla topic reassign`: replicas moved to other brokers, shown first, watched, or called back."""
+"""`ottla topic reassign`: replicas moved to other brokers, shown first, watched, or called back.
+
+Those moved between directories of their brokers are of `directory_moves`.
+"""
 
 import argparse
 import json
@@ -9,6 +12,8 @@ from typing import Any
 
 import trio
 
+from ottla.cli.cluster.directory_moves import move_directories
+from ottla.cli.cluster.move_bars import MoveBar, bars
 from ottla.cli.cluster.reassignment_plan import (
     Move,
     ReplicaAssignment,
@@ -35,17 +40,15 @@ from ottla.model.errors import ConfigError, RefusedError
 from ottla.model.ids import TopicPartition
 
 DRAW_AGAIN_S = 0.5
-BAR_WIDTH = 24
-BARS_MAX = 12
-"""Partitions drawn at a time; more would not fit on a screen."""
 
 
 def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
     """Declare the verb; return its parser."""
     parser: argparse.ArgumentParser = verbs.add_parser(
         "reassign",
-        help="move replicas to other brokers; shows the plan, --execute does it",
-        description="Without --brokers, --evacuate, --plan or --cancel it shows what moves now.",
+        help="move replicas to other brokers or log directories; --execute does it",
+        description="Without --brokers, --evacuate, --plan, --log-dir or --cancel it shows what "
+        "moves between brokers now.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="(default: every topic)")
     what = parser.add_mutually_exclusive_group()
@@ -56,6 +59,12 @@ def configure_reassign(verbs: Any) -> argparse.ArgumentParser:
     what.add_argument("--plan", metavar="FILE", help="as a file of kafka-reassign-partitions says")
     what.add_argument(
         "--cancel", action="store_true", help="call back what moves: the replicas before hold"
+    )
+    what.add_argument(
+        "--log-dir",
+        action="append",
+        metavar="[ID:]PATH",
+        help="into this log directory of broker ID (default: of each broker that has it)",
     )
     parser.add_argument(
         "-r", "--replicas", type=int, metavar="COUNT", help="with --brokers: this many on each"
@@ -73,6 +82,8 @@ async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
     """Plan, begin, watch or call back moves."""
     if arguments.cancel:
         return await _cancel(admin, arguments)
+    if arguments.log_dir:
+        return await move_directories(admin, arguments)
     if not arguments.brokers and not arguments.plan and arguments.evacuate is None:
         return await _status(admin, arguments)
     moves = await _planned(admin, arguments)
@@ -237,23 +248,8 @@ async def _watch(admin: Admin, wanted: set[TopicPartition]) -> None:
 
 def _bars(moving: Sequence[Ongoing], done: dict[TopicPartition, float], total: int) -> list[str]:
     """Return the lines that tell how far the moves are, the whole first."""
-    whole = (total - len(moving) + sum(done.values())) / total
-    shown = sorted(moving, key=lambda one: (-done[one.at], one.at))[:BARS_MAX]
-    width = max((len(one.name) for one in shown), default=0)
-    head = f"{total - len(moving)} of {counted(total, 'partition')} moved"
-    lines = [f"{_bar(whole)}  {head}"]
-    lines += [
-        f"{_bar(done[one.at])}  {one.name:<{width}}  to {','.join(map(str, one.target))}"
-        for one in shown
-    ]
-    if len(moving) > len(shown):
-        lines.append(f"… and {len(moving) - len(shown)} more")
-    return lines
-
-
-def _bar(part: float) -> str:
-    filled = int(part * BAR_WIDTH)
-    return f"[{'#' * filled}{'-' * (BAR_WIDTH - filled)}] {100 * part:5.1f} %"
+    rows = [MoveBar(done[one.at], one.name, ",".join(map(str, one.target))) for one in moving]
+    return bars(sorted(rows, key=lambda row: row.name), total, "partition")
 
 
 def _draw(lines: Sequence[str], before: int) -> int:
