@@ -13,8 +13,8 @@ from ottla.broker.cluster import lifecycle_driver
 from ottla.client.producer import open_producer
 from ottla.jepsen.in_process import open_in_process_cluster
 from ottla.model.ids import NodeId
-from ottla.storage.disk import RealFile
 from ottla.storage.disk_seam import Chunk
+from ottla.storage.real_file_driver import RealFile
 
 AN_HOUR_MS = "3600000"
 

@@ -1,5 +1,6 @@
-"""A process that runs out of descriptors loses no directory, and can still write its metadata."""
+"""A process has fewer descriptors than files; one that runs out of them loses no directory."""
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -9,16 +10,21 @@ from uuid import UUID
 
 import pytest
 
+from ottla.jepsen.world.disk import SimulatedDisk
+from ottla.jepsen.world.disk_faults import DiskOperation
+from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, TopicPartition
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.storage.directory_names import METADATA_DIRECTORY
-from ottla.storage.disk import DESCRIPTORS_RESERVED, RealDisk
+from ottla.storage.disk import RealDisk
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_manager_driver import open_log_manager
 from ottla.storage.meta_properties import MetaProperties, format_meta_properties
+from ottla.storage.real_file_driver import DESCRIPTORS_RESERVED
+from ottla.storage.workbench import read_values
 from ottla.wire.batch_builder import build_batch
 
 LOG_COUNT = 40
@@ -48,26 +54,45 @@ def settings(path: Path) -> BrokerConfig:
     return BrokerConfig(node_id=NodeId(1), log_dirs=(str(path),))
 
 
+def append(log: Log) -> None:
+    batch = build_batch([(1_000, None, b"value")])
+    log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=1_000)
+
+
+async def test_idle_logs_are_more_than_there_are_descriptors(
+    tmp_path: Path, small_limit: None
+) -> None:
+    config = settings(tmp_path)
+    async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: LogConfig())
+        for index in range(LOG_COUNT):
+            log = await logs.create(TopicPartition("t", index), TOPIC, LogConfig())
+            append(log)
+            await log.flush()
+        await logs.shutdown_cleanly(1)
+    async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
+        await logs.recover(lambda partition: LogConfig())
+        assert len(logs) == LOG_COUNT
+        for _, log in logs:
+            assert len(read_values(log)) == 1
+
+
 async def test_logs_that_find_no_descriptor_are_refused_and_the_directory_lives(
     tmp_path: Path, small_limit: None
 ) -> None:
+    """What is not flushed keeps its descriptor."""
     disk = RealDisk()
     refused = []
     async with open_log_manager(disk, settings(tmp_path), RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: LogConfig())
-        made = []
         for index in range(LOG_COUNT):
             try:
-                made.append(await logs.create(TopicPartition("t", index), TOPIC, LogConfig()))
+                append(await logs.create(TopicPartition("t", index), TOPIC, LogConfig()))
             except RefusedError as error:
                 assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
                 refused.append(index)
-        assert made
-        assert refused
+        assert 0 < len(refused) < LOG_COUNT
         assert logs.directories[0].is_live
-        batch = build_batch([(1_000, None, b"value")])
-        for log in made:
-            log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=1_000)
         # The checkpoints are written, and the metadata log may roll.
         await logs.checkpoint_high_watermarks()
         assert logs.directories[0].is_live
@@ -78,27 +103,35 @@ async def test_logs_that_find_no_descriptor_are_refused_and_the_directory_lives(
         ]
         for file in files:
             file.close()
-        # Whoever gives descriptors back lets others have them.
-        await logs.delete(TopicPartition("t", 0))
-        await logs.delete(TopicPartition("t", 1))
-        await logs.create(TopicPartition("t", refused[0]), TOPIC, LogConfig())
+        # Whoever is done with descriptors lets others have them: here, after a flush.
+        await disk.flush_idle(str(tmp_path))
+        await disk.flush_idle(str(tmp_path))
+        for index in refused:
+            append(await logs.create(TopicPartition("t", index), TOPIC, LogConfig()))
+            await disk.flush_idle(str(tmp_path))
+            await disk.flush_idle(str(tmp_path))
+        assert len(logs) == LOG_COUNT
 
 
-async def test_a_start_that_lacks_descriptors_opens_what_it_can(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    config = settings(tmp_path)
-    async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
+async def test_a_start_that_lacks_descriptors_opens_what_it_can() -> None:
+    disk = SimulatedDisk(SeededRng(1))
+    await disk.makedirs("/data")
+    identity = MetaProperties(cluster_id="c", node_id=NodeId(1), directory_id=UUID(int=500))
+    await disk.write_atomically("/data/meta.properties", format_meta_properties(identity))
+    config = BrokerConfig(node_id=NodeId(1), log_dirs=("/data",))
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: LogConfig())
         for index in range(LOG_COUNT):
             await logs.create(TopicPartition("t", index), TOPIC, LogConfig())
-    request.getfixturevalue("small_limit")
-    async with open_log_manager(RealDisk(), config, RealClock(), RealRng()) as logs:
+        await logs.shutdown_cleanly(1)
+    disk.kill()
+    disk.fail(DiskOperation.OPEN, errno.EMFILE, path_part="t-1", times=1_000)
+    async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: LogConfig())
         assert logs.directories[0].is_live
         assert 0 < len(logs) < LOG_COUNT
         assert len(logs) + len(logs.offline) == LOG_COUNT
-        assert "Too many open files" in next(iter(logs.offline.values()))
+        assert "fails as asked" in next(iter(logs.offline.values()))
 
 
 async def test_a_log_that_cannot_be_closed_in_order_keeps_no_file_open(
@@ -109,7 +142,8 @@ async def test_a_log_that_cannot_be_closed_in_order_keeps_no_file_open(
 
     async with open_log_manager(RealDisk(), settings(tmp_path), RealClock(), RealRng()) as logs:
         await logs.recover(lambda partition: LogConfig())
-        await logs.create(TopicPartition("t", 0), TOPIC, LogConfig())
+        log = await logs.create(TopicPartition("t", 0), TOPIC, LogConfig())
+        append(log)
         assert open_files(tmp_path / "t-0")
         monkeypatch.setattr(Log, "close", has_no_room)
         await logs.shutdown_cleanly(1)

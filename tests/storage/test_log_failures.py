@@ -13,10 +13,11 @@ import trio.testing
 
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Offset
-from ottla.storage.disk import RealDisk, RealFile
+from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import Chunk, DiskFile
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.real_file_driver import RealFile
 from ottla.storage.workbench import NOW_MS, Workbench, append, read_values
 from ottla.wire.batch_builder import build_batch
 

@@ -19,7 +19,7 @@ from ottla.raft.voters import QuorumIdentity
 from ottla.rpc.cluster_id import cluster_id_handler
 from ottla.rpc.method import guarded
 from ottla.rpc.quorum_client import quorum_handlers
-from ottla.storage.directory_lock_driver import lock_directory
+from ottla.storage.directory_lock_driver import lock_directory, unlock_directory
 from ottla.storage.disk_seam import Disk
 
 HAND_OVER_PATIENCE_MS = 2_000
@@ -64,7 +64,7 @@ async def serve_controller(
             )
             await _serve(seams, disk, config, identity, ready, is_stopping, errors)
         finally:
-            lock.close()
+            unlock_directory(lock)
 
 
 async def _serve(

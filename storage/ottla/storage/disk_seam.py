@@ -22,7 +22,11 @@ class Space(NamedTuple):
 
 
 class DiskFile(Protocol):
-    """One open file, written at positions its owner keeps; there is no cursor."""
+    """A handle on one file, written at positions its owner keeps; there is no cursor.
+
+    Its descriptor may be given back for others while nothing pins it and nothing unflushed is in
+    it; the next use opens the file again, wherever `Disk.rename` took it meanwhile.
+    """
 
     @property
     def path(self) -> str:
@@ -61,15 +65,28 @@ class DiskFile(Protocol):
         ...
 
     def fileno(self) -> int:
-        """Return the descriptor for sendfile; the world's files raise OSError (they have none)."""
+        """Return the descriptor for sendfile; the world's files raise OSError (they have none).
+
+        It stays the file's as long as the file is pinned.
+        """
         ...
 
     def pin(self) -> None:
-        """Keep the descriptor open until the matching `unpin`, even if the owner closes."""
+        """Keep the descriptor, once it is open, until the matching `unpin`, also after `close`.
+
+        A pin opens nothing: where that may wait for the disk, `Disk.read_ahead` does it.
+        """
         ...
 
     def unpin(self) -> None:
         """Take back one `pin`; the last one after `close` closes the descriptor."""
+        ...
+
+    def expect_rewrite(self) -> None:
+        """Count no write of this file as unflushed: the owner writes all of it again to rely on it.
+
+        What was written may then be lost without an error, and the descriptor be given back.
+        """
         ...
 
     def close(self) -> None:
@@ -96,11 +113,17 @@ class Disk(Protocol):
         ...
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return whether the range (its first and last byte) can be read without waiting."""
+        """Return whether the range (its first and last byte) can be read without waiting.
+
+        False where the file's descriptor is not open, for opening may wait for the disk.
+        """
         ...
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Bring a range into the page cache."""
+        """Open the file where its descriptor was given back, and bring a range into the page cache.
+
+        A file that is pinned stays open then.
+        """
         ...
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
@@ -112,6 +135,14 @@ class Disk(Protocol):
 
         After one failure every later call fails too: the kernel forgets what it could not write.
         A file whose owner has closed it is passed over.
+        """
+        ...
+
+    async def flush_idle(self, directory: str) -> None:
+        """Flush files below a directory that were not written since the last call.
+
+        Only as many as are open beyond the disk's bound of descriptors, so that these can be given
+        back.  A file whose fsync fails is failed, as by `fsync`, and the error raised.
         """
         ...
 

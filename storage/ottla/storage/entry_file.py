@@ -27,6 +27,9 @@ class EntryFile:
     )
 
     entry_bytes = 8
+    is_rebuilt = True
+    """Whether a start that finds the file unsealed builds it again: nothing rests on it before
+    `trim` has written all of it."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -155,4 +158,6 @@ class EntryFile:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
+            if self.is_rebuilt:
+                self._file.expect_rewrite()
         return self._file

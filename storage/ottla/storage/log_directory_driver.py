@@ -19,7 +19,7 @@ from ottla.storage.clean_shutdown import (
     format_clean_shutdown,
     parse_clean_shutdown,
 )
-from ottla.storage.directory_lock_driver import lock_directory
+from ottla.storage.directory_lock_driver import lock_directory, unlock_directory
 from ottla.storage.disk_seam import Disk, DiskFile, Space
 from ottla.storage.meta_properties import (
     META_PROPERTIES_FILE,
@@ -99,7 +99,7 @@ class LogDirectory:
     def release(self) -> None:
         """Give the lock up."""
         if self._lock_file is not None:
-            self._lock_file.close()
+            unlock_directory(self._lock_file)
             self._lock_file = None
 
     async def space(self) -> Space:

@@ -459,8 +459,16 @@ class LogManager:
             self._errors,
             logs=lambda: self.in_directory(directory),
             write_checkpoint=lambda name: self._checkpoint_if_recovered(directory, name),
+            flush_idle=lambda: self._flush_idle(directory),
             removal=DelayedRemoval(self._disk, lambda error: self.judge(directory, error)),
         )
+
+    async def _flush_idle(self, directory: LogDirectory) -> None:
+        if directory.is_live:
+            try:
+                await self._disk.flush_idle(directory.path)
+            except OSError as error:  # whatever its number: the kernel forgets what it had
+                self.fail_directory(directory, error.strerror or str(error))
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write what is committed, so that a restarted broker serves it at once."""

@@ -27,6 +27,10 @@ FLUSH_CHECK_INTERVAL_MS = 1_000
 """How often flush.ms is looked at where log.flush.scheduler.interval.ms does not say: shorter costs
 a walk over all logs, longer flushes later."""
 
+IDLE_FLUSH_INTERVAL_MS = 15_000
+"""How long a file is not written before its descriptor may be flushed and given back: shorter
+flushes files that are still written, longer keeps descriptors that others need."""
+
 RETENTION_PAUSE_S = 0.1
 """Gathers changes of many topics: shorter looks at all logs more often, longer is felt."""
 
@@ -52,9 +56,13 @@ class DirectoryUpkeep:
         *,
         logs: Callable[[], Iterator[tuple[TopicPartition, Log]]],
         write_checkpoint: Callable[[str], Awaitable[None]],
+        flush_idle: Callable[[], Awaitable[None]],
         removal: DelayedRemoval,
     ) -> None:
-        """`logs` yields those of the directory; `write_checkpoint` writes one by its name."""
+        """`logs` yields those of the directory; `write_checkpoint` writes one by its name.
+
+        `flush_idle` has descriptors given back that are open for unflushed writes alone.
+        """
         self.removal = removal
         self._path = path
         self._config = config
@@ -62,6 +70,7 @@ class DirectoryUpkeep:
         self._errors = errors
         self._logs = logs
         self._write_checkpoint = write_checkpoint
+        self._flush_idle = flush_idle
         self._to_flush: dict[TopicPartition, Log] = {}
         self._flush_wanted = trio.Event()
         self._retention_wanted = trio.Event()
@@ -84,6 +93,8 @@ class DirectoryUpkeep:
             # Not delayed: flush.ms bounds what a power cut takes, also right after a start.
             due = partial(_every, 0, interval_ms, self._request_due_flushes)
             self._keep_running(nursery, "flush.ms", due)
+            idle = partial(_every, 0, IDLE_FLUSH_INTERVAL_MS, self._flush_idle)
+            self._keep_running(nursery, "descriptors", idle)
             self._keep_running(nursery, "flushes", self._flush_requested)
             self._keep_running(nursery, "retention", self._apply_retention)
             self._keep_running(nursery, "removals", self.removal.run)

@@ -29,6 +29,7 @@ class TransactionIndex(EntryFile):
     __slots__ = ()
 
     entry_bytes = _ENTRY.size
+    is_rebuilt = False
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry."""

@@ -23,7 +23,7 @@ from ottla.cli.terminal import note, say
 from ottla.model.errors import ConfigError, OttlaError
 from ottla.node.clock_driver import RealClock, RealRng
 from ottla.node.process_driver import raise_open_files_limit
-from ottla.storage.directory_lock_driver import LOCK_FILE, lock_directory
+from ottla.storage.directory_lock_driver import LOCK_FILE, lock_directory, unlock_directory
 from ottla.storage.disk import RealDisk
 from ottla.storage.disk_seam import Disk
 from ottla.storage.files import LOG
@@ -83,7 +83,7 @@ def _held(directory: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        file.close()
+        unlock_directory(file)
 
 
 @contextmanager

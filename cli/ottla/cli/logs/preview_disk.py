@@ -154,6 +154,9 @@ class _File:
         """Take back one `pin`."""
         self._pin_count -= 1
 
+    def expect_rewrite(self) -> None:
+        """Do nothing: nothing is flushed here."""
+
     def close(self) -> None:
         """Give the file up."""
         self.is_closed = True
@@ -248,6 +251,9 @@ class PreviewDisk:
 
     async def fsync(self, file: DiskFile) -> None:
         """Do nothing: what is kept aside is thrown away."""
+
+    async def flush_idle(self, directory: str) -> None:
+        """Do nothing: no descriptor is kept here."""
 
     async def truncate(self, file: DiskFile, size: int) -> None:
         """Cut the file to `size` bytes."""

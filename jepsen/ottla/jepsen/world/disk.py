@@ -9,93 +9,21 @@ crashes a node also cancels its tasks, so nothing of the old process writes on.
 
 import errno
 import posixpath
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
 
 from ottla.jepsen.world.disk_faults import DiskFault, DiskFaults, DiskOperation
+from ottla.jepsen.world.inode import Bytes, Inode, Write
+from ottla.jepsen.world.simulated_file import OpenFiles, SimulatedFile
 from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
-from ottla.storage.disk_seam import Chunk, DiskFile, Space
+from ottla.storage.descriptor_cache import CLEAN, OLD_DIRT
+from ottla.storage.disk_seam import DiskFile, Space
 
 Pause = Callable[[], Awaitable[None]]
 """Runs before each awaitable operation takes effect: where the world lets others go first."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    position: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Resize:
-    size: int
-
-
-class _Bytes:
-    """What a file holds; a hole at its end, such as of a preallocated index, takes no memory."""
-
-    __slots__ = ("data", "size")
-
-    def __init__(self, data: bytes | bytearray = b"", size: int = 0) -> None:
-        self.data = bytearray(data)
-        self.size = size
-
-    def apply(self, operation: _Write | _Resize) -> None:
-        if isinstance(operation, _Resize):
-            del self.data[operation.size :]
-            self.size = operation.size
-        elif operation.data:
-            end = operation.position + len(operation.data)
-            self.data.extend(bytes(max(0, operation.position - len(self.data))))
-            self.data[operation.position : end] = operation.data
-            self.size = max(self.size, end)
-
-    def read(self, position: int, size: int) -> bytes:
-        found = bytes(self.data[position : position + size])
-        return found + bytes(max(0, min(size, self.size - position) - len(found)))
-
-
-class _Inode:
-    """A file's bytes: as processes see them, as the device holds them, and what lies between."""
-
-    __slots__ = (
-        "allocated_bytes",
-        "content",
-        "durable",
-        "flushed_count",
-        "has_failed_fsync",
-        "is_cached",
-        "modified_ms",
-        "pending",
-    )
-
-    def __init__(self) -> None:
-        self.allocated_bytes = 0
-        """Bytes up to the last one written: a hole at the end takes no space."""
-        self.content = _Bytes()
-        self.durable = _Bytes()
-        self.pending: list[_Write | _Resize] = []
-        self.flushed_count = 0
-        """Changes that are durable, so that overlapping fsyncs know which one took what."""
-        self.is_cached = True
-        self.modified_ms = INT64_MAX
-        self.has_failed_fsync = False
-
-    def change(self, operation: _Write | _Resize) -> None:
-        self.content.apply(operation)
-        self.pending.append(operation)
-        if isinstance(operation, _Resize):
-            self.allocated_bytes = min(self.allocated_bytes, operation.size)
-        else:
-            end = operation.position + len(operation.data)
-            self.allocated_bytes = max(self.allocated_bytes, end)
-
-    def flush(self, count: int) -> None:
-        for operation in self.pending[:count]:
-            self.durable.apply(operation)
-        del self.pending[:count]
-        self.flushed_count += count
+OPEN_FILES_MAX = 8
+"""Files that keep their descriptors though nothing demands it: few, so that many open again."""
 
 
 class _Directory:
@@ -113,91 +41,9 @@ class _Directory:
         self.pending.append(change)
 
 
-_Node = _Inode | _Directory
+_Node = Inode | _Directory
 _NameChange = dict[str, _Node | None]
 """What becomes of names together: a rename within one directory is atomic."""
-
-
-class SimulatedFile:
-    """A handle on an inode; it keeps working after its name is gone, as on POSIX."""
-
-    __slots__ = ("_disk", "_is_closed", "_life", "_path", "_pin_count", "inode")
-
-    def __init__(self, disk: "SimulatedDisk", path: str, inode: _Inode) -> None:
-        self._disk = disk
-        self._path = path
-        self._life = disk.life
-        self._pin_count = 0
-        self._is_closed = False
-        self.inode = inode
-
-    @property
-    def path(self) -> str:
-        """Return the path the file was opened under."""
-        return self._path
-
-    @property
-    def size_bytes(self) -> int:
-        """Return the size of the file now."""
-        self.check_usable()
-        return self.inode.content.size
-
-    @property
-    def modified_ms(self) -> int:
-        """When the file was last written or cut, by the disk's clock."""
-        self.check_usable()
-        return self.inode.modified_ms
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the owner gave the file up."""
-        return self._is_closed
-
-    def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks; a fault or a full disk may leave the first part of them written."""
-        if self._is_closed:
-            raise OSError(errno.EBADF, "the file is closed", self._path)
-        self.check_usable()
-        data = b"".join(chunks)
-        self._disk.write(self, position, data)
-
-    def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`."""
-        self.check_usable()
-        self._disk.strike(DiskOperation.READ, self._path)
-        return self.inode.content.read(position, size)
-
-    def set_size(self, size: int) -> None:
-        """Cut the file, or extend it by a hole."""
-        self.check_usable()
-        self._disk.strike(DiskOperation.WRITE, self._path)
-        self.inode.change(_Resize(size))
-        if self._disk.wall_ms is not None:
-            self.inode.modified_ms = self._disk.wall_ms()
-
-    def fileno(self) -> int:
-        """Raise OSError: there is no descriptor in the world."""
-        raise OSError(errno.ENOTSUP, "the world's files have no descriptor", self._path)
-
-    def pin(self) -> None:
-        """Keep the handle usable until the matching `unpin`."""
-        self._pin_count += 1
-
-    def unpin(self) -> None:
-        """Take back one `pin`."""
-        assert self._pin_count > 0
-        self._pin_count -= 1
-
-    def close(self) -> None:
-        """Give the file up."""
-        self._is_closed = True
-
-    def check_usable(self) -> None:
-        """Raise OSError when the handle is closed or from before a crash."""
-        if self._life != self._disk.life:
-            raise OSError(errno.EIO, "the node crashed since this file was opened", self._path)
-        if self._is_closed and self._pin_count == 0:
-            raise OSError(errno.EBADF, "the file is closed", self._path)
 
 
 class SimulatedDisk:
@@ -210,6 +56,9 @@ class SimulatedDisk:
         """Bytes all files may hold together before writing fails with ENOSPC."""
         self.wall_ms: Callable[[], int] | None = None
         """The clock that stamps files as they are written; without one nothing is ever old."""
+        self.descriptor_count_max: int | None = None
+        """Files that may be open before opening one fails with EMFILE."""
+        self.files = OpenFiles(OPEN_FILES_MAX)
         self.refused_count = 0
         """Writes that found no room."""
         self._rng = rng
@@ -250,8 +99,7 @@ class SimulatedDisk:
 
     def crash(self) -> None:
         """Lose power: what was not flushed survives in part, as chance has it; handles die."""
-        self.life += 1
-        self._replacing.clear()
+        self._end_process()
         for directory in list(self._directories(self._root)):
             kept_count = self._rng.below(len(directory.pending) + 1)
             for change in directory.pending[:kept_count]:
@@ -263,8 +111,12 @@ class SimulatedDisk:
 
     def kill(self) -> None:
         """End the process but not the machine: the page cache lives on, handles die."""
+        self._end_process()
+
+    def _end_process(self) -> None:
         self.life += 1
         self._replacing.clear()
+        self.files = OpenFiles(OPEN_FILES_MAX)
 
     def flush_everything(self) -> None:
         """Make all durable: the state a test starts from."""
@@ -275,9 +127,14 @@ class SimulatedDisk:
             inode.flush(len(inode.pending))
 
     @property
+    def descriptor_count(self) -> int:
+        """Return how many files are open."""
+        return len(self.files.descriptors)
+
+    @property
     def used_bytes(self) -> int:
         """Return the bytes written to all files that have a name now."""
-        waiting, found = [self._root], dict[int, _Inode]()
+        waiting, found = [self._root], dict[int, Inode]()
         while waiting:
             for node in waiting.pop().entries.values():
                 if isinstance(node, _Directory):
@@ -295,10 +152,11 @@ class SimulatedDisk:
         node = parent.entries.get(name)
         if isinstance(node, _Directory) or not name:
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        if node is None and not create:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self.take_descriptor(path)
         if node is None:
-            if not create:
-                raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            node = _Inode()
+            node = Inode()
             parent.change({name: node})
         return SimulatedFile(self, path, node)
 
@@ -317,11 +175,13 @@ class SimulatedDisk:
         self.strike(DiskOperation.NAME, path)
         parent, name = self._parent(path)
         if name in parent.entries:
+            self._unname(path)
             parent.change({name: None})
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return whether the file was read or written since the last crash."""
-        return _simulated(file).inode.is_cached
+        """Return whether the file is open, and was read or written since the last crash."""
+        simulated = _simulated(file)
+        return simulated.is_open and simulated.inode.is_cached
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
         """Bring the file into the cache."""
@@ -340,19 +200,30 @@ class SimulatedDisk:
         inode = simulated.inode
         simulated.check_usable()
         target_count = inode.flushed_count + len(inode.pending)
+        dirt, simulated.dirt = simulated.dirt, CLEAN
         simulated.pin()
         try:
             await self._wait(file.path)
+            if inode.has_failed_fsync:
+                raise OSError(errno.EIO, "an earlier fsync failed", file.path)
+            try:
+                self.strike(DiskOperation.FSYNC, file.path)
+            except OSError:
+                inode.has_failed_fsync = True
+                raise
+            dirt = CLEAN
+            inode.flush(max(0, target_count - inode.flushed_count))
         finally:
             simulated.unpin()
-        if inode.has_failed_fsync:
-            raise OSError(errno.EIO, "an earlier fsync failed", file.path)
-        try:
-            self.strike(DiskOperation.FSYNC, file.path)
-        except OSError:
-            inode.has_failed_fsync = True
-            raise
-        inode.flush(max(0, target_count - inode.flushed_count))
+            simulated.note_flushed(dirt)
+
+    async def flush_idle(self, directory: str) -> None:
+        """Flush files that were not written for a while, so that they can be given back."""
+        descriptors = self.files.descriptors
+        for file in descriptors.stale(lambda file: file.path.startswith(directory + "/")):
+            if file.dirt == OLD_DIRT:
+                await self.fsync(file)
+                descriptors.release(file)
 
     async def truncate(self, file: DiskFile, size: int) -> None:
         """Cut the file to `size` bytes."""
@@ -397,6 +268,7 @@ class SimulatedDisk:
         if isinstance(self._node(path), _Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         parent, name = self._parent(path)
+        self._unname(path)
         parent.change({name: None})
 
     async def rename(self, source: str, target: str) -> None:
@@ -408,6 +280,8 @@ class SimulatedDisk:
         replaced = new_parent.entries.get(new_name)
         if isinstance(replaced, _Directory):
             raise OSError(errno.ENOTEMPTY, "the target is a directory", target)
+        self._unname(target)
+        self.files.places.rename(source, target)
         if new_parent is old_parent:
             new_parent.change({old_name: None, new_name: node})
         else:
@@ -444,7 +318,7 @@ class SimulatedDisk:
         directory = self._root
         for name in _names(path):
             node = directory.entries.get(name)
-            if isinstance(node, _Inode):
+            if isinstance(node, Inode):
                 raise FileExistsError(errno.EEXIST, "is a file", path)
             if node is None:
                 node = _Directory()
@@ -480,6 +354,32 @@ class SimulatedDisk:
         """Raise the OSError of a fault that waits for this operation."""
         self.faults.strike(operation, path)
 
+    def take_descriptor(self, path: str) -> None:
+        """Have a descriptor free, that of an idle file if need be.
+
+        Raises OSError(EMFILE) if there is none.
+        """
+        descriptors = self.files.descriptors
+        while self.descriptor_count_max is not None and len(descriptors) >= (
+            self.descriptor_count_max
+        ):
+            if not descriptors.free(1):
+                raise OSError(errno.EMFILE, "no descriptor left in the world", path)
+
+    def inode_at(self, path: str) -> Inode | None:
+        """Return the file of a name, None if there is none."""
+        try:
+            node = self._node(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return node if isinstance(node, Inode) else None
+
+    def _unname(self, path: str) -> None:
+        """Let the handles of a file that loses its name keep their descriptors."""
+        for file in self.files.places.at(path):
+            file.keep_open()
+        self.files.places.unname(path)
+
     def files_in(self, directory: str) -> list[str]:
         """Return the paths of all files below a directory, sorted."""
         found: list[str] = []
@@ -509,14 +409,14 @@ class SimulatedDisk:
         await self._wait(path)
         self.strike(DiskOperation.NAME, path)
 
-    def _write_part(self, inode: _Inode, position: int, data: bytes) -> None:
+    def _write_part(self, inode: Inode, position: int, data: bytes) -> None:
         if data:
-            inode.change(_Write(position, data))
+            inode.change(Write(position, data))
             inode.is_cached = True
             if self.wall_ms is not None:
                 inode.modified_ms = self.wall_ms()
 
-    def _crash_inode(self, inode: _Inode) -> None:
+    def _crash_inode(self, inode: Inode) -> None:
         """Keep what chance keeps: a torn prefix of the pending writes, or any of them."""
         is_ordered = self._rng.below(2) == 0
         kept_count = self._rng.below(len(inode.pending) + 1)
@@ -526,12 +426,12 @@ class SimulatedDisk:
                     inode.durable.apply(operation)
             elif index < kept_count:
                 inode.durable.apply(operation)
-            elif index == kept_count and isinstance(operation, _Write):
+            elif index == kept_count and isinstance(operation, Write):
                 torn = operation.data[: self._rng.below(len(operation.data) + 1)]
-                inode.durable.apply(_Write(operation.position, torn))
+                inode.durable.apply(Write(operation.position, torn))
         inode.flushed_count += len(inode.pending)
         inode.pending.clear()
-        inode.content = _Bytes(inode.durable.data, inode.durable.size)
+        inode.content = Bytes(inode.durable.data, inode.durable.size)
         inode.allocated_bytes = min(inode.allocated_bytes, inode.content.size)
         inode.is_cached = False
         inode.has_failed_fsync = False
@@ -543,18 +443,18 @@ class SimulatedDisk:
             if isinstance(node, _Directory):
                 yield from self._directories(node)
 
-    def _inodes(self, root: _Directory) -> list[_Inode]:
-        inodes: dict[int, _Inode] = {}
+    def _inodes(self, root: _Directory) -> list[Inode]:
+        inodes: dict[int, Inode] = {}
         for directory in self._directories(root):
             for node in _nodes_of(directory):
-                if isinstance(node, _Inode):
+                if isinstance(node, Inode):
                     inodes[id(node)] = node
         return list(inodes.values())
 
     def _node(self, path: str) -> _Node:
         node: _Node = self._root
         for name in _names(path):
-            if isinstance(node, _Inode):
+            if isinstance(node, Inode):
                 raise NotADirectoryError(errno.ENOTDIR, "is a file", path)
             if name not in node.entries:
                 raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
@@ -563,7 +463,7 @@ class SimulatedDisk:
 
     def _directory(self, path: str) -> _Directory:
         node = self._node(path)
-        if isinstance(node, _Inode):
+        if isinstance(node, Inode):
             raise NotADirectoryError(errno.ENOTDIR, "is a file", path)
         return node
 

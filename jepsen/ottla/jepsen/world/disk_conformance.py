@@ -12,6 +12,9 @@ Check = Callable[[Disk, str], Awaitable[None]]
 MakeDisk = Callable[[], tuple[Disk, str]]
 """Returns a disk and the path of a fresh, empty directory on it."""
 
+MANY_FILES = 600
+"""More than any disk keeps open for no need."""
+
 MANY_CHUNKS = 3_000
 """More chunks than one pwritev of the kernel takes (1024)."""
 
@@ -210,6 +213,68 @@ async def what_was_read_ahead_is_cached(disk: Disk, root: str) -> None:
     file.close()
 
 
+async def idle_files_open_again_where_they_lie(disk: Disk, root: str) -> None:
+    """Far more files than descriptors: each is read after renames of files and directories."""
+    await disk.makedirs(f"{root}/a/deep")
+    files = [_file(disk, f"{root}/a/deep/{n}", b"%d" % n) for n in range(MANY_FILES)]
+    for file in files:
+        await disk.fsync(file)
+    await disk.rename(f"{root}/a", f"{root}/b")
+    await disk.rename(f"{root}/b/deep/0", f"{root}/b/renamed")
+    await disk.rename(f"{root}/b/deep/1", f"{root}/b/deep/2")
+    await disk.unlink(f"{root}/b/deep/3")
+    for n, file in enumerate(files):
+        assert file.pread(0, 10) == b"%d" % n
+        assert file.size_bytes == len(str(n))
+        file.pwrite(0, [b"new"])
+    assert await disk.read_file(f"{root}/b/deep/{MANY_FILES - 1}") == b"new"
+    for file in files:
+        file.close()
+
+
+async def a_file_that_is_not_open_is_not_cached(disk: Disk, root: str) -> None:
+    """Opening may wait for the disk, so that `read_ahead` does it; a pin keeps it open."""
+    first, *others = [_file(disk, f"{root}/{n}", b"x") for n in range(MANY_FILES)]
+    await disk.fsync(first)
+    for file in others:
+        await disk.fsync(file)
+    assert not disk.is_cached(first, 0, 1)
+    first.pin()
+    await disk.read_ahead(first, 0, 1)
+    for file in others:
+        assert file.pread(0, 1) == b"x"
+    assert disk.is_cached(first, 0, 1)
+    first.unpin()
+    for file in (first, *others):
+        file.close()
+
+
+async def a_pinned_file_is_read_after_its_removal(disk: Disk, root: str) -> None:
+    """Its descriptor was given back before; who closes it opens it, while there is a name."""
+    first, *others = [_file(disk, f"{root}/{n}", b"x") for n in range(MANY_FILES)]
+    await disk.fsync(first)
+    for file in others:
+        await disk.fsync(file)
+    first.pin()
+    first.close()
+    await disk.unlink(f"{root}/0")
+    assert first.pread(0, 1) == b"x"
+    first.unpin()
+    for file in others:
+        file.close()
+
+
+async def idle_unflushed_files_are_flushed(disk: Disk, root: str) -> None:
+    """Twice, for what was written since the first call is still in use; then all are as before."""
+    files = [_file(disk, f"{root}/{n}", b"x") for n in range(MANY_FILES)]
+    await disk.flush_idle(root)
+    await disk.flush_idle(root)
+    assert not disk.is_cached(files[0], 0, 1)
+    for file in files:
+        assert file.pread(0, 1) == b"x"
+        file.close()
+
+
 CHECKS: tuple[Check, ...] = (
     what_is_written_is_read,
     writing_beyond_the_end_leaves_zeros,
@@ -227,6 +292,10 @@ CHECKS: tuple[Check, ...] = (
     a_volume_tells_its_room,
     an_atomic_write_leaves_one_whole_file,
     what_was_read_ahead_is_cached,
+    idle_files_open_again_where_they_lie,
+    a_file_that_is_not_open_is_not_cached,
+    a_pinned_file_is_read_after_its_removal,
+    idle_unflushed_files_are_flushed,
 )
 
 

@@ -1,0 +1,90 @@
+"""A file of the world's disk: as processes see it, and as the device holds it."""
+
+from dataclasses import dataclass
+
+from ottla.model.limits import INT64_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Bytes that were written, and where."""
+
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """A size that was set."""
+
+    size: int
+
+
+class Bytes:
+    """What a file holds; a hole at its end, such as of a preallocated index, takes no memory."""
+
+    __slots__ = ("data", "size")
+
+    def __init__(self, data: bytes | bytearray = b"", size: int = 0) -> None:
+        self.data = bytearray(data)
+        self.size = size
+
+    def apply(self, operation: Write | Resize) -> None:
+        """Do what was asked of the file."""
+        if isinstance(operation, Resize):
+            del self.data[operation.size :]
+            self.size = operation.size
+        elif operation.data:
+            end = operation.position + len(operation.data)
+            self.data.extend(bytes(max(0, operation.position - len(self.data))))
+            self.data[operation.position : end] = operation.data
+            self.size = max(self.size, end)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position`."""
+        found = bytes(self.data[position : position + size])
+        return found + bytes(max(0, min(size, self.size - position) - len(found)))
+
+
+class Inode:
+    """A file's bytes: as processes see them, as the device holds them, and what lies between."""
+
+    __slots__ = (
+        "allocated_bytes",
+        "content",
+        "durable",
+        "flushed_count",
+        "has_failed_fsync",
+        "is_cached",
+        "modified_ms",
+        "pending",
+    )
+
+    def __init__(self) -> None:
+        self.allocated_bytes = 0
+        """Bytes up to the last one written: a hole at the end takes no space."""
+        self.content = Bytes()
+        self.durable = Bytes()
+        self.pending: list[Write | Resize] = []
+        self.flushed_count = 0
+        """Changes that are durable, so that overlapping fsyncs know which one took what."""
+        self.is_cached = True
+        self.modified_ms = INT64_MAX
+        self.has_failed_fsync = False
+
+    def change(self, operation: Write | Resize) -> None:
+        """Do what was asked; it is durable only after `flush`."""
+        self.content.apply(operation)
+        self.pending.append(operation)
+        if isinstance(operation, Resize):
+            self.allocated_bytes = min(self.allocated_bytes, operation.size)
+        else:
+            end = operation.position + len(operation.data)
+            self.allocated_bytes = max(self.allocated_bytes, end)
+
+    def flush(self, count: int) -> None:
+        """Make the first `count` changes durable."""
+        for operation in self.pending[:count]:
+            self.durable.apply(operation)
+        del self.pending[:count]
+        self.flushed_count += count

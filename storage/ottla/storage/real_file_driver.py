@@ -1,0 +1,323 @@
+"""A file of the real disk, whose descriptor is given back while it is idle.
+
+The loop alone gives descriptors back, between its calls; a worker's file is pinned.  So no
+descriptor closes during a call on it.
+"""
+
+import errno
+import os
+import resource
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import trio
+
+from ottla.storage.descriptor_cache import CLEAN, NEW_DIRT, DescriptorCache
+from ottla.storage.disk_seam import Chunk
+from ottla.storage.file_places import FilePlaces, Folder, place_of
+
+OPEN_FILES_MAX = 512
+"""Files that keep their descriptors though nothing demands it.  With fewer, files are opened more
+often, at some 5 us each; more take descriptors from connections."""
+
+FREED_AT_ONCE = 16
+"""Descriptors given back when a process has none left: fewer makes others wait for it sooner."""
+
+DESCRIPTORS_RESERVED = 64
+"""Descriptors that no log's file takes: the metadata log rolls, files are written aside and
+renamed, and connections to controllers open with them.  At most a fourth of all there are."""
+
+IOV_MAX = 1024
+"""Chunks the kernel takes in one pwritev (Linux's UIO_MAXIOV); more fails with EINVAL."""
+
+
+class RealFile:
+    """One file; its descriptor closes when its owner has closed it and no slice pins it."""
+
+    __slots__ = (
+        "_cache",
+        "_fd",
+        "_identity",
+        "_is_given_up",
+        "_is_rewritten",
+        "_path",
+        "_pin_count",
+        "dirt",
+        "folder",
+        "fsyncs",
+        "is_set_apart",
+        "name",
+        "was_used",
+    )
+
+    def __init__(self, path: str, fd: int, cache: "OpenRealFiles | None" = None) -> None:
+        """With a `cache` the descriptor may be given back."""
+        self._path = path
+        self._fd = fd
+        self._pin_count = 0
+        self._is_given_up = False
+        self.fsyncs = Fsyncs()
+        self.dirt = CLEAN
+        self.was_used = True
+        self.is_set_apart = False
+        self.folder: Folder | None = None
+        self.name = ""
+        self._is_rewritten = False
+        self._identity: tuple[int, int] | None = None
+        """Device and inode, so that no other file of the name is taken for this one."""
+        self._cache = cache
+        if cache is not None:
+            cache.places.add(path, self)
+            cache.descriptors.add(self)
+
+    @property
+    def path(self) -> str:
+        """Return the path the file was opened under."""
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of the file now."""
+        return os.fstat(self._descriptor()).st_size
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file was last written or cut, in wall time."""
+        return os.fstat(self._descriptor()).st_mtime_ns // 1_000_000
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the owner has given the file up."""
+        return self._is_given_up
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file has a descriptor now."""
+        return self._fd >= 0
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the descriptor must not be given back."""
+        return bool(self._pin_count or (self.dirt and not self._is_rewritten) or not self.folder)
+
+    def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
+        """Write all chunks one after another from `position`."""
+        if self._is_given_up:
+            raise OSError(errno.EBADF, "the file is closed", self._path)
+        fd = self._fd
+        if fd < 0:
+            fd = self._open_on_loop()
+        self.dirt = NEW_DIRT
+        size = 0
+        for chunk in chunks:
+            size += len(chunk)
+        written = os.pwritev(fd, chunks if len(chunks) <= IOV_MAX else chunks[:IOV_MAX], position)
+        if written != size:
+            write_rest(fd, position, chunks, written)
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position`."""
+        fd = self._fd
+        if fd < 0:
+            fd = self._open_on_loop()
+        self.was_used = True
+        data = os.pread(fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing:
+            data = os.pread(fd, missing, position + size - missing)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def set_size(self, size: int) -> None:
+        """Cut the file, or extend it by a hole."""
+        fd = self._descriptor()
+        if os.fstat(fd).st_size != size:
+            self.dirt = NEW_DIRT
+            os.ftruncate(fd, size)
+
+    def fileno(self) -> int:
+        """Return the descriptor, -1 once the file is closed."""
+        return self._fd if self._fd >= 0 or self._is_unusable else self._open_on_loop()
+
+    def pin(self) -> None:
+        """Keep the descriptor open until the matching `unpin`."""
+        self._pin_count += 1
+
+    def unpin(self) -> None:
+        """Take back one `pin`."""
+        self._pin_count -= 1
+        if not self._pin_count:
+            if self._is_given_up:
+                self._close_now()
+            elif self.is_set_apart and self._cache is not None:
+                self._cache.descriptors.settle(self)
+
+    def expect_rewrite(self) -> None:
+        """Count no write of this file as unflushed."""
+        self._is_rewritten = True
+
+    def close(self) -> None:
+        """Give the file up."""
+        if self._pin_count and self._fd < 0 and not self._is_given_up:
+            with suppress(OSError):  # who pinned it then meets a closed file
+                self._open_on_loop()
+        self._is_given_up = True
+        if self._pin_count == 0:
+            self._close_now()
+
+    def give_back(self) -> None:
+        """Close the descriptor; the next use opens the file again."""
+        fd, self._fd = self._fd, -1
+        if self._identity is None:
+            found = os.fstat(fd)
+            self._identity = found.st_dev, found.st_ino
+        os.close(fd)
+
+    def note_flushed(self) -> None:
+        """Let the descriptor go, if nothing else keeps it."""
+        if self.is_set_apart and self._cache is not None:
+            self._cache.descriptors.note_flushed(self)
+
+    def open_if_needed(self) -> None:
+        """Open the file where its descriptor was given back; `note_open` on the loop follows."""
+        if self._fd >= 0 or self._is_unusable:
+            return
+        place = place_of(self)
+        if place is None:
+            raise OSError(errno.ENOENT, "the file has lost its name", self._path)
+        assert self._cache is not None
+        for path in (place, *self._cache.places_to_come(place)):
+            fd = self._opened(path)
+            if fd >= 0:
+                break
+        else:
+            code = errno.EBADF if self._is_given_up else errno.ESTALE
+            raise OSError(code, "the file is no longer there", place)
+        with _OPENING:
+            if self._fd < 0:
+                self._fd, fd = fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _opened(self, path: str) -> int:
+        """Return a descriptor, -1 if the path leads to nothing or to another file."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return -1
+        found = os.fstat(fd)
+        if (found.st_dev, found.st_ino) == self._identity:
+            return fd
+        os.close(fd)
+        return -1
+
+    def note_open(self) -> None:
+        """Count a descriptor that a worker may have opened; on the loop."""
+        if self._cache is not None and self._fd >= 0:
+            self._cache.descriptors.add(self)
+
+    @property
+    def _is_unusable(self) -> bool:
+        return self._cache is None or (self._is_given_up and not self._pin_count)
+
+    def _descriptor(self) -> int:
+        return self._fd if self._fd >= 0 else self._open_on_loop()
+
+    def _open_on_loop(self) -> int:
+        cache = self._cache
+        if cache is None or (self._is_given_up and self._pin_count == 0):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+        cache.make_room(self._path)
+        self.open_if_needed()
+        cache.descriptors.add(self)
+        return self._fd
+
+    def _close_now(self) -> None:
+        if self._cache is not None:
+            self._cache.descriptors.remove(self)
+            self._cache.places.remove(self)
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+_OPENING = threading.Lock()
+"""Held while a descriptor that was opened becomes a file's: two workers may open the same file."""
+
+
+def descriptor_max() -> int:
+    """Return the highest descriptor that a log's file may have (RLIMIT_NOFILE)."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit - min(DESCRIPTORS_RESERVED, limit // 4)
+
+
+class OpenRealFiles:
+    """The files of one disk that are open, and where they lie."""
+
+    def __init__(self) -> None:
+        self.descriptor_max = descriptor_max()
+        self.places: FilePlaces[RealFile] = FilePlaces()
+        self.descriptors: DescriptorCache[RealFile] = DescriptorCache(
+            max(1, min(OPEN_FILES_MAX, self.descriptor_max // 4))
+        )
+        self.renames: list[tuple[str, str]] = []
+        """Source and target of those that a worker does: a name may have changed already."""
+
+    def places_to_come(self, path: str) -> Iterator[str]:
+        """Yield where a file may lie already that a rename under way takes along."""
+        for source, target in list(self.renames):
+            if path == source or path.startswith(source + "/"):
+                yield target + path[len(source) :]
+
+    def make_room(self, path: str) -> None:
+        """Have a descriptor free that a log's file may take.
+
+        Raises OSError(EMFILE) if there is none.
+        """
+        while _lowest_descriptor() > self.descriptor_max:
+            if not self.descriptors.free(FREED_AT_ONCE):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+
+def _lowest_descriptor() -> int:
+    # The kernel gives out the lowest number that is free.
+    fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.close(fd)
+    return fd
+
+
+class Fsyncs:
+    """The fsyncs of one file: how many have begun and ended, and the error that ended them."""
+
+    __slots__ = ("begun_count", "done_count", "failure", "running")
+
+    def __init__(self) -> None:
+        self.begun_count = 0
+        self.done_count = 0
+        self.running: trio.Event | None = None
+        self.failure: OSError | None = None
+
+
+def write_rest(fd: int, position: int, chunks: Sequence[Chunk], written: int) -> None:
+    """Go on after a write that took only part: a signal, the IOV limit, or a disk almost full."""
+    rest = [memoryview(chunk).cast("B") for chunk in chunks if len(chunk)]
+    at = position + written
+    skip = written
+    while True:
+        while rest and skip >= len(rest[0]):
+            skip -= len(rest[0])
+            del rest[0]
+        if not rest:
+            return
+        rest[0] = rest[0][skip:]
+        skip = os.pwritev(fd, rest[:IOV_MAX], at)
+        if skip == 0:
+            raise OSError(errno.EIO, "the file takes no more bytes")
+        at += skip
